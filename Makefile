@@ -1,0 +1,33 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+.PHONY: demo test soak lint docs clean
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/tuplet demo
+
+lint: $(VENV)/.installed-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+docs: $(VENV)/.installed-test
+	$(VENV)/bin/mkdocs build --strict --quiet
+
+test: lint docs
+	$(VENV)/bin/pytest -n 2 src tests
+
+soak: lint
+	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
+
+clean:
+	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info

@@ -1,0 +1,1 @@
+"""Benchmarks: shapes, random and sampled queries, metrics, runs, reports."""

@@ -1,0 +1,1 @@
+"""Engines: from a query graph and truth values to ranked tuples."""

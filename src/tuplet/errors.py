@@ -1,0 +1,98 @@
+"""Every error a user can cause, each one clear line: what, where, and the nearest valid choice.
+
+The command line prints `str(error)` and exits 1; nothing here ever needs a traceback to be understood.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TupletError(Exception):
+    """Base of all errors that are about the user's input, data or limits."""
+
+
+class BadInput(TupletError):
+    """A file, folder or option that cannot be used as given."""
+
+
+class ParseError(TupletError):
+    """A query that does not parse; shows the line with a caret under the place.
+
+    >>> print(ParseError("expected ')'", "r(?x, ?y", 8))
+    expected ')' (line 1, column 9)
+      r(?x, ?y
+              ^
+    """
+
+    def __init__(self, message: str, text: str, position: int, length: int = 1) -> None:
+        self.message, self.text, self.position, self.length = message, text, position, length
+        super().__init__(f"{message} {_where(text, position)}\n{_excerpt(text, position, length)}")
+
+    @property
+    def line(self) -> int:
+        """Line of the place, from 1."""
+        return self.text.count("\n", 0, self.position) + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the place, from 1."""
+        return self.position - (self.text.rfind("\n", 0, self.position) + 1) + 1
+
+
+class Unsupported(ParseError):
+    """A construct that exists in the language but not here; named, with a caret under it."""
+
+
+class UnsafeQuery(TupletError):
+    """A variable that no positive atom binds; named, with the reason."""
+
+
+class UnknownName(TupletError):
+    """A name that the graph does not have, with the nearest ones it has.
+
+    >>> print(UnknownName("relation", "boders", ["borders"]))
+    unknown relation 'boders'; did you mean 'borders'?
+    """
+
+    def __init__(self, kind: str, name: str, suggestions: Iterable[str] = (), note: str = "") -> None:
+        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
+        message = f"unknown {kind} {name!r}" + (f" {note}" if note else "")
+        if self.suggestions:
+            message += f"; did you mean {' or '.join(repr(s) for s in self.suggestions)}?"
+        super().__init__(message)
+
+
+class BudgetExceeded(TupletError):
+    """A limit on size, memory or work that the request would break."""
+
+
+class CorruptStore(TupletError):
+    """A directory of ours that is truncated, edited, of a newer version, or not ours at all; the file is named."""
+
+
+def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
+    """The choices most like `word`, best first.
+
+    >>> nearest("trian", ["train", "valid", "test"])
+    ['train']
+    """
+    return difflib.get_close_matches(word, list(choices), n=most, cutoff=0.6)
+
+
+def _where(text: str, position: int) -> str:
+    line_start = text.rfind("\n", 0, position) + 1
+    return f"(line {text.count(chr(10), 0, position) + 1}, column {position - line_start + 1})"
+
+
+def _excerpt(text: str, position: int, length: int) -> str:
+    line_start = text.rfind("\n", 0, position) + 1
+    line_end = text.find("\n", position)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    column = position - line_start
+    # A long line is cut around the caret, so that the caret stays under its word in any terminal.
+    cut = max(0, column - 60)
+    shown = ("…" if cut else "") + line[cut : cut + 120]
+    caret = " " * (column - cut + (1 if cut else 0)) + "^" * max(1, min(length, 120))
+    return f"  {shown}\n  {caret}"

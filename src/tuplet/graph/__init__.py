@@ -1,0 +1,1 @@
+"""Knowledge graphs: names, edges in both directions, splits, readers and the directory format."""

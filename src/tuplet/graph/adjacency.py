@@ -1,0 +1,117 @@
+"""Edges in both directions, as sorted rows: the one layout that all engines read.
+
+A *view* is a relation walked in one direction: view `2r` goes from head to tail, view `2r + 1` from tail to head. A *row*
+is one entity under one view with its neighbours in ascending order; only rows that have a neighbour are stored, so the size
+is that of the edges, not of |E|·|R|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Rows of all views.
+
+    Rows of view v are `view_ptr[v] : view_ptr[v + 1]`; row i is entity `row_entity[i]` (ascending within a view) with
+    neighbours `neighbour[row_ptr[i] : row_ptr[i + 1]]` (ascending, no duplicates).
+
+    >>> a, _ = Adjacency.build(np.array([0, 0]), np.array([0, 0]), np.array([2, 1]), relations=1)
+    >>> a.row(0, 0).tolist(), a.row(2, 1).tolist(), a.row(1, 0).tolist()
+    ([1, 2], [0], [])
+    """
+
+    view_ptr: Longs  # [2·relations + 1]
+    row_entity: Ints  # [rows]
+    row_ptr: Longs  # [rows + 1]
+    neighbour: Ints  # [2·edges]
+
+    @property
+    def relations(self) -> int:
+        return (len(self.view_ptr) - 1) // 2
+
+    @property
+    def edges(self) -> int:
+        return len(self.neighbour) // 2
+
+    @staticmethod
+    def build(
+        heads: NDArray[np.integer], relation: NDArray[np.integer], tails: NDArray[np.integer], relations: int
+    ) -> tuple[Adjacency, Longs]:
+        """The adjacency of distinct edges, and for each entry of `neighbour` the number of the edge it comes from.
+
+        The second array carries anything known per edge (split, truth) into the layout: `payload[edge]`.
+        """
+        n = len(heads)
+        forward = np.lexsort((tails, heads, relation))
+        backward = np.lexsort((heads, tails, relation))
+        # Entries of view 2r and 2r + 1 follow each other, so both halves are scattered relation by relation.
+        count = np.bincount(relation, minlength=relations).astype(np.int64)
+        start = np.zeros(relations + 1, dtype=np.int64)
+        np.cumsum(count, out=start[1:])
+        offset = np.arange(n, dtype=np.int64)
+        sorted_relation = np.asarray(relation)[forward]
+        edge = np.empty(2 * n, dtype=np.int64)
+        forward_at = offset + start[sorted_relation]
+        edge[forward_at] = forward
+        edge[forward_at + count[sorted_relation]] = backward
+        inverse = np.zeros(2 * n, dtype=bool)
+        inverse[forward_at + count[sorted_relation]] = True
+        entity = np.where(inverse, np.asarray(tails)[edge], np.asarray(heads)[edge]).astype(np.int32)
+        neighbour = np.where(inverse, np.asarray(heads)[edge], np.asarray(tails)[edge]).astype(np.int32)
+        view = 2 * np.asarray(relation)[edge].astype(np.int64) + inverse
+        return Adjacency._from_sorted(view, entity, neighbour, relations), edge
+
+    @staticmethod
+    def _from_sorted(view: Longs, entity: Ints, neighbour: Ints, relations: int) -> Adjacency:
+        first = np.empty(len(view), dtype=bool)
+        if len(view):
+            first[0] = True
+            first[1:] = (view[1:] != view[:-1]) | (entity[1:] != entity[:-1])
+        row_start = np.flatnonzero(first)
+        row_ptr = np.append(row_start, len(view)).astype(np.int64)
+        view_ptr = np.searchsorted(view[row_start], np.arange(2 * relations + 1)).astype(np.int64)
+        return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
+
+    def entry_rows(self) -> tuple[Longs, Ints]:
+        """View and row entity of each entry of `neighbour`."""
+        lengths = np.diff(self.row_ptr)
+        row_view = np.repeat(np.arange(len(self.view_ptr) - 1, dtype=np.int64), np.diff(self.view_ptr))
+        return np.repeat(row_view, lengths), np.repeat(self.row_entity, lengths)
+
+    def filter(self, keep: NDArray[np.bool_]) -> Adjacency:
+        """The adjacency of the entries marked in `keep`, which marks both entries of an edge or none."""
+        view, entity = self.entry_rows()
+        return Adjacency._from_sorted(view[keep], entity[keep], self.neighbour[keep], self.relations)
+
+    def span(self, entity: int, view: int) -> tuple[int, int]:
+        """Where the neighbours of a row begin and end; an empty span if there are none."""
+        low, high = int(self.view_ptr[view]), int(self.view_ptr[view + 1])
+        at = low + int(np.searchsorted(self.row_entity[low:high], entity))
+        if at == high or self.row_entity[at] != entity:
+            return 0, 0
+        return int(self.row_ptr[at]), int(self.row_ptr[at + 1])
+
+    def row(self, entity: int, view: int) -> Ints:
+        """The neighbours of an entity under a view, ascending."""
+        start, stop = self.span(entity, view)
+        return self.neighbour[start:stop]
+
+    def find(self, head: int, relation: int, tail: int) -> int:
+        """The forward entry of an edge, or -1."""
+        start, stop = self.span(head, 2 * relation)
+        at = start + int(np.searchsorted(self.neighbour[start:stop], tail))
+        return at if at < stop and self.neighbour[at] == tail else -1
+
+    def triples(self) -> tuple[Ints, Ints, Ints, Longs]:
+        """Heads, relations, tails of all edges in order of (relation, head, tail), and their forward entries."""
+        view, entity = self.entry_rows()
+        forward = np.flatnonzero(view % 2 == 0)
+        return entity[forward], (view[forward] // 2).astype(np.int32), self.neighbour[forward], forward

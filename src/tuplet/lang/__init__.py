@@ -1,0 +1,1 @@
+"""Query languages: text → `Query` → clauses. Knows no ids, no graph, no torch."""

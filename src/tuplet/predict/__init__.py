@@ -1,0 +1,1 @@
+"""Link predictors: raw scores for edges nobody stated."""
