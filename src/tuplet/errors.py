@@ -56,11 +56,23 @@ class UnknownName(TupletError):
     unknown relation 'boders'; did you mean 'borders'?
     """
 
-    def __init__(self, kind: str, name: str, suggestions: Iterable[str] = (), note: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        suggestions: Iterable[str] = (),
+        note: str = "",
+        text: str = "",
+        position: int = 0,
+        length: int = 1,
+    ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
-        message = f"unknown {kind} {name!r}" + (f" {note}" if note else "")
+        self.text, self.position, self.length = text, position, length
+        message = f"unknown {kind} {name!r}" if not note else f"{kind} {name!r} {note}"
         if self.suggestions:
             message += f"; did you mean {' or '.join(repr(s) for s in self.suggestions)}?"
+        if text:
+            message += f" {_where(text, position)}\n{_excerpt(text, position, length)}"
         super().__init__(message)
 
 
