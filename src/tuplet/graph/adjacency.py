@@ -1,8 +1,8 @@
 """Edges in both directions, as sorted rows: the one layout that all engines read.
 
-A *view* is a relation walked in one direction: view `2r` goes from head to tail, view `2r + 1` from tail to head. A *row*
-is one entity under one view with its neighbours in ascending order; only rows that have a neighbour are stored, so the size
-is that of the edges, not of |E|·|R|.
+A *view* is a relation walked in one direction: view `2r` goes from head to tail, view `2r + 1` from tail to head. A
+*row* is one entity under one view with its neighbours in ascending order; only rows that have a neighbour are stored,
+so the size is that of the edges, not of |E|·|R|.
 """
 
 from __future__ import annotations
