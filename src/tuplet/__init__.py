@@ -1,3 +1,66 @@
-"""tuplet: ask incomplete knowledge graphs for tuples."""
+"""tuplet: ask incomplete knowledge graphs for tuples, jointly ranked, with the reason for every answer.
+
+The five-line story:
+
+    graph = tuplet.read("facts.tsv")            # any graph: TSV, CSV, Parquet, RDF, tuples
+    graph.save("my.graph")
+    store = tuplet.open("my.graph")
+    answers = store.ask("?x, ?y : borders(?x, ?y) & speaks(?y, french)")
+    print(answers)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tuplet.engine.answers import Answer, Answers
+    from tuplet.engine.ask import Source
+    from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.store import Store
+
+__all__ = ["Answer", "Answers", "KnowledgeGraph", "Source", "Store", "TupletError", "info", "open", "read"]
+
+from tuplet.errors import TupletError
+
+_LAZY = {
+    "Answer": "tuplet.engine.answers",
+    "Answers": "tuplet.engine.answers",
+    "KnowledgeGraph": "tuplet.graph.graph",
+    "Source": "tuplet.engine.ask",
+    "Store": "tuplet.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used, so that `import tuplet` and the command line start fast.
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'tuplet' has no attribute {name!r}")
+
+
+def read(source: Any, **options: Any) -> KnowledgeGraph:
+    """A graph from a file, a dataset folder, a data frame, an Arrow table or tuples (`tuplet.graph.readers`)."""
+    from tuplet.graph.readers import read as read_graph
+
+    return read_graph(source, **options)
+
+
+def open(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:
+    """The store or graph directory at `path`, ready to be asked."""
+    from tuplet.store import open_store
+
+    return open_store(path, observed)
+
+
+def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
+    """What a graph, model or store directory is."""
+    from tuplet.store import info as describe
+
+    return describe(path, verify)

@@ -72,7 +72,7 @@ class Explanation:
         several = len({fact.clause for fact in answer.witness}) > 1
         for fact in answer.witness:
             clause = f"clause {fact.clause + 1}  " if several else ""
-            lines.append(f"  {clause}{fact.kind:<10}  {str(fact):<{width}}  {percent(fact.truth)}")
+            lines.append(f"  {clause}{fact.kind:<10}  {fact!s:<{width}}  {percent(fact.truth)}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from tuplet.errors import UnknownName
 from tuplet.lang.ast import Atom, Constant, Different, Exists, Free, Name, Not, Query, Term
@@ -48,7 +48,8 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
         matches = words.find_label(name.text)
         if len(matches) > 1:
             shown = [f"<{words.name(number)}>" for number in matches[:5]]
-            note = f"is the label of {len(matches)} {'entities' if kind == 'entity' else 'relations'}; write the exact name"
+            several = "entities" if kind == "entity" else "relations"
+            note = f"is the label of {len(matches)} {several}; write the exact name"
             raise UnknownName(kind, name.text, shown, note=note, **_place(name, text))
         if matches:
             return matches[0]
@@ -58,7 +59,7 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
     return number
 
 
-def _place(name: Name, text: str) -> dict[str, str | int]:
+def _place(name: Name, text: str) -> dict[str, Any]:
     return {"text": text, "position": name.position, "length": name.length}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engine.ranking import Clauses, Ranking
+from tuplet.graph.adjacency import Adjacency
 
 Status: TypeAlias = Literal["observed", "mixed", "predicted"]
 
@@ -20,6 +21,21 @@ class Edges(Protocol):
 
     def value(self, head: int, relation: int, tail: int) -> float: ...
     def observed_edge(self, head: int, relation: int, tail: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Plain facts as truth values: yes is 1, no is 0."""
+
+    facts: Adjacency
+
+    def value(self, head: int, relation: int, tail: int) -> float:
+        """1 if the fact is stated, else 0."""
+        return float(self.observed_edge(head, relation, tail))
+
+    def observed_edge(self, head: int, relation: int, tail: int) -> bool:
+        """Whether the fact is stated."""
+        return self.facts.find(head, relation, tail) >= 0
 
 
 class Step(NamedTuple):
@@ -62,8 +78,8 @@ def crisp_answers(
 ) -> NDArray[np.bool_]:
     """Which tuples are answers on the observed facts alone [n].
 
-    A witness made of facts settles it at once; `holds` (a join) is asked only about the others, whose best witness rests
-    on a prediction although another one may not.
+    A witness made of facts settles it at once; `holds` (a join) is asked only about the others, whose best witness
+    rests on a prediction although another one may not.
     """
     crisp = np.array(
         [_rests_on_facts(witness(ranking, clauses, edges, i)) for i in range(len(ranking.tuples))], dtype=bool
