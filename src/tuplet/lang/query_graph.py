@@ -78,7 +78,7 @@ class QueryGraph:
         )
 
     def shape(self) -> Shape:
-        """`cyclic` if distinct variable pairs form a cycle, else `multi-edge` if some pair is joined twice, else `tree`.
+        """`cyclic` if the joined variable pairs form a cycle, else `multi-edge` if a pair is joined twice, else `tree`.
 
         Constants never close a cycle (they are known), self-loops r(x, x) are filters; negated edges count.
         """
