@@ -1,0 +1,129 @@
+"""Filtered link prediction: for each held-out edge, where do its tail and its head rank among all entities?
+
+Other known answers (of all splits) are taken out of the ranking. Equal scores count by expectation: an edge that ties
+with n others ranks n / 2 places after the better ones, so a model that scores everything alike gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tuplet.errors import BadInput
+from tuplet.predict.base import LinkPredictor
+
+Triples = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]  # heads, relations, tails
+Splits = Mapping[str, Triples]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Means over both directions of all ranked edges."""
+
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    edges: int
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"MRR {self.mrr:.4f}  Hits@1 {self.hits_at_1:.4f}  Hits@3 {self.hits_at_3:.4f}  "
+            f"Hits@10 {self.hits_at_10:.4f}  ({self.edges:,} edges)"
+        )
+
+
+class Known:
+    """The known answers of every (entity, relation) question, forwards and backwards, as sorted rows on a device."""
+
+    def __init__(self, splits: Splits, entities: int, relations: int, device: torch.device | str = "cpu") -> None:
+        heads, relation, tails = (np.concatenate([s[i] for s in splits.values()]).astype(np.int64) for i in range(3))
+        self.relations = relations
+        question = np.concatenate([heads, tails]) * (2 * relations)
+        question += np.concatenate([relation, relation + relations])
+        answer = np.concatenate([tails, heads])
+        order = np.lexsort((answer, question))
+        keys, start = np.unique(question[order], return_index=True)
+        self.keys = torch.from_numpy(keys).to(device)
+        self.start = torch.from_numpy(np.append(start, len(answer))).to(device)
+        self.answer = torch.from_numpy(answer[order]).to(device)
+
+    def mask(self, scores: Tensor, asked: Tensor, relation: int) -> None:
+        """Set the scores [n, entities] of all known answers of (asked, relation) to −∞, in place."""
+        if not len(self.keys):
+            return
+        question = asked * (2 * self.relations) + relation
+        row = torch.searchsorted(self.keys, question).clamp_max(len(self.keys) - 1)
+        found = self.keys[row] == question
+        start = self.start[row]
+        count = torch.where(found, self.start[row + 1] - start, 0)
+        which = torch.repeat_interleave(torch.arange(len(asked), device=scores.device), count)
+        # Position of each answer within its row: a running number minus where its row began.
+        place = torch.arange(len(which), device=scores.device) - (count.cumsum(0) - count)[which]
+        scores[which, self.answer[start[which] + place]] = -torch.inf
+
+
+@torch.inference_mode()
+def ranks(
+    model: LinkPredictor,
+    edges: Triples,
+    known: Known,
+    device: torch.device | str = "cpu",
+    memory: int = 512 << 20,
+) -> Tensor:
+    """Expected filtered ranks of the tail and the head of each edge [n] → [n, 2], float64 on the CPU.
+
+    `memory` bounds the bytes of scores and masks held at a time.
+    """
+    heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
+    result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
+    step = max(1, memory // (model.entities * 8))
+    order = torch.argsort(relation, stable=True)
+    counts = torch.bincount(relation, minlength=model.relations).tolist()
+    begin = 0
+    for r, count in enumerate(counts):
+        for chunk in torch.split(order[begin : begin + count], step) if count else ():
+            for direction, (asked, target) in enumerate(((heads, tails), (tails, heads))):
+                score = model.heads if direction else model.tails
+                scores = score(asked[chunk], r)
+                right = scores.gather(1, target[chunk, None])
+                known.mask(scores, asked[chunk], r + direction * model.relations)
+                scores.scatter_(1, target[chunk, None], -torch.inf)
+                better = (scores <= right).logical_not().sum(1)  # so that a score that is no number counts as better
+                equal = (scores == right).sum(1)
+                rank = 1.0 + better + equal / 2.0
+                result[chunk, direction] = torch.where(right[:, 0].isfinite(), rank, torch.nan).double()
+        begin += count
+    if bool(result.isnan().any()):
+        raise BadInput("the model gives scores that are not finite numbers; it cannot be ranked")
+    return result.cpu()
+
+
+def evaluate(
+    model: LinkPredictor,
+    edges: Triples,
+    known: Known | Splits,
+    device: torch.device | str = "cpu",
+    sample: int | None = None,
+    seed: int = 0,
+) -> Metrics:
+    """Filtered metrics of `edges`; `known` are the edges of all splits, `sample` ranks only so many edges, by seed."""
+    if not isinstance(known, Known):
+        known = Known(known, model.entities, model.relations, device)
+    if sample is not None and sample < len(edges[0]):
+        chosen = np.sort(np.random.default_rng(seed).choice(len(edges[0]), sample, replace=False))
+        edges = (edges[0][chosen], edges[1][chosen], edges[2][chosen])
+    if not len(edges[0]):
+        raise BadInput("there are no edges to rank")
+    rank = ranks(model, edges, known, device)
+    hits = {f"hits_at_{k}": float((rank <= k).double().mean()) for k in (1, 3, 10)}
+    return Metrics(mrr=float((1.0 / rank).mean()), edges=len(rank), **hits)

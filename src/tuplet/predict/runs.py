@@ -1,0 +1,212 @@
+"""The folder of a training run: settings, log, checkpoints, and what may be continued."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tuplet import __version__
+from tuplet.config import TrainConfig, from_mapping, to_mapping
+from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.predict.evaluate import Splits
+from tuplet.predict.files import CARD, DESCRIPTION, TENSORS, describe, read_tensors, write_bytes, write_tensors
+from tuplet.predict.models import EmbeddingModel
+
+if TYPE_CHECKING:
+    from tuplet.predict.train import State
+
+CONFIG, LOG, CHECKPOINT, BEST = "config.json", "log.jsonl", "checkpoint.safetensors", "best.safetensors"
+OURS = (CONFIG, LOG, CHECKPOINT, BEST, TENSORS, DESCRIPTION, CARD)
+FREE_KEYS = frozenset({"checkpoint_seconds"})  # settings that do not change the result
+
+
+class Interrupted(TupletError):
+    """Training was stopped from outside and can be continued."""
+
+    def __init__(self, folder: Path, epoch: int, epochs: int) -> None:
+        super().__init__(
+            f"training stopped in epoch {epoch + 1} of {epochs}; the same command with --resume continues {folder}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is about; two runs with equal plans give equal models."""
+
+    config: TrainConfig
+    graph: str
+    entities: int
+    relations: int
+    train_edges: int
+
+    def config_json(self) -> dict[str, Any]:
+        return to_mapping(self.config)
+
+    def to_json(self) -> dict[str, Any]:
+        sizes = {"entities": self.entities, "relations": self.relations, "train_edges": self.train_edges}
+        return {"tuplet": __version__, "graph": self.graph, **sizes, "config": self.config_json()}
+
+
+def fingerprint(edges: Splits) -> str:
+    """A hash of the edges of all splits, for callers without a graph hash."""
+    digest = hashlib.sha256()
+    for split in sorted(edges):
+        digest.update(split.encode())
+        for part in edges[split]:
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
+    return digest.hexdigest()
+
+
+def prepare(folder: Path, plan: Plan, resume: bool, force: bool) -> dict[str, Any] | None:
+    """Make the folder ready to run; for a run that has finished already, what it found."""
+    if resume:
+        _refuse_other_plan(folder, plan)
+        return describe(folder) if (folder / DESCRIPTION).exists() else None
+    if folder.is_file():
+        raise BadInput(f"{folder} is a file")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force:
+            raise BadInput(f"{folder} exists already; --resume continues its run, --force starts over")
+        if not any((folder / name).exists() for name in (CONFIG, DESCRIPTION)):
+            raise BadInput(f"will not replace {folder}: it is not a model of ours; remove it yourself")
+        # The description first: without it the rest is no model, whenever this is cut short.
+        for name in (DESCRIPTION, *OURS):
+            (folder / name).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / CONFIG, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
+    return None
+
+
+def stored_config(folder: str | Path) -> TrainConfig:
+    """The settings of the run in `folder`."""
+    return from_mapping(TrainConfig, _stored(Path(folder))["config"], f"{Path(folder) / CONFIG}")
+
+
+def log(folder: Path, record: Mapping[str, Any]) -> None:
+    """Append one line."""
+    with open(folder / LOG, "a", encoding="utf-8") as stream:
+        stream.write(json.dumps({"time": round(time.time(), 3), **record}) + "\n")
+
+
+def write_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.Optimizer, state: State) -> None:
+    """Tables, optimizer and position in one file, replaced as a whole."""
+    tensors = {"entity": model.entity, "relation": model.relation, "loss": state.loss}
+    for name, table in (("entity", model.entity), ("relation", model.relation)):
+        for key, value in optimizer.state[table].items():
+            tensors[f"optimizer.{name}.{key}"] = torch.as_tensor(value)
+    position = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "loss"}
+    tensors["position"] = torch.tensor(list(json.dumps(position).encode()), dtype=torch.uint8)
+    write_tensors(folder / CHECKPOINT, tensors)
+
+
+def read_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.Optimizer, state: State) -> None:
+    """Put a checkpoint back into the model, the optimizer and the state."""
+    file = folder / CHECKPOINT
+    tensors = read_tensors(file)
+    try:
+        position = json.loads(bytes(tensors.pop("position").tolist()))
+        for key, value in position.items():
+            setattr(state, key, type(getattr(state, key))(value))
+        state.loss.copy_(tensors.pop("loss"))
+        with torch.no_grad():
+            model.entity.copy_(tensors.pop("entity"))
+            model.relation.copy_(tensors.pop("relation"))
+        for name, table in (("entity", model.entity), ("relation", model.relation)):
+            prefix = f"optimizer.{name}."
+            found = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            # The step counter is a scalar that torch keeps on the CPU; the rest lives beside its table.
+            optimizer.state[table] = {k: v if v.dim() == 0 else v.to(table.device) for k, v in found.items()}
+    except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptStore(f"{file}: not a checkpoint of this run: {error}") from None
+    if state.best_epoch and not (folder / BEST).exists():
+        raise CorruptStore(f"{folder / BEST} is missing; start over with --force")
+
+
+def write_best(folder: Path, model: EmbeddingModel) -> None:
+    write_tensors(folder / BEST, {"entity": model.entity, "relation": model.relation})
+
+
+def read_best(folder: Path, model: EmbeddingModel) -> None:
+    tensors = read_tensors(folder / BEST)
+    with torch.no_grad():
+        model.entity.copy_(tensors["entity"])
+        model.relation.copy_(tensors["relation"])
+
+
+def clean(folder: Path) -> None:
+    """Remove what only an unfinished run needs."""
+    for name in (CHECKPOINT, BEST):
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question the loop asks between steps; a second one stops at once.
+
+    Between steps tables and optimizer fit together, so the checkpoint written then continues exactly. Outside the main
+    thread Python delivers no signals, and the answer is always no.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def handle(_signal: int, _frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def denormals_flushed(device: torch.device) -> Iterator[None]:
+    """On the CPU numbers near zero make steps up to 20 times slower unless they are flushed to zero."""
+    if device.type != "cpu":
+        yield
+        return
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    file = folder / CONFIG
+    try:
+        stored = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(f"there is no run to continue in {folder}") from None
+    except (OSError, ValueError, RecursionError):
+        raise CorruptStore(f"{file}: not readable as JSON; start over with --force") from None
+    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
+        raise CorruptStore(f"{file}: does not hold the settings of a run; start over with --force")
+    return stored
+
+
+def _refuse_other_plan(folder: Path, plan: Plan) -> None:
+    stored, wanted = _stored(folder), plan.to_json()
+    if stored.get("graph") != wanted["graph"]:
+        raise BadInput(f"cannot continue {folder}: it was trained on another graph ({str(stored.get('graph'))[:12]}…)")
+    for key in ("entities", "relations", "train_edges"):
+        if stored.get(key) != wanted[key]:
+            raise BadInput(f"cannot continue {folder}: {key} was {stored.get(key)}, now it is {wanted[key]}")
+    for key, value in wanted["config"].items():
+        if key not in FREE_KEYS and stored["config"].get(key) != value:
+            raise BadInput(f"cannot continue {folder}: {key} was {stored['config'].get(key)}, now it is {value}")
