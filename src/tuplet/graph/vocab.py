@@ -208,8 +208,8 @@ class Vocabulary:
             whole = candidate.casefold()
             score = max(_likeness(matcher, whole), 0.97 * _likeness(matcher, _last_part(whole, len(folded))))
             if score >= 0.6 and candidate != text:
-                scored.append((-score, candidate))
-        return [candidate for _, candidate in sorted(scored)[:most]]
+                scored.append((-score, len(candidate), candidate))
+        return [candidate for *_, candidate in sorted(scored)[:most]]
 
 
 def _occurrences(text: bytes, piece: bytes, most: int) -> list[int]:
