@@ -1,0 +1,307 @@
+"""From any formula to clauses, in four visible steps; each rule takes a query to a query that means the same.
+
+`RULES` in order: negations move down to the atoms, conjunctions are distributed over disjunctions, existential variables
+become local to their clause, and what is written twice counts once. A query means its disjunctive normal form: product
+logic is not distributive, so truth values are defined there. Splitting a clause into independent parts is the business
+of `QueryGraph.components`, after names have become numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TypeAlias
+
+from tuplet.errors import BudgetExceeded, UnsafeQuery, Unsupported
+from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Not, Or, Query, Term, terms
+
+Literal: TypeAlias = Atom | Not | Different
+
+MAX_CLAUSES = 64
+MAX_ATOMS = 256  # of one clause
+MAX_VARIABLES = 64  # of one clause
+ROUNDS = 24  # of colour refinement, when identical clauses are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A conjunction: atoms, negated atoms and inequalities; all clauses of a query ask for the same `free` variables."""
+
+    free: tuple[Free, ...]
+    literals: tuple[Literal, ...]
+
+
+# --- the rules -----------------------------------------------------------------------------------------------------------
+
+
+def push_negation(query: Query) -> Query:
+    """Move negations down to the atoms: !(a & b) becomes !a | !b.
+
+    >>> show(push_negation, '?x, ?y : a(?x, ?y) & !(b(?x, ?y) | !c(?y, ?x))')
+    '?x, ?y : a(?x, ?y) & !b(?x, ?y) & c(?y, ?x)'
+    """
+    return replace(query, body=_push(query.body, False))
+
+
+def disjunctive_normal_form(query: Query) -> Query:
+    """Distribute & over |: a disjunction of conjunctions of literals. Too many clauses are refused before any work.
+
+    >>> show(disjunctive_normal_form, '?x : a(?x, :s) & (b(?x, :s) | c(?x, :s))')
+    '?x : a(?x, s) & b(?x, s) | a(?x, s) & c(?x, s)'
+    """
+    check_size(query)
+    return replace(query, body=Or(tuple(And(clause) for clause in _distribute(query.body))))
+
+
+def rename_apart(query: Query) -> Query:
+    """Give each clause its own existential variables; the first clause keeps the names as they are.
+
+    >>> show(rename_apart, '?x : exists ?z . a(?x, ?z) | b(?x, ?z)')
+    '?x : exists ?z, ?z_2 . a(?x, ?z) | b(?x, ?z_2)'
+    """
+    taken = {variable.name for variable in query.free}
+    taken.update(term.name for term in terms(query.body) if isinstance(term, Exists))
+    parts: list[Formula] = []
+    seen: set[str] = set()
+    for part in _disjuncts(query.body):
+        renamed: dict[Term, Term] = {}
+        own = dict.fromkeys(term for term in terms(part) if isinstance(term, Exists))
+        for variable in own:
+            if variable.name in seen:
+                renamed[variable] = Exists(_fresh(variable.name, taken))
+        seen.update(variable.name for variable in own)
+        parts.append(_rename(part, renamed) if renamed else part)
+    return replace(query, body=Or(tuple(parts)))
+
+
+def drop_duplicate_atoms(query: Query) -> Query:
+    """Keep one of identical atoms and one of identical clauses, and drop clauses that say a != a.
+
+    Clauses are identical if they differ only in the order of their literals and the names of their existential
+    variables. Nothing else is minimised: `r(x, y) & !r(x, y)` stays.
+
+    >>> show(drop_duplicate_atoms, '?x : a(?x, :s) & ?x != :t & a(?x, :s) & :t != ?x | b(?x, :s) & ?x != ?x')
+    '?x : a(?x, s) & ?x != t'
+    """
+    clauses: dict[object, Formula] = {}
+    parts = _disjuncts(query.body)
+    for part in parts:
+        once: dict[object, Literal] = {}
+        for literal in _literals(part):
+            once.setdefault(_undirected(literal), literal)
+        literals = tuple(once.values())
+        if any(isinstance(literal, Different) and literal.left == literal.right for literal in literals):
+            continue
+        clauses.setdefault(_identity(literals) if len(parts) > 1 else None, And(literals))
+    return replace(query, body=Or(tuple(clauses.values())))
+
+
+Rule: TypeAlias = Callable[[Query], Query]
+RULES: tuple[Rule, ...] = (push_negation, disjunctive_normal_form, rename_apart, drop_duplicate_atoms)
+
+
+def to_normal_form(query: Query) -> Query:
+    """Apply all rules: the body becomes an `Or` of `And`s of literals, one for each clause (none: no answers)."""
+    for rule in RULES:
+        query = rule(query)
+    return query
+
+
+def clauses(query: Query) -> tuple[Clause, ...]:
+    """The clauses of a query, safe and within the limits; none at all if nothing can answer it.
+
+    >>> from tuplet.lang.fol import parse_logic
+    >>> [len(c.literals) for c in clauses(parse_logic('?x : a(?x, :s) & !b(?x, :t) | c(?x, :s)'))]
+    [2, 1]
+    """
+    body = to_normal_form(query).body
+    found = tuple(Clause(query.free, _literals(part)) for part in _disjuncts(body))
+    for clause in found:
+        check_safe(clause)
+        variables = {term for literal in clause.literals for term in terms(literal)} - _constants(clause)
+        if len(variables) > MAX_VARIABLES:
+            raise BudgetExceeded(f"query too large: {len(variables)} variables in a clause, at most {MAX_VARIABLES}")
+    return found
+
+
+# --- checks --------------------------------------------------------------------------------------------------------------
+
+
+def check_safe(clause: Clause) -> None:
+    """Refuse a variable that no positive atom of the clause binds.
+
+    >>> check_safe(Clause((Free("x"),), (Different(Free("x"), Exists("z")),)))
+    Traceback (most recent call last):
+    tuplet.errors.UnsafeQuery: unsafe variable ?x: no positive atom contains it
+    """
+    bound = {term for literal in clause.literals if isinstance(literal, Atom) for term in terms(literal)}
+    mentioned = dict.fromkeys([*clause.free, *(term for literal in clause.literals for term in terms(literal))])
+    for variable in mentioned:
+        if isinstance(variable, Constant) or variable in bound:
+            continue
+        negated = any(variable in terms(literal) for literal in clause.literals if isinstance(literal, Not))
+        compared = any(variable in terms(literal) for literal in clause.literals if isinstance(literal, Different))
+        if negated and isinstance(variable, Exists):
+            reason = "it occurs only in negated atoms (¬∃); some positive atom has to say which entities it may be"
+        elif negated:
+            reason = "it occurs only in negated atoms; some positive atom has to say which entities it may be"
+        elif compared:
+            reason = "no positive atom contains it"
+        else:
+            reason = "one alternative of the query does not contain it"
+        raise UnsafeQuery(f"unsafe variable ?{variable.name}: {reason}")
+
+
+def check_size(query: Query) -> None:
+    """Refuse a query whose normal form would be too large, without building it."""
+    number, longest = _measure(query.body, False)
+    if number > MAX_CLAUSES:
+        shown = f"{number:,}" if number < 10**12 else "over 10^12"
+        raise BudgetExceeded(f"query too large: {shown} clauses in disjunctive normal form, at most {MAX_CLAUSES}")
+    if longest > MAX_ATOMS:
+        raise BudgetExceeded(f"query too large: {longest:,} atoms in a clause, at most {MAX_ATOMS}")
+
+
+def _measure(formula: Formula, negative: bool) -> tuple[int, int]:
+    """How many clauses the normal form has, and how many literals the longest of them."""
+    match formula:
+        case Not(body):
+            return _measure(body, not negative)
+        case And(parts) | Or(parts):
+            sizes = [_measure(part, negative) for part in parts]
+            if isinstance(formula, Or) != negative:
+                return sum(number for number, _ in sizes), max((longest for _, longest in sizes), default=0)
+            total = 1
+            for number, _ in sizes:
+                total = min(total * number, 10**12)
+            return total, sum(longest for _, longest in sizes)
+        case _:
+            return 1, 1
+
+
+# --- how the rules work --------------------------------------------------------------------------------------------------
+
+
+def _push(formula: Formula, negative: bool) -> Formula:
+    match formula:
+        case Not(body):
+            return _push(body, not negative)
+        case And(parts) | Or(parts):
+            kind = Or if isinstance(formula, Or) != negative else And
+            flat: list[Formula] = []
+            for part in parts:
+                pushed = _push(part, negative)
+                flat.extend(pushed.parts if isinstance(pushed, kind) else (pushed,))
+            return kind(tuple(flat))
+        case Different() if negative:
+            from tuplet.lang.printer import formula_to_logic  # printing SPARQL needs these rules
+
+            text = f"!({formula_to_logic(formula)})"
+            raise Unsupported("a negated inequality is an equality, which is not supported", text, 0, len(text))
+        case _:
+            return Not(formula) if negative else formula
+
+
+def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
+    match formula:
+        case Or(parts):
+            return [clause for part in parts for clause in _distribute(part)]
+        case And(parts):
+            choices = product(*(_distribute(part) for part in parts))
+            return [tuple(literal for clause in choice for literal in clause) for choice in choices]
+        case _:
+            return [(formula,)]
+
+
+def _disjuncts(body: Formula) -> tuple[Formula, ...]:
+    return body.parts if isinstance(body, Or) else (body,)
+
+
+def _literals(part: Formula) -> tuple[Literal, ...]:
+    parts = part.parts if isinstance(part, And) else (part,)
+    literals = tuple(p for p in parts if isinstance(p, Atom | Not | Different))
+    if len(literals) != len(parts):
+        raise ValueError("this rule takes a query in disjunctive normal form")
+    return literals
+
+
+def _constants(clause: Clause) -> set[Term]:
+    return {term for literal in clause.literals for term in terms(literal) if isinstance(term, Constant)}
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    count = 2
+    while f"{name}_{count}" in taken:
+        count += 1
+    taken.add(f"{name}_{count}")
+    return f"{name}_{count}"
+
+
+def _rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
+    match formula:
+        case Atom(relation, head, tail):
+            return Atom(relation, renamed.get(head, head), renamed.get(tail, tail))
+        case Different(left, right):
+            return Different(renamed.get(left, left), renamed.get(right, right))
+        case Not(body):
+            return Not(_rename(body, renamed))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(_rename(part, renamed) for part in parts))
+
+
+def _undirected(literal: Literal) -> object:
+    """A literal up to the order of an inequality's sides."""
+    return frozenset((literal.left, literal.right)) if isinstance(literal, Different) else literal
+
+
+def _identity(literals: tuple[Literal, ...]) -> object:
+    """The same value for clauses that differ only in order and in the names of existential variables.
+
+    Colour refinement: a variable's colour is how it occurs, then how its neighbours do; when colours stop splitting,
+    one of the equal variables is singled out. Equal values mean identical clauses; very symmetric clauses (regular
+    graphs of existential variables, or more than `ROUNDS` alike) may fail to be recognised, and then count as two.
+    """
+    around: dict[Term, list[Literal]] = {}
+    for literal in literals:
+        for term in dict.fromkeys(terms(literal)):
+            if isinstance(term, Exists):
+                around.setdefault(term, []).append(literal)
+    colour: dict[Term, int] = dict.fromkeys(around, 0)
+
+    def shown(literal: Literal, this: Term | None = None) -> tuple[str, ...]:
+        def side(term: Term) -> str:
+            return f"{colour[term]} {term == this}" if term in colour else repr(term)
+
+        match literal:
+            case Different(left, right):
+                return ("!=", *sorted((side(left), side(right))))
+            case Not(Atom(relation, head, tail)):
+                return ("!", repr(relation), side(head), side(tail))
+            case Atom(relation, head, tail):
+                return ("", repr(relation), side(head), side(tail))
+            case _:
+                raise ValueError("this rule takes a query in disjunctive normal form")
+
+    for _ in range(ROUNDS):
+        before = len(set(colour.values()))
+        seen = {v: repr((colour[v], sorted(shown(literal, v) for literal in around[v]))) for v in around}
+        rank = {signature: i for i, signature in enumerate(sorted(set(seen.values())))}
+        colour = {v: rank[seen[v]] for v in around}
+        if len(rank) == len(around):
+            break
+        if len(rank) == before:
+            tied = Counter(colour.values())
+            colour[next(v for v in sorted(around, key=lambda v: colour[v]) if tied[colour[v]] > 1)] = -1
+    if len(set(colour.values())) < len(colour):  # too symmetric: the order of appearance tells the rest apart
+        colour = {v: i for i, v in enumerate(sorted(around, key=lambda v: colour[v]))}
+    return frozenset(shown(literal) for literal in literals)
+
+
+def show(rule: Rule, text: str) -> str:
+    """What a rule makes of logic text, as logic text; for documentation and tests."""
+    from tuplet.lang.fol import parse_logic
+    from tuplet.lang.printer import to_logic
+
+    return to_logic(rule(parse_logic(text)))
