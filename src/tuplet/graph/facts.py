@@ -217,14 +217,11 @@ def _distinct(
         preference: list[NDArray[Any]] = [-truth[positive], split[positive]]
         order = np.lexsort(preference + keys)
     else:
-        # Facts are in order of split already, so a stable sort puts the earliest first.
-        order = np.lexsort(keys) if key is None else np.argsort(key, kind="stable")
-    again = np.ones(len(order), dtype=bool)
-    again[:1] = False
-    for part in keys:
-        ordered = part[order]
-        again[1:] &= ordered[1:] == ordered[:-1]
-        del ordered
+        order = np.lexsort(keys) if key is None else np.argsort(key)
+    again = _repeats(keys, order)
+    if truth is None and key is not None and again.any():
+        # Facts are in order of split already, so a stable sort, which takes longer, puts the earliest first.
+        order = np.argsort(key, kind="stable")
     order = positive[order]
     first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]
     same = again & (split[first] == split[order])
@@ -234,3 +231,13 @@ def _distinct(
         "conflicting_weights": 0 if truth is None else int(np.count_nonzero(again & (truth[first] != truth[order]))),
         "zero_truth": zero,
     }
+
+
+def _repeats(keys: Sequence[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each edge, in this order, equals the one before it."""
+    again = np.ones(len(order), dtype=bool)
+    again[:1] = False
+    for key in keys:
+        ordered = key[order]
+        again[1:] &= ordered[1:] == ordered[:-1]
+    return again

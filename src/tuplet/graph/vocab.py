@@ -100,8 +100,8 @@ class Strings:
         lowered = bytes(self._view).lower()
         found: list[Longs] = [np.zeros(0, dtype=np.int64)]
         size = max(2, -(-len(key) // 3))
-        for begin in range(0, len(key), size):
-            piece = key[begin : begin + size]
+        pieces = {key[begin : begin + size]: begin for begin in range(0, len(key), size)}
+        for piece, begin in pieces.items():
             hits = np.array(_occurrences(lowered, piece, most=50_000), dtype=np.int64)
             ids = np.searchsorted(self.offsets, hits, side="right") - 1
             inside = hits + len(piece) <= self.offsets[ids + 1]
@@ -199,17 +199,18 @@ class Vocabulary:
         >>> Vocabulary.of(["/film/film/genre", "/people/person/gender"]).suggest("gendre")
         ['/film/film/genre', '/people/person/gender']
         """
-        candidates = dict.fromkeys(self.strings.near(text)) | dict.fromkeys(self.labels.near(text))
         folded = text.casefold()
         matcher = difflib.SequenceMatcher(autojunk=False)
         matcher.set_seq2(folded)
-        scored = []
-        for candidate in candidates:
-            whole = candidate.casefold()
-            score = max(_likeness(matcher, whole), 0.97 * _likeness(matcher, _last_part(whole, len(folded))))
-            if score >= 0.6 and candidate != text:
-                scored.append((-score, len(candidate), candidate))
-        return [candidate for *_, candidate in sorted(scored)[:most]]
+        scored = {}
+        # The last word of a label says less than the last part of a name.
+        for strings, last in ((self.labels, 0.9), (self.strings, 0.97)):
+            for candidate in strings.near(text):
+                whole = candidate.casefold()
+                score = max(_likeness(matcher, whole), last * _likeness(matcher, _last_part(whole, len(folded))))
+                if score >= 0.6 and candidate != text:
+                    scored[candidate] = (-score, len(candidate), candidate)
+        return sorted(scored, key=scored.__getitem__)[:most]
 
 
 def _occurrences(text: bytes, piece: bytes, most: int) -> list[int]:
