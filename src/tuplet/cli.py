@@ -131,7 +131,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         arguments.source, valid=arguments.valid, test=arguments.test, labels=arguments.labels
     )
     graph.save(arguments.output, force=arguments.force)
-    _print(report.to_dict() if arguments.json else f"{report}\n{arguments.output}")
+    _print(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
 
 
 def run_info(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import Source, ask, plan_text
-from tuplet.graph.directory import kind_of, verify
+from tuplet.graph.directory import verify
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
 
@@ -84,5 +84,4 @@ def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, An
     """What the directory is: kind, sizes, splits, hashes."""
     if verify_all:
         verify(path)
-    kind_of(path)
     return open_store(path).info()

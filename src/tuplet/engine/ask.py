@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind
 from tuplet.engine.explain import Edges, Stated, crisp_answers
-from tuplet.engine.logic import Logic, logic_named
+from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BadInput, nearest
 from tuplet.graph.adjacency import Adjacency
@@ -50,7 +50,7 @@ class Limits:
     """How much is wanted and how long it may take; the same keys as the flags of `tuplet ask`."""
 
     k: int | None = 10  # None: all
-    logic: Logic = field(default_factory=lambda: logic_named("product"))
+    logic: Logic = PRODUCT
     timeout: float | None = None
     only: str | None = None
 
@@ -58,12 +58,19 @@ class Limits:
 class Engine(Protocol):
     """A way to answer: `plan` prints itself, `run` carries it out."""
 
+    def load(self) -> None:
+        """Bring in what is compiled, so that the time of an answer is the time of the search."""
+        ...
+
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Any: ...
     def run(self, plan: Any, source: Source, limits: Limits) -> Ranking: ...
 
 
 class Crisp:
     """Observed facts only, Boolean."""
+
+    def load(self) -> None:
+        import tuplet.engine.kernels.crisp as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Any:
         from tuplet.engine import crisp
@@ -75,12 +82,47 @@ class Crisp:
 
         if limits.only == "predicted":
             return Ranking(
-                np.empty((0, plan.free), np.int32), np.empty(0), (), exact=True, bound=0.0, pruned=None
+                np.empty((0, plan.width), np.int32), np.empty(0), (), exact=True, bound=0.0
             )  # facts alone predict nothing
         return crisp.run(plan, source.facts, limits.k, limits.timeout)
 
 
-ENGINES: Mapping[str, Engine] = {"crisp": Crisp()}
+class Brute:
+    """The oracle: all of E^k, for small graphs."""
+
+    def load(self) -> None:
+        import tuplet.engine.brute as _  # noqa: F401 - loading is the point
+
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Any:
+        return Enumeration(clauses, len(source.graph.entities))
+
+    def run(self, plan: Any, source: Source, limits: Limits) -> Ranking:
+        from tuplet.engine import brute
+
+        clauses = plan.clauses
+        k = limits.k if limits.k is not None else len(source.graph.entities) ** len(clauses[0].free)
+        return brute.run(clauses, _truth(source, "brute"), k, limits.logic, cast(brute.Only, limits.only))
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """The plan of the oracle: everything."""
+
+    clauses: Clauses
+    entities: int
+
+    def __str__(self) -> str:
+        return f"enumerate all {self.entities:,}^{len(self.clauses[0].free)} tuples"
+
+
+def _truth(source: Source, engine: str) -> Truth:
+    """The truth values an engine needs."""
+    if source.truth is None:
+        raise BadInput(f"engine {engine!r} needs a store with truth values; a plain graph is asked with engine 'crisp'")
+    return source.truth
+
+
+ENGINES: Mapping[str, Engine] = {"crisp": Crisp(), "brute": Brute()}
 
 
 def engine_named(name: str) -> Engine:
@@ -117,6 +159,7 @@ def ask(
     runner = engine_named(engine)
     tree, text, clauses = prepare(source, query, grounding)
     limits = limits_of(tree, k, logic, timeout, only)
+    runner.load()
     start = time.perf_counter()
     if clauses:
         ranking = runner.run(runner.plan(clauses, source, limits), source, limits)
@@ -160,7 +203,7 @@ def limits_of(
         raise BadInput(f"the timeout must be positive, not {timeout}")
     if only not in (None, "predicted", "observed"):
         raise BadInput(f"only must be 'predicted' or 'observed', not {only!r}")
-    return Limits(count, logic_named(logic), timeout, only)
+    return Limits(count, Logic.of(logic), timeout, only)
 
 
 def plan_text(
