@@ -5,19 +5,40 @@ It is the only thing an engine sees of graph and predictor. An edge that is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.adjacency import Adjacency, Ints
+from tuplet.errors import CorruptStore
+from tuplet.graph.adjacency import Adjacency, Ints, Longs
+from tuplet.graph.directory import Directory, open_directory, write_directory
+from tuplet.truth.layout import edge_keys, forward_entries, pack
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
+Sources = NDArray[np.uint8]
+
+KIND = "table"
 
 # A predicted edge is never as sure as an observed one.
 HIGHEST_PREDICTION = np.float32(0.9999)
+
+# Where an observed edge comes from; 1 to 3 are the splits of the graph.
+PREDICTED, TRAIN, VALID, TEST, ADDED = range(5)
+
+
+class Facts(NamedTuple):
+    """Observed edges with their truth and where they come from (arrays of one length)."""
+
+    heads: NDArray[np.integer]
+    relation: NDArray[np.integer]
+    tails: NDArray[np.integer]
+    truth: NDArray[np.floating]
+    source: Sources
 
 
 class Row(NamedTuple):
@@ -63,6 +84,10 @@ class TruthTable:
     row_best: Floats  # [rows] the largest truth of the row
     row_dropped: Floats  # [rows] no unlisted edge of the row has a larger truth under the model
     threshold: float  # the same bound for rows that are not listed
+    # Of the observed edges in order of (relation, head, tail): the prediction as if the edge were not observed (0 if
+    # below the threshold), which shows again when the fact is removed, and where the fact comes from.
+    fact_prediction: Floats = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    fact_source: Sources = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
 
     @property
     def relations(self) -> int:
@@ -82,30 +107,105 @@ class TruthTable:
         truth: NDArray[np.floating],
         observed: Bools,
         threshold: float = 0.0,
+        prediction: NDArray[np.floating] | None = None,
+        source: Sources | None = None,
     ) -> TruthTable:
-        """The table of distinct edges with positive truth."""
-        adjacency, edge = Adjacency.build(heads, relation, tails, relations)
+        """The table of distinct edges with positive truth; `prediction` and `source` are read for observed edges."""
+        adjacency, edge = pack(entities, relations, heads, relation, tails)
+        marked = np.asarray(observed, dtype=bool)[edge]
+        fact = edge[np.flatnonzero(marked & forward_entries(adjacency))]
         return TruthTable.of_entries(
             entities,
             adjacency,
             np.asarray(truth, dtype=np.float32)[edge],
-            np.asarray(observed, dtype=bool)[edge],
+            marked,
             threshold,
+            None if prediction is None else np.asarray(prediction, dtype=np.float32)[fact],
+            None if source is None else np.asarray(source, dtype=np.uint8)[fact],
         )
 
     @staticmethod
-    def of_entries(entities: int, adjacency: Adjacency, truth: Floats, observed: Bools, threshold: float) -> TruthTable:
+    def of_entries(
+        entities: int,
+        adjacency: Adjacency,
+        truth: Floats,
+        observed: Bools,
+        threshold: float,
+        fact_prediction: Floats | None = None,
+        fact_source: Sources | None = None,
+    ) -> TruthTable:
         """The table of an adjacency whose entries have the given truth."""
         rows = len(adjacency.row_entity)
         lengths = np.diff(adjacency.row_ptr)
         row = np.repeat(np.arange(rows, dtype=np.int64), lengths)
-        start = np.repeat(adjacency.row_ptr[:-1], lengths)
-        # lexsort is stable, so equal truths stay in order of id
-        order = np.lexsort((-truth, row))
-        by_truth = (order - start).astype(np.int32)
+        # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable sort
+        # keeps equal truths in order of id, and is fast since the rows stand in order already.
+        order = np.argsort((row << 32) | (0x7FFFFFFF - truth.view(np.int32).astype(np.int64)), kind="stable")
+        by_truth = (order - np.repeat(adjacency.row_ptr[:-1], lengths)).astype(np.int32)
         row_best = truth[order[adjacency.row_ptr[:-1]]] if rows else np.zeros(0, dtype=np.float32)
         row_dropped = np.full(rows, threshold, dtype=np.float32)
-        return TruthTable(entities, adjacency, truth, observed, by_truth, row_best, row_dropped, threshold)
+        facts = int(np.count_nonzero(observed)) // 2
+        return TruthTable(
+            entities,
+            adjacency,
+            truth,
+            observed,
+            by_truth,
+            row_best,
+            row_dropped,
+            threshold,
+            np.zeros(facts, np.float32) if fact_prediction is None else fact_prediction,
+            np.full(facts, TRAIN, np.uint8) if fact_source is None else fact_source,
+        )
+
+    @staticmethod
+    def assemble(
+        entities: int,
+        relations: int,
+        facts: Facts,
+        heads: NDArray[np.integer] | None = None,
+        relation: NDArray[np.integer] | None = None,
+        tails: NDArray[np.integer] | None = None,
+        prediction: NDArray[np.floating] | None = None,
+        threshold: float = 0.0,
+    ) -> TruthTable:
+        """The table of observed facts over predicted edges; each list without duplicates, the two may overlap.
+
+        >>> facts = Facts(np.array([0]), np.array([0]), np.array([1]), np.array([1.0]), np.array([TRAIN], np.uint8))
+        >>> table = TruthTable.assemble(3, 1, facts, *(np.array(c) for c in ([0, 0], [0, 0], [1, 2], [0.4, 0.2])))
+        >>> table.row(0, 0, False).truth.tolist(), table.fact_prediction.round(2).tolist()
+        ([1.0, 0.20000000298023224], [0.4000000059604645])
+        """
+        if heads is None or relation is None or tails is None or prediction is None:
+            ones = np.ones(len(facts.heads), dtype=bool)
+            given = (facts.heads, facts.relation, facts.tails, facts.truth, ones)
+            return TruthTable.build(entities, relations, *given, threshold, 0 * facts.truth, facts.source)
+        key = edge_keys(entities, heads, relation, tails)
+        order = None if (key[1:] > key[:-1]).all() else np.argsort(key)
+        at = np.searchsorted(key, edge_keys(entities, *facts[:3]), sorter=order)
+        at = np.minimum(at, max(len(key) - 1, 0))
+        if order is not None:
+            at = order[at]
+        listed = key[at] == edge_keys(entities, *facts[:3]) if len(key) else np.zeros(len(facts.heads), dtype=bool)
+        more = ~listed
+        truth = np.concatenate([prediction, facts.truth[more]]).astype(np.float32)
+        truth[at[listed]] = facts.truth[listed]
+        observed = np.zeros(len(truth), dtype=bool)
+        observed[at[listed]] = observed[len(key) :] = True
+        source = np.zeros(len(truth), dtype=np.uint8)
+        source[at[listed]], source[len(key) :] = facts.source[listed], facts.source[more]
+        return TruthTable.build(
+            entities,
+            relations,
+            np.concatenate([heads, facts.heads[more]]),
+            np.concatenate([relation, facts.relation[more]]),
+            np.concatenate([tails, facts.tails[more]]),
+            truth,
+            observed,
+            threshold,
+            np.concatenate([prediction, np.zeros(np.count_nonzero(more))]),
+            source,
+        )
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The listed edges of a row."""
@@ -130,3 +230,77 @@ class TruthTable:
     def facts(self) -> Adjacency:
         """The observed edges alone: what the crisp engine joins."""
         return self.adjacency.filter(self.observed)
+
+    def fact_edges(self) -> tuple[Ints, Ints, Ints, Floats]:
+        """Heads, relations, tails and truth of the observed edges, parallel to `fact_prediction`."""
+        heads, relation, tails, _ = self.facts().triples()
+        return heads, relation, tails, self.truth[self.observed & forward_entries(self.adjacency)]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the two numbers, by name."""
+        a = self.adjacency
+        layout: dict[str, NDArray[Any]] = {
+            "view_ptr": a.view_ptr,
+            "row_entity": a.row_entity,
+            "row_ptr": a.row_ptr,
+            "neighbour": a.neighbour,
+        }
+        return layout | {name: getattr(self, name) for name in _PAYLOAD}
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
+        """Write the table as a directory and return its content hash."""
+        return write_directory(
+            path, KIND, self.arrays(), {"entities": self.entities, "threshold": self.threshold}, force
+        )
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> TruthTable:
+        """The table of a directory, memory-mapped; every byte is checked."""
+        return TruthTable.of_directory(open_directory(path, KIND))
+
+    @staticmethod
+    def of_directory(directory: Directory) -> TruthTable:
+        """The table in an opened directory; arrays that do not fit together are refused: compiled code trusts them."""
+        arrays, meta = directory.arrays, directory.meta
+        try:
+            adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
+            payload = {name: arrays[name] for name in _PAYLOAD}
+            table = TruthTable(
+                entities=int(meta["entities"]), adjacency=adjacency, threshold=float(meta["threshold"]), **payload
+            )
+            _check(table)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStore(f"{Path(directory.path)} is not a whole table: {error}") from None
+        return table
+
+
+_PAYLOAD = ("truth", "observed", "by_truth", "row_best", "row_dropped", "fact_prediction", "fact_source")
+
+
+def _check(table: TruthTable) -> None:
+    a = table.adjacency
+    rows, entries = len(a.row_entity), len(a.neighbour)
+    facts = len(table.fact_prediction)
+    fits = {
+        "view_ptr": len(a.view_ptr) % 2 == 1 and _pointers(a.view_ptr, rows),
+        "row_ptr": len(a.row_ptr) == rows + 1 and _pointers(a.row_ptr, entries),
+        "row_entity": _within(a.row_entity, table.entities),
+        "neighbour": _within(a.neighbour, table.entities),
+        "truth": len(table.truth) == entries,
+        "observed": len(table.observed) == entries,
+        "by_truth": len(table.by_truth) == entries,
+        "row_best": len(table.row_best) == rows,
+        "row_dropped": len(table.row_dropped) == rows,
+        "fact_source": len(table.fact_source) == facts,
+    }
+    for name, good in fits.items():
+        if not good:
+            raise ValueError(f"{name} does not fit the other arrays")
+
+
+def _pointers(pointers: Longs, end: int) -> bool:
+    return bool(len(pointers) and pointers[0] == 0 and pointers[-1] == end and (pointers[1:] >= pointers[:-1]).all())
+
+
+def _within(ids: Ints, count: int) -> bool:
+    return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
