@@ -213,15 +213,15 @@ def _distinct(
         heads, relation, tails = heads[positive], relation[positive], tails[positive]
     key = pack(relation, heads, tails, relations, entities)
     keys: list[NDArray[Any]] = [tails, heads, relation] if key is None else [key]
-    if truth is not None:
-        preference: list[NDArray[Any]] = [-truth[positive], split[positive]]
-        order = np.lexsort(preference + keys)
-    else:
-        order = np.lexsort(keys) if key is None else np.argsort(key)
+    order = np.lexsort(keys) if key is None else np.argsort(key)
     again = _repeats(keys, order)
-    if truth is None and key is not None and again.any():
-        # Facts are in order of split already, so a stable sort, which takes longer, puts the earliest first.
-        order = np.argsort(key, kind="stable")
+    # Only edges that occur more than once need the order of split and truth.
+    at = np.flatnonzero(again | np.append(again, False)[1:])
+    several = order[at]
+    preference: list[NDArray[Any]] = [split[positive[several]]]
+    if truth is not None:
+        preference.insert(0, -truth[positive[several]])
+    order[at] = several[np.lexsort(preference + [part[several] for part in keys])]
     order = positive[order]
     first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]
     same = again & (split[first] == split[order])
