@@ -36,6 +36,7 @@ KNOWN_COLUMNS = {
 }
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 64 << 20
+_CONTENT = re.compile(rb"[^\r\n]")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def read_facts(path: Path, delimiter: str, columns: Sequence[str] | None = None)
     """The facts of a delimited file."""
     data = load(path)
     layout = _layout(path, data, delimiter, columns)
+    if not _CONTENT.search(data, layout.header):
+        raise BadInput(f"{path}: no facts, only a header line")
     try:
         table = _parse(data, layout)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
@@ -65,8 +68,6 @@ def read_facts(path: Path, delimiter: str, columns: Sequence[str] | None = None)
             _diagnose(path, data, layout, "a truth value is outside [0, 1]")
     if _has_empty((head, relation, tail)) or data.find(b"\0") >= 0:
         _diagnose(path, data, layout, "a name is empty or holds a NUL byte")
-    if not len(table):
-        raise BadInput(f"{path}: no facts, only a header line")
     return Facts(head, relation, tail, truth, _blank_lines(data, len(table) + layout.header_lines))
 
 
@@ -100,7 +101,7 @@ def load(path: Path) -> Data:
         raise BadInput(f"{path}: broken gzip file ({reason})") from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    if not re.search(rb"[^\r\n]", data[3:] if data[:3] == _BOM else data):
+    if not _CONTENT.search(data, len(_BOM) if data[:3] == _BOM else 0):
         raise BadInput(f"{path} is empty")
     return data
 
@@ -155,8 +156,11 @@ def _parse(data: Data, layout: _Layout) -> pa.Table:
     physical = [f"column{i}" for i in range(layout.width)]
     words = pa.dictionary(pa.int32(), pa.utf8())
     types = {physical[i]: pa.float64() if role == "truth" else words for role, i in layout.role.items()}
+    facts: Data | memoryview = memoryview(data)[layout.header :]
+    if facts[:3] == _BOM:
+        facts = _BOM + bytes(facts)  # Arrow takes one mark off, but this one belongs to a name
     table = pacsv.read_csv(
-        pa.BufferReader(pa.py_buffer(memoryview(data)[layout.header :])),
+        pa.BufferReader(pa.py_buffer(facts)),
         read_options=pacsv.ReadOptions(column_names=physical, block_size=_BLOCK),
         parse_options=pacsv.ParseOptions(
             delimiter=layout.delimiter,
