@@ -30,7 +30,7 @@ SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": 
     ),
     meta=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none(), max_size=3),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, data: np.ndarray, meta: dict) -> None:
     digest = write_directory(tmp_path / "d", "thing", {"x": data}, meta, force=True)
     opened = open_directory(tmp_path / "d", "thing")

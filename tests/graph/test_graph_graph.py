@@ -73,7 +73,7 @@ def test_info_and_relation_statistics() -> None:
     ),
     weighted=st.booleans(),
 )
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_saved_graph_opens_with_the_same_bits(tmp_path: Path, edges: dict, weighted: bool) -> None:
     columns = np.array(list(edges), dtype=np.int64).reshape(-1, 3).T
     graph = KnowledgeGraph.of(

@@ -164,7 +164,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
             os.close(handle)
             raise BadInput(f"{path} is being written by another process") from None
         # The former holder removes the lock file; a lock on a removed file protects nothing, so try again.
-        if os.path.exists(file) and os.path.samestat(os.fstat(handle), os.stat(file)):
+        if _same_file(handle, file):
             break
         os.close(handle)
     try:
@@ -172,6 +172,13 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     finally:
         file.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _same_file(handle: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(file))
+    except FileNotFoundError:
+        return False
 
 
 def _write(target: Path, kind: str, arrays: Arrays, meta: Mapping[str, Any], force: bool) -> str:

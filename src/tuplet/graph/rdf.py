@@ -68,15 +68,20 @@ def read_rdf(path: Path, suffix: str, blank: BlankNodes) -> Facts:
             if len(columns[0]) >= _BATCH:
                 flush()
     except SyntaxError as error:
-        raise BadInput(f"{path}:{error.lineno or 1}: {error.msg}") from None
+        raise BadInput(f"{path}:{error.lineno or 1}: {_one_line(error.msg)}") from None
     except ValueError as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {_one_line(str(error))}") from None
     flush()
     head, relation, tail = (pa.chunked_array(chunk) for chunk in chunks)
     if not len(head):
         raise BadInput(f"{path}: no facts between named things ({literals} literals)")
     stated = {name: label for name, (_, label) in labels.items()}
     return Facts(head, relation, tail, literals=literals, labels=stated)
+
+
+def _one_line(message: str) -> str:
+    """The parser quotes what it stumbled over, which may be a line end."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
 
 
 def _name(node: object, blank_name: Callable[[str], str]) -> str | None:

@@ -58,7 +58,7 @@ def read_with_report(
     """
     entity_list = relation_list = None
     sources = {"train": source, "valid": valid, "test": test}
-    if _is_path(source) and Path(source).is_dir():
+    if _is_path(source) and os.path.isdir(source):
         folder = Path(source)
         for split, given in sources.items():
             if split == "train" or given is None:
@@ -188,12 +188,11 @@ def _is_path(source: Source) -> bool:
 
 def _type_of(path: Path) -> str:
     """The file type by its name, without `.gz`; the file must exist."""
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, also for names no system allows
         raise BadInput(f"no such file: {path}{_near_file(path)}")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise BadInput(f"{path} is a folder where a file is expected")
-    bare = path.name.lower().removesuffix(".gz")
-    suffix = os.path.splitext(bare)[1]
+    suffix = _stem_and_type(path.name)[1]
     zipped_parquet = suffix in _PARQUET and path.name.lower().endswith(".gz")
     if suffix not in _TYPES or zipped_parquet:
         known = ", ".join(_TYPES)
@@ -202,23 +201,30 @@ def _type_of(path: Path) -> str:
 
 
 def _near_file(path: Path) -> str:
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         return f" (the folder {path.parent} does not exist)"
-    close = nearest(path.name, (entry.name for entry in path.parent.iterdir()), 1)
+    close = nearest(path.name, _listing(path.parent), 1)
     return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def _folder_file(folder: Path, stems: Sequence[str]) -> Path | None:
     """The file of a dataset folder with one of these names and a known type, if there is one."""
-    found = sorted(
-        entry
-        for entry in folder.iterdir()
-        for bare in [entry.name.lower().removesuffix(".gz")]
-        if os.path.splitext(bare)[0] in stems and os.path.splitext(bare)[1] in _TYPES
-    )
+    wanted = {(stem, suffix) for stem in stems for suffix in _TYPES}
+    found = sorted(name for name in _listing(folder) if _stem_and_type(name) in wanted)
     if len(found) > 1:
-        raise BadInput(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
-    return found[0] if found else None
+        raise BadInput(f"{folder} has both {found[0]} and {found[1]}; keep one of them")
+    return folder / found[0] if found else None
+
+
+def _stem_and_type(name: str) -> tuple[str, str]:
+    return os.path.splitext(name.lower().removesuffix(".gz"))
+
+
+def _listing(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError as error:
+        raise BadInput(f"cannot read the folder {folder}: {error.strerror}") from None
 
 
 def _no_train(folder: Path) -> str:

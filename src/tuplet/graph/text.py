@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -99,8 +100,8 @@ def load(path: Path) -> Data:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         reason = "it ends too early" if isinstance(error, EOFError) else str(error)
         raise BadInput(f"{path}: broken gzip file ({reason})") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if not _CONTENT.search(data, len(_BOM) if data[:3] == _BOM else 0):
         raise BadInput(f"{path} is empty")
     return data
@@ -196,16 +197,14 @@ def _blank_lines(data: Data, expected: int) -> int:
 
 def _diagnose(path: Path, data: Data, layout: _Layout, otherwise: str) -> NoReturn:
     """Raise the error of the first bad line; `otherwise` if every line looks right."""
-    for number, fields in _rows(path, data, layout.delimiter):
+    for number, fields in islice(_rows(path, data, layout.delimiter), layout.header_lines, None):
         if len(fields) != layout.width:
-            what = _wrong_width(fields, layout.delimiter) if layout.width in (3, 4) else f"got {len(fields)} columns"
-            raise BadInput(f"{path}:{number}: {what}, the first line has {layout.width}")
+            what = f"expected {layout.width} columns as in the first line, got {len(fields)}"
+            raise BadInput(f"{path}:{number}: {what}")
         for role in ROLES:
             if not fields[layout.role[role]]:
                 raise BadInput(f"{path}:{number}: the {role} is empty")
-        if layout.header_lines and known_columns(fields):
-            continue
-        if "truth" in layout.role and (number > 1 or not layout.header_lines):
+        if "truth" in layout.role:
             _check_truth(f"{path}:{number}", fields[layout.role["truth"]])
     raise BadInput(f"{path}: {otherwise}")
 
@@ -241,6 +240,8 @@ def _lines(path: Path, data: Data) -> Iterator[tuple[int, str]]:
     stream.seek(len(_BOM) if data[:3] == _BOM else 0)
     for number, raw in enumerate(iter(stream.readline, b""), start=1):
         line = raw.rstrip(b"\r\n")
+        if b"\r" in line:
+            raise BadInput(f"{path}:{number}: carriage return inside the line at column {line.index(13) + 1}")
         if b"\0" in line:
             raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; is this a text file?")
         try:
