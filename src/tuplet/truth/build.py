@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -143,7 +143,7 @@ class Sweeper:
     def sweep(self, relation: int, inverse: bool, floor: float | None = None) -> tuple[Tensor, Tensor]:
         """Shifts of all rows [entities], and keys head · entities + tail of the entries above the floor (if given)."""
         entities, device = self.predictor.entities, device_of(self.predictor)
-        count, log_observed = self.basis.count(relation, inverse), self._log_observed(relation, inverse)
+        count, log_observed = self.observed(relation, inverse)
         shifts, keys = [], []
         for start in range(0, entities, self.block):
             rows = torch.arange(start, min(start + self.block, entities), device=device)
@@ -153,9 +153,9 @@ class Sweeper:
             keys.append(other * entities + row if inverse else row * entities + other)
         return torch.cat(shifts), torch.cat(keys)
 
-    def shifts(self, rows: Tensor, relation: int, inverse: bool) -> Tensor:
-        """Shifts of some rows. [n] → [n]"""
-        count, log_observed = self.basis.count(relation, inverse), self._log_observed(relation, inverse)
+    def shifts(self, rows: Tensor, relation: int, inverse: bool, observed: tuple[Tensor, Tensor]) -> Tensor:
+        """Shifts of some rows [n] → [n], given what `observed` says of the relation."""
+        count, log_observed = observed
         parts = [
             self._block(part, relation, inverse, count[part], log_observed[part], None)[0]
             for part in torch.split(rows, self.block)
@@ -190,15 +190,15 @@ class Sweeper:
             shift = self.calibration.shift(count, log_observed, normaliser)
         return shift, rows[row], other
 
-    def _log_observed(self, relation: int, inverse: bool) -> Tensor:
-        """Log of the summed exp(score) of the observed entries of each row, −inf if there are none. [entities]"""
+    def observed(self, relation: int, inverse: bool) -> tuple[Tensor, Tensor]:
+        """Per row: number of its observed entries; log of their summed exp(score), −inf if none. [entities] each"""
         heads, tails = self.basis.edges(relation)
         row = tails if inverse else heads
         scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
         lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
         highest = lowest.scatter_reduce(0, row, scores, "amax")
         total = torch.zeros_like(highest).index_add_(0, row, torch.exp(scores - highest[row]))
-        return torch.where(total > 0, highest + total.log(), lowest)
+        return self.basis.count(relation, inverse), torch.where(total > 0, highest + total.log(), lowest)
 
     def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """Heads, tails and predictions of the edges of a relation that reach the threshold, in order."""
@@ -243,7 +243,7 @@ def build_table(
     rule = calibration or Calibration()
     basis = Basis.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
     sweeper = Sweeper.of(predictor, basis, rule, memory)
-    parts = None if folder is None else _Parts.of(Path(folder), key, threshold, rule, heads, relation, tails)
+    parts = None if folder is None else Parts.of(Path(folder), key, threshold, rule, heads, relation, tails)
     columns: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]] = []
     with torch.inference_mode():
         for number in range(predictor.relations):
@@ -264,20 +264,20 @@ def build_table(
     return Edges(found_heads, which, found_tails, prediction)
 
 
-class _Parts:
+class Parts:
     """Finished relations of one build, a file each, in a folder named by everything that decides their content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @staticmethod
-    def of(root: Path, key: str, threshold: float, rule: Calibration, *edges: NDArray[np.integer]) -> _Parts:
+    def of(root: Path, key: str, threshold: float, rule: Calibration, *edges: NDArray[np.integer]) -> Parts:
         digest = hashlib.sha256(json.dumps([key, threshold, rule.as_dict()]).encode())
         for column in edges:
             digest.update(np.asarray(column, dtype=np.int32).tobytes())
         folder = root / digest.hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        return _Parts(folder)
+        return Parts(folder)
 
     def load(self, relation: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]] | None:
         try:
@@ -287,10 +287,30 @@ class _Parts:
             return None
 
     def save(self, relation: int, part: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]) -> None:
-        temporary = self.folder / f".{relation}.{os.getpid()}.tmp"
-        with open(temporary, "wb") as stream:
+        with self._writing(f"{relation}.npz") as stream:
             np.savez(stream, heads=part[0], tails=part[1], prediction=part[2])
-        os.replace(temporary, self.folder / f"{relation}.npz")
+
+    def load_array(self, name: str) -> NDArray[np.float32] | None:
+        try:
+            array: NDArray[np.float32] = np.load(self.folder / f"{name}.npy", allow_pickle=False)
+            return array
+        except Exception:  # as above
+            return None
+
+    def save_array(self, name: str, array: NDArray[np.float32]) -> None:
+        with self._writing(f"{name}.npy") as stream:
+            np.save(stream, array)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file that appears under its name when it is whole."""
+        temporary = self.folder / f".{name}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "wb") as stream:
+                yield stream
+            os.replace(temporary, self.folder / name)
+        except OSError as error:
+            raise BadInput(f"cannot write {self.folder / name}: {error.strerror}") from None
 
 
 @contextmanager

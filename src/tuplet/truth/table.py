@@ -40,6 +40,10 @@ class Facts(NamedTuple):
     truth: NDArray[np.floating]
     source: Sources
 
+    def where(self, keep: Bools) -> Facts:
+        """Some of the facts."""
+        return Facts(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
+
 
 class Row(NamedTuple):
     """The edges of one entity under one relation in one direction, in ascending order of the other end."""
@@ -231,10 +235,11 @@ class TruthTable:
         """The observed edges alone: what the crisp engine joins."""
         return self.adjacency.filter(self.observed)
 
-    def fact_edges(self) -> tuple[Ints, Ints, Ints, Floats]:
-        """Heads, relations, tails and truth of the observed edges, parallel to `fact_prediction`."""
+    def fact_edges(self) -> Facts:
+        """The observed edges in order of (relation, head, tail), parallel to `fact_prediction`."""
         heads, relation, tails, _ = self.facts().triples()
-        return heads, relation, tails, self.truth[self.observed & forward_entries(self.adjacency)]
+        truth = self.truth[self.observed & forward_entries(self.adjacency)]
+        return Facts(heads, relation, tails, truth, self.fact_source)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything but the two numbers, by name."""

@@ -1,0 +1,228 @@
+"""Rows on demand: the truth of a row computed from embeddings when it is asked for; no table is built.
+
+The truth of an edge needs the shift (see `calibrate`) of both its rows. The row asked for gives one; the shifts at the
+other ends would be those of all entities, a whole sweep. They are not needed: the log-sum-exp over *some* entities,
+those that the relation is known to reach, is a lower bound of a row's normaliser, so it gives an upper bound of the
+truth. Only ends whose upper bound reaches the threshold get their exact shift, which is then kept: the result is exact.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.graph.adjacency import Ints
+from tuplet.predict.base import LinkPredictor
+from tuplet.predict.models import EmbeddingModel
+from tuplet.truth.build import Basis, Edges, Parts, Sweeper, device_of, scores_of_pairs
+from tuplet.truth.calibrate import Calibration
+from tuplet.truth.table import Floats, Row, TruthTable
+
+Tensor = torch.Tensor
+
+_BOUND_BY = 1024  # how many known ends bound a normaliser
+_SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
+
+
+class RowsOnDemand:
+    """Truth values with the interface of a table, computed when asked; observed facts lie over the predictions.
+
+    `facts` is the table of the observed edges alone; `basis` holds the edges that the calibration counts. With a
+    `folder` what was computed about a relation is kept there under `key` (hash of the model) for later processes.
+    """
+
+    def __init__(
+        self,
+        predictor: LinkPredictor,
+        facts: TruthTable,
+        basis: tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]],
+        calibration: Calibration | None = None,
+        threshold: float = 0.005,
+        folder: str | os.PathLike[str] | None = None,
+        key: str = "",
+        memory: int | None = None,
+        keep: int = 10_000,
+    ) -> None:
+        self.predictor, self.facts, self._threshold = predictor, facts, threshold
+        self.calibration = calibration or Calibration()
+        known = Basis.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
+        self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
+        self._parts = Parts.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
+        self._shifts: dict[tuple[int, bool], _Shifts] = {}
+        self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
+        self._keep = keep
+
+    @property
+    def entities(self) -> int:
+        return self.facts.entities
+
+    @property
+    def relations(self) -> int:
+        return self.facts.relations
+
+    @property
+    def threshold(self) -> float:
+        return self._threshold
+
+    def row(self, entity: int, relation: int, inverse: bool) -> Row:
+        """The edges of a row that are observed or whose prediction reaches the threshold."""
+        key = (entity, relation, inverse)
+        if key in self._rows:
+            self._rows.move_to_end(key)
+            return self._rows[key]
+        row = _overlay(*self._predicted(entity, relation, inverse), self.facts.row(entity, relation, inverse))
+        self._rows[key] = row
+        if len(self._rows) > self._keep:
+            self._rows.popitem(last=False)
+        return row
+
+    def value(self, head: int, relation: int, tail: int) -> float:
+        """Truth of one edge: two rows are scored, none is listed."""
+        if self.facts.observed_edge(head, relation, tail):
+            return self.facts.value(head, relation, tail)
+        if max(head, tail) >= self.predictor.entities:
+            return 0.0
+        with torch.inference_mode():
+            device = device_of(self.predictor)
+            ends = torch.tensor([head], device=device), torch.tensor([tail], device=device)
+            truth = float(self._truth(*ends, relation)[0])
+        return truth if truth >= self.threshold else 0.0
+
+    def observed_edge(self, head: int, relation: int, tail: int) -> bool:
+        """Whether the edge is a stated fact."""
+        return self.facts.observed_edge(head, relation, tail)
+
+    def row_max(self, entity: int, relation: int, inverse: bool) -> float:
+        """The largest truth of a row, 0 if it has no edge."""
+        truth = self.row(entity, relation, inverse).truth
+        return float(truth.max()) if len(truth) else 0.0
+
+    def relation_table(self, relations: Sequence[int]) -> TruthTable:
+        """The table of whole relations, such as those a query names, so that any engine can run on it.
+
+        Two sweeps per relation when first asked for, afterwards read from the folder if there is one.
+        """
+        edges = [self._relation_edges(relation) for relation in sorted(set(relations))]
+        heads, relation, tails, prediction = (np.concatenate(column) for column in zip(*edges, strict=True))
+        facts = self.facts.fact_edges()
+        mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
+        predicted = (heads, relation, tails, prediction)
+        return TruthTable.assemble(self.entities, self.relations, mine, *predicted, self.threshold)
+
+    def _relation_edges(self, relation: int) -> Edges:
+        part = self._parts.load(relation) if self._parts else None
+        if part is None:
+            with torch.inference_mode():
+                heads, tails, prediction = self._sweeper.relation_edges(relation, self.threshold)
+            part = (heads.int().cpu().numpy(), tails.int().cpu().numpy(), prediction.cpu().numpy())
+            if self._parts:
+                self._parts.save(relation, part)
+        return Edges(part[0], np.full(len(part[0]), relation, dtype=np.int32), part[1], part[2])
+
+    def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
+        """The other ends whose prediction reaches the threshold, ascending, and their truth."""
+        if entity >= self.predictor.entities:  # added later: the predictor does not know it
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        with torch.inference_mode():
+            own = torch.tensor([entity], device=device_of(self.predictor))
+            everyone = torch.arange(self.predictor.entities, device=own.device)
+            ends = (everyone, own.expand_as(everyone)) if inverse else (own.expand_as(everyone), everyone)
+            logs: list[Tensor | None] = [None, None]
+            for direction in self._sweeper.directions:
+                if direction == inverse:
+                    scores = (self.predictor.heads if inverse else self.predictor.tails)(own, relation)[0].float()
+                    logs[direction] = scores - self._of(relation, direction).exact(own)
+                else:
+                    scores = scores_of_pairs(self.predictor, ends[0], relation, ends[1], direction, self._sweeper.chunk)
+                    logs[direction] = scores - self._of(relation, direction).lower()
+            at_most = self.calibration.combine(*logs)
+            near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
+            truth = self._truth(ends[0][near], ends[1][near], relation)
+            keep = truth >= self.threshold
+            return near[keep].int().cpu().numpy(), truth[keep].cpu().numpy()
+
+    def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
+        """Predictions of single edges. [n]"""
+        logs: list[Tensor | None] = [None, None]
+        for direction in self._sweeper.directions:
+            scores = scores_of_pairs(self.predictor, heads, relation, tails, direction, self._sweeper.chunk)
+            logs[direction] = scores - self._of(relation, direction).exact(tails if direction else heads)
+        return self.calibration.combine(*logs)
+
+    def _of(self, relation: int, inverse: bool) -> _Shifts:
+        key = (relation, inverse)
+        if key not in self._shifts:
+            self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._parts)
+        return self._shifts[key]
+
+
+class _Shifts:
+    """Shifts of the rows of one relation in one direction, filled in as they are needed."""
+
+    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, parts: Parts | None) -> None:
+        self._sweeper, self._relation, self._inverse, self._parts = sweeper, relation, inverse, parts
+        self._observed = sweeper.observed(relation, inverse)
+        self._lower: Tensor | None = None
+        stored = parts.load_array(self._name) if parts else None
+        if stored is None or len(stored) != sweeper.predictor.entities:
+            self._exact = torch.full_like(self._observed[0], math.nan)
+        else:
+            self._exact = torch.from_numpy(stored).to(self._observed[0].device)
+
+    @property
+    def _name(self) -> str:
+        return f"shift-{self._relation}-{'heads' if self._inverse else 'tails'}"
+
+    def exact(self, rows: Tensor) -> Tensor:
+        """The shifts of some rows. [n] → [n]"""
+        missing = torch.unique(rows[self._exact[rows].isnan()])
+        if len(missing):
+            self._exact[missing] = self._sweeper.shifts(missing, self._relation, self._inverse, self._observed)
+            if self._parts and len(missing) > 1:
+                self._parts.save_array(self._name, self._exact.cpu().numpy())
+        return self._exact[rows]
+
+    def lower(self) -> Tensor:
+        """A number at most as large as the shift, for every row. [entities]"""
+        if self._lower is None:
+            normaliser = _lower_normalisers(self._sweeper, self._relation, self._inverse)
+            if normaliser is None:
+                rows = torch.arange(len(self._exact), device=self._exact.device)
+                self._lower = self.exact(rows)
+            else:
+                self._lower = self._sweeper.calibration.shift(*self._observed, normaliser) - _SLACK
+        return self._lower
+
+
+def _lower_normalisers(sweeper: Sweeper, relation: int, inverse: bool) -> Tensor | None:
+    """Log-sum-exp of every row over the commonest known ends, or None if the predictor offers no part of a row."""
+    predictor = sweeper.predictor
+    known, times = torch.unique(sweeper.basis.edges(relation)[not inverse], return_counts=True)
+    if not isinstance(predictor, EmbeddingModel) or not len(known):
+        return None
+    if len(known) > _BOUND_BY:
+        known = known[torch.topk(times, _BOUND_BY).indices]
+    few = predictor.entity[known]
+    vector = predictor.relation[relation + predictor.relations if inverse else relation]
+    blocks = []
+    for rows in torch.split(predictor.entity, sweeper.chunk):
+        scores = predictor.score_all(predictor.query(rows, vector.expand(len(rows), -1)), few).float()
+        blocks.append(torch.logsumexp(scores, 1))
+    return torch.cat(blocks)
+
+
+def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
+    """Facts over predictions, in ascending order of id."""
+    predicted = ~np.isin(ids, facts.ids)
+    everyone = np.concatenate([ids[predicted], facts.ids])
+    order = np.argsort(everyone, kind="stable")
+    values = np.concatenate([truth[predicted], facts.truth]).astype(np.float32)
+    observed = np.concatenate([np.zeros(np.count_nonzero(predicted), dtype=bool), facts.observed])
+    return Row(everyone[order].astype(np.int32), values[order], observed[order])
