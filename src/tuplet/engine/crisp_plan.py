@@ -94,7 +94,7 @@ def plan(clauses: Clauses, adjacency: Adjacency) -> CrispPlan:
     >>> a, _ = Adjacency.build(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1, 2, 3]), relations=2)
     >>> print(plan([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 1, 1)))], a))
     clause 1 of 1: crisp join, variable at a time
-      1. ?x free, ~2 candidates: r0(#0, ?x) ∩ r1(?x, ·)
+      1. ?x free, ~1 candidate: r0(#0, ?x) ∩ r1(?x, ·)
       2. ?y free, ~1 candidate per ?x: r1(?x, ?y)
     """
     return CrispPlan(tuple(_plan_clause(graph, adjacency, given=False) for graph in clauses))

@@ -350,7 +350,7 @@ def witness(
     value, cursor, end, leader, mark, key, registers,
     none, out, found,
 ):  # fmt: skip
-    """For each tuple of `given` [n·k] whether it is an answer (`found` [n]), and its assignment (`out` [n, variables])."""
+    """For each tuple of `given` [n·k] if it is an answer (`found` [n]), and its assignment (`out` [n, variables])."""
     width = len(free)
     for i in range(len(found)):
         registers[:] = 0
