@@ -120,7 +120,7 @@ def test_contradiction_has_no_answers(tuplet: Callable[..., Result], world_direc
 
 MISTAKES = {
     "unknown relation": (("?x : boders(?x, france)",), "unknown relation 'boders'; did you mean 'borders'?"),
-    "unknown entity": (("?x : borders(?x, frence)",), "unknown entity 'frence'; did you mean 'france'"),
+    "unknown entity": (("?x : borders(?x, frence)",), "unknown entity 'frence'; did you mean"),
     "unknown label": (('?x : borders(?x, "Frence")',), "unknown entity 'Frence'; did you mean"),
     "unknown engine": (
         ("?x : borders(?x, france)", "--engine", "crips"),
@@ -231,6 +231,20 @@ def test_wrong_usage_exits_2(tuplet: Callable[..., Result]) -> None:
     assert result.code == 2
     assert "did you mean 'ask'?" in result.err
     assert tuplet("ask").code == 2
+
+
+def test_fetch_accepts_only_the_published_facts(
+    tuplet: Callable[..., Result], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = tuplet("data", "fetch", "nations", "--from-dir", data, "-o", tmp_path / "nations")
+    assert fetched.code == 0, fetched.err
+    (tmp_path / "other").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "other" / f"{split}.tsv").write_text("usa\tembassy\tuk\n")
+    assert "not the facts of nations" in tuplet("data", "fetch", "nations", "--from-dir", tmp_path / "other").err
+    assert "did you mean 'nations'" in tuplet("data", "fetch", "nation").err
+    monkeypatch.delenv("TUPLET_DATA")
+    assert "--from-dir" in tuplet("data", "fetch", "nations").err
 
 
 def test_doctor(tuplet: Callable[..., Result]) -> None:

@@ -104,6 +104,13 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--force", action="store_true", help="overwrite the output file")
     _json(ask)
 
+    data = command("data", run_data, "a public benchmark graph by name, checked")
+    data.add_argument("action", choices=("fetch",))
+    data.add_argument("name", metavar="NAME")
+    data.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
+    _output(data, "GRAPH", required=False)
+    _json(data)
+
     doctor = command("doctor", run_doctor, "versions, devices, memory, extras")
     doctor.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
     _json(doctor)
@@ -118,8 +125,8 @@ def _json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _output(command: argparse.ArgumentParser, metavar: str) -> None:
-    command.add_argument("-o", "--output", required=True, metavar=metavar)
+def _output(command: argparse.ArgumentParser, metavar: str, required: bool = True) -> None:
+    command.add_argument("-o", "--output", required=required, metavar=metavar)
     command.add_argument("--force", action="store_true", help="replace what is there")
 
 
@@ -179,6 +186,16 @@ def run_ask(arguments: argparse.Namespace) -> None:
         if arguments.explain:
             for answer in answers:
                 print(f"\n{answer.explain()}")
+
+
+def run_data(arguments: argparse.Namespace) -> None:
+    """`tuplet data fetch`."""
+    from tuplet.graph.fetch import fetch
+
+    graph = fetch(arguments.name, arguments.from_dir)
+    target = arguments.output or f"{arguments.name}.graph"
+    graph.save(target, force=arguments.force)
+    _print(graph.info() if arguments.json else f"{_lines(graph.info())}\n{target}")
 
 
 def run_doctor(arguments: argparse.Namespace) -> None:
