@@ -85,6 +85,11 @@ def combined(
     return np.asarray(reduce(logic.disjunction, parts), dtype=np.float64)
 
 
+def matrices(truth: Truth) -> Callable[[int], Values]:
+    """Dense truth of each relation [entities, entities]."""
+    return _Matrices(truth).truth
+
+
 class _Matrices:
     """Dense relation matrices [entities, entities], made when first asked for."""
 
