@@ -83,3 +83,5 @@ def test_nothing_near() -> None:
     assert Vocabulary.of(["asthma", "calcium"]).suggest("zzzz") == []
     assert Vocabulary.of([]).suggest("zzzz") == []
     assert Vocabulary.of(["a"]).suggest("") == []
+    assert Vocabulary.of([f"name{i}" for i in range(5000)]).suggest("") == []
+    assert Vocabulary.of([f"name{i}" for i in range(5000)]).suggest("\ud800") == []

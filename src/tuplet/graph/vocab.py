@@ -88,11 +88,12 @@ class Strings:
 
     def near(self, text: str) -> list[str]:
         """Strings that may be meant by `text`: a small set in which the nearest ones are."""
+        if not text:
+            return []
         if len(self.order) <= _COMPARED:
             return sorted(set(self.texts(self.order)))
-        return sorted(
-            set(self.texts(np.unique(np.concatenate(self._sharing_a_piece(text.encode("utf-8", "replace").lower())))))
-        )
+        shared = self._sharing_a_piece(text.encode("utf-8", "replace").lower())
+        return sorted(set(self.texts(np.unique(np.concatenate(shared)))))
 
     def _sharing_a_piece(self, key: bytes) -> list[Longs]:
         # Two typing errors leave one of three pieces intact. What stands before and after the piece tells how well it
@@ -100,9 +101,9 @@ class Strings:
         lowered = bytes(self._view).lower()
         found: list[Longs] = [np.zeros(0, dtype=np.int64)]
         size = max(2, -(-len(key) // 3))
-        pieces = {key[begin : begin + size]: begin for begin in range(0, len(key), size)}
+        pieces = {key: 0} | {key[begin : begin + size]: begin for begin in range(0, len(key), size)}
         for piece, begin in pieces.items():
-            hits = np.array(_occurrences(lowered, piece, most=50_000), dtype=np.int64)
+            hits = np.array(_occurrences(lowered, piece, most=20_000), dtype=np.int64)
             ids = np.searchsorted(self.offsets, hits, side="right") - 1
             inside = hits + len(piece) <= self.offsets[ids + 1]
             hits, ids = hits[inside], ids[inside]
