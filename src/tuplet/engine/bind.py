@@ -17,7 +17,7 @@ class Words(Protocol):
     def name(self, number: int) -> str: ...
     def find(self, name: str) -> int: ...
     def find_label(self, label: str) -> list[int]: ...
-    def suggest(self, text: str) -> list[str]: ...
+    def suggest(self, text: str, most: int = 3) -> list[str]: ...
 
 
 class Names(Protocol):
@@ -55,8 +55,24 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
             return matches[0]
     number = words.find(name.text)
     if number < 0:
-        raise UnknownName(kind, name.text, words.suggest(name.text), **_place(name, text))
+        raise UnknownName(kind, name.text, _choices(name, words), **_place(name, text))
     return number
+
+
+def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
+    """What may have been meant, as it has to be written: a name plainly, a label in quotes, each entity once."""
+    if name.kind == "name" and words.find_label(name.text):
+        return [f'"{name.text}"']  # right word, but it is a label
+    chosen: dict[int, str] = {}
+    for word in words.suggest(name.text, 3 * most):
+        number = words.find(word)
+        if number >= 0 and (name.kind == "name" or number not in chosen):
+            chosen[number] = word
+        elif number < 0:
+            for labelled in words.find_label(word)[:1]:
+                if name.kind == "label" or labelled not in chosen:
+                    chosen[labelled] = f'"{word}"'
+    return list(chosen.values())[:most]
 
 
 def _place(name: Name, text: str) -> dict[str, Any]:

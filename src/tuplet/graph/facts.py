@@ -62,6 +62,27 @@ class ImportReport:
         """Ready for JSON."""
         return asdict(self)
 
+    def __str__(self) -> str:
+        splits = ", ".join(f"{count:,} {name}" for name, count in self.edges.items() if count)
+        lines = [
+            f"{self.entities:,} entities ({self.labelled_entities:,} labelled), "
+            f"{self.relations:,} relations, {sum(self.edges.values()):,} edges ({splits})"
+        ]
+        remarks = {
+            "duplicates dropped": self.duplicates,
+            "repeated in a later split": self.repeated_in_later_split,
+            "self-loops": self.self_loops,
+            "duplicates with another truth, the largest kept": self.conflicting_weights,
+            "facts of truth 0 dropped": self.zero_truth,
+            "blank lines ignored": self.blank_lines,
+            "literals skipped": self.literals,
+            "names not in the given list": self.unlisted,
+            "labels not used": self.unused_labels,
+        }
+        always = ("duplicates dropped", "self-loops")
+        lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
+        return "\n".join(lines)
+
 
 def assemble(
     splits: Mapping[str, Facts],
