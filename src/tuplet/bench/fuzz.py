@@ -7,7 +7,7 @@ part, so most queries have answers. A few atoms are made up, so that some have n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -80,13 +80,15 @@ class Walker:
         views, neighbours = self.links(entity)
         return np.unique(views[neighbours == other])
 
-    def place(self, pairs: Sequence[tuple[str, str]], rng: Random) -> dict[str, int] | None:
+    def place(
+        self, pairs: Sequence[tuple[str, str]], rng: Random, start: Mapping[str, int] | None = None
+    ) -> dict[str, int] | None:
         """An entity for each node, such that each pair is joined as often as it is listed; None if the walk got stuck.
 
-        Parts that are not connected are walked separately.
+        Parts that are not connected are walked separately. `start` are nodes that have a place already.
         """
         nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
-        placed: dict[str, int] = {}
+        placed: dict[str, int] = dict(start or {})
         while len(placed) < len(nodes):
             frontier = [
                 n for n in nodes if n not in placed and any({n, p} == {*pair} for pair in pairs for p in placed)
