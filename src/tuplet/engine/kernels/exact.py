@@ -35,6 +35,9 @@ NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED = range(9)
 # why `search` returned
 FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN = range(6)
 
+# Passing the state to a function that is not inlined costs more than most functions here do.
+inlined = njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+
 LOWEST_BITS = (1 << 40) - 1
 
 
@@ -89,7 +92,7 @@ class State(NamedTuple):
     level_span: Any  # [levels, ·, 2]
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def find_row(rows, entity, view):
     """The row of an entity under a view, or -1."""
     low, high = rows.view_ptr[view], rows.view_ptr[view + 1]
@@ -105,7 +108,7 @@ def find_row(rows, entity, view):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def lookup(rows, start, stop, entity):
     """The truth at an entity within a row of neighbours, 0 if it is not there."""
     low, high = start, stop
@@ -120,20 +123,20 @@ def lookup(rows, start, stop, entity):
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def conj(a, b, godel):
     """Conjunction."""
     return min(a, b) if godel else a * b
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def hash_of(key, mask):
     """A place for a key in a table of mask + 1 places."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((mixed >> np.uint64(29)) & np.uint64(mask))
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def recall(keys, values, key):
     """A remembered value, or -1."""
     mask = len(keys) - 1
@@ -145,7 +148,7 @@ def recall(keys, values, key):
     return -1.0
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def remember(state, key, value):
     """Keeps a value; when the memo is too full the step is aborted, so that the caller can enlarge it."""
     keys, count = state.memo_key, state.count
@@ -161,7 +164,7 @@ def remember(state, key, value):
     count[MEMO] += 1
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def contains(keys, key):
     """Whether a set holds a key."""
     mask = len(keys) - 1
@@ -173,7 +176,7 @@ def contains(keys, key):
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def rehash(keys, values, new_keys, new_values):
     """Moves a memo into larger arrays."""
     mask = len(new_keys) - 1
@@ -186,7 +189,7 @@ def rehash(keys, values, new_keys, new_values):
             new_values[at] = values[i]
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def insert(keys, key):
     """Adds a key to a set that has room."""
     mask = len(keys) - 1
@@ -196,7 +199,7 @@ def insert(keys, key):
     keys[at] = key
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def factor(rows, kind, x, y, start, stop):
     """Truth of one atom at y; x is the entity at its other end, start:stop the row of that end."""
     if kind == POSITIVE:
@@ -206,7 +209,7 @@ def factor(rows, kind, x, y, start, stop):
     return 0.0 if x == y else 1.0
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def own(rows, program, entry, y):
     """Truth of a unary entry (constant at the other end, or y itself) at y."""
     kind, source, a, b = program.entries[entry, 0], program.entries[entry, 1], program.entries[entry, 2], program.entries[entry, 3]
@@ -218,7 +221,7 @@ def own(rows, program, entry, y):
     return factor(rows, kind, a, y, a, b)
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def support(rows, program, state, entry, y):
     """The largest truth among y's neighbours that satisfy the unary atoms of the variable at the other end."""
     view, memo, other = program.entries[entry, 2], program.entries[entry, 3], program.entries[entry, 4] - 1
@@ -259,7 +262,7 @@ def support(rows, program, state, entry, y):
     return best
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def supported(rows, program, first, last, z):
     """Whether an entity satisfies some unary atoms at all."""
     for e in range(first, last):
@@ -268,7 +271,7 @@ def supported(rows, program, first, last, z):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def message(rows, program, state, edge, origin, godel):
     """The best completion beyond a directed edge from an entity: the max-product message, memoised; -1 if aborted.
 
@@ -276,9 +279,6 @@ def message(rows, program, state, edge, origin, godel):
     decreasing truth, so the first y with nothing left to lose ends the row.
     """
     keys, values, count = state.memo_key, state.memo_value, state.count
-    known = recall(keys, values, ((edge << 32) | origin) + 1)
-    if known >= 0:
-        return known
     frame, value = state.frame, state.frame_value
     depth = 0
     opened = open_message(rows, program, frame, value, 0, edge, origin)
@@ -346,7 +346,7 @@ def message(rows, program, state, edge, origin, godel):
         depth -= 1
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def open_message(rows, program, frame, value, depth, edge, x):
     """Begins a message; False if its row is empty."""
     frame[depth, 0], frame[depth, 1], frame[depth, 5] = edge, x, -1
@@ -362,7 +362,7 @@ def open_message(rows, program, frame, value, depth, edge, x):
     return frame[depth, 2] < frame[depth, 3]
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def arrive(rows, program, state, edge, x, y, first, least, godel):
     """The factors of reaching y along an edge from x, or something not above `least`."""
     # the row of a constant is among y's own entries, so there `first` only bounds
@@ -392,7 +392,7 @@ def arrive(rows, program, state, edge, x, y, first, least, godel):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def opened(rows, program, state, total, first, last, godel):
     """`total` and the messages of a range of open edges from the assigned variables."""
     for i in range(first, last):
@@ -400,14 +400,16 @@ def opened(rows, program, state, total, first, last, godel):
             return 0.0
         source = program.opens[i, 1]
         x = state.assign[source] if source >= 0 else 0
-        value = message(rows, program, state, program.opens[i, 0], x, godel)
-        if state.count[ABORT]:
-            return 0.0
+        value = recall(state.memo_key, state.memo_value, ((program.opens[i, 0] << 32) | x) + 1)
+        if value < 0.0:
+            value = message(rows, program, state, program.opens[i, 0], x, godel)
+            if state.count[ABORT]:
+                return 0.0
         total = conj(total, value, godel)
     return total
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def resolve(rows, program, state, span, first, last, variable):
     """Finds the rows of the checks first:last and picks the shortest to draw candidates from; -2 if none can hold."""
     best, chosen = 0, -1
@@ -431,7 +433,7 @@ def resolve(rows, program, state, span, first, last, variable):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def check(rows, program, state, span, e, first, variable, y):
     """The truth of entry e at y."""
     kind, source = program.entries[e, 0], program.entries[e, 1]

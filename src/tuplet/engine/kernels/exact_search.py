@@ -54,6 +54,7 @@ from tuplet.engine.kernels.exact import (
     contains,
     factor,
     find_row,
+    inlined,
     insert,
     opened,
     own,
@@ -66,7 +67,7 @@ CURSOR, NODE, TUPLE = 0, 1, 2
 L_GENERATOR, L_START, L_STOP, L_POSITION = range(4)
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def push(state, bound, item):
     """Adds an item to the heap: larger bound first, then larger item (deeper, newer)."""
     bounds, items, count = state.heap_bound, state.heap_item, state.count
@@ -81,7 +82,7 @@ def push(state, bound, item):
     bounds[at], items[at] = bound, item
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def pop(state):
     """Removes the first item of the heap."""
     bounds, items, count = state.heap_bound, state.heap_item, state.count
@@ -104,13 +105,13 @@ def pop(state):
     bounds[at], items[at] = bound, item
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def item_of(step, kind, node):
     """The heap's name of a node: deeper steps are larger, then kinds, then newer nodes."""
     return (((step + 1) * 4 + kind) << 40) | node
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def restore(program, state, node):
     """Puts the entities of a prefix into `assign`; of an existential that was held twice the later one counts."""
     at = node
@@ -123,7 +124,7 @@ def restore(program, state, node):
         at = state.nodes[at, PARENT]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def search(rows, program, state, wanted, out, out_truth, godel):
     """Emits tuples in order of decreasing truth into `out` until `wanted` are there; says why it returned."""
     count, nodes, worth = state.count, state.nodes, state.worth
@@ -198,13 +199,13 @@ def search(rows, program, state, wanted, out, out_truth, godel):
     return FILLED
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def key_of(nodes, node, step):
     """The key under which the value of a variable within a stage is seen once."""
     return ((((nodes[nodes[node, PARENT], STAGE] << 5) | step) << 31) | nodes[node, ENTITY]) + 1
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def advance(rows, program, state, node, step, bound, godel):
     """Draws children of a node from its row while they may be the best of all; 0, or why it stopped short."""
     count, nodes, worth = state.count, state.nodes, state.worth
@@ -282,13 +283,13 @@ def advance(rows, program, state, node, step, bound, godel):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def seen_before(state, node, step, y):
     """Whether the value y was popped before under the same stage."""
     return contains(state.seen, ((((state.nodes[node, STAGE] << 5) | step) << 31) | y) + 1)
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def emit(program, state, node, value, out, out_truth):
     """Writes the tuple of a complete node."""
     restore(program, state, node)
@@ -299,7 +300,7 @@ def emit(program, state, node, value, out, out_truth):
     state.count[EMITTED] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def complete(rows, program, state, most, stop_at, godel):
     """The truth of the tuple in `assign`: all atoms among its values, times the best values of the existentials.
 
@@ -339,7 +340,7 @@ def complete(rows, program, state, most, stop_at, godel):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def best_part(rows, program, state, first_level, last_level, already, enough, godel):
     """The best values of existentials that hang together, given the free variables: depth-first, with bounds."""
     count, level, value = state.count, state.level, state.level_value
@@ -410,7 +411,7 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def points(rows, program, state, tuples, free, first, truth, witness, godel):
     """Truth and witness of the tuples from `first` on; returns the first one not done."""
     state.count[ABORT] = 0
