@@ -37,8 +37,12 @@ class _Plain(pickle.Unpickler):
     """Loads tuples, numbers, strings, lists, dicts and sets; anything else is refused before it can run."""
 
     def find_class(self, module: str, name: str) -> Any:
-        allowed = {("builtins", "set"): set, ("builtins", "frozenset"): frozenset}
-        allowed |= {("__builtin__", "set"): set, ("collections", "defaultdict"): defaultdict}  # type: ignore[dict-item]
+        allowed: dict[tuple[str, str], Any] = {
+            ("builtins", "set"): set,
+            ("builtins", "frozenset"): frozenset,
+            ("__builtin__", "set"): set,
+            ("collections", "defaultdict"): defaultdict,
+        }
         if (module, name) not in allowed:
             raise pickle.UnpicklingError(f"it holds {module}.{name}, which is not data")
         return allowed[module, name]
@@ -64,8 +68,8 @@ def read_betae(folder: str | os.PathLike[str], split: str = "test", most: int | 
         for index, query in enumerate(by_type[name]):
             grounding: dict[str, int] = {}
             _match(_TEMPLATES[name], query, grounding)
-            answers = (np.array(sorted(part.get(query, ())), dtype=np.int32)[:, None] for part in (easy, hard))
-            found.append(BenchQuery(name, formula, grounding, *answers, index=index))
+            known, new = (np.array(sorted(part.get(query, ())), dtype=np.int32)[:, None] for part in (easy, hard))
+            found.append(BenchQuery(name, formula, grounding, known, new, index))
     return QuerySet(tuple(found), {"source": f"BetaE {base.name} {split}", "types_not_read": sorted(unknown)})
 
 

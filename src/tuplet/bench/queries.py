@@ -45,7 +45,7 @@ class BenchQuery:
 
     @property
     def k(self) -> int:
-        return self.hard.shape[1]
+        return int(self.hard.shape[1])
 
     def clauses(self) -> tuple[QueryGraph, ...]:
         """The bound clauses, as engines take them.

@@ -1,0 +1,218 @@
+"""Grounded queries with easy and hard answers, by the rules written down in docs/benchmark.md.
+
+Every query has its own random stream, seeded by (seed, formula, number): the result does not depend on the number of
+workers, and the first 100 of 500 queries are the same as 100 queries.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import TypeAlias
+
+from tuplet.bench.enumerate import QueryType
+from tuplet.bench.grounding import Grounded, Rules, Sampler
+from tuplet.bench.queries import AbstractClauses, BenchQuery, QuerySet, bound, efok_text
+from tuplet.bench.shapes import Shape, shape
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.query_graph import QueryGraph
+
+__all__ = ["RULES_VERSION", "Rules", "default_workers", "sample"]
+
+Report: TypeAlias = Callable[[float, float], None]
+RULES_VERSION = 1
+BLOCK = 20  # numbers in one unit of work
+
+
+@dataclass
+class _Progress:
+    """The numbers of one shape used so far, and the queries found."""
+
+    shape: Shape
+    formula: str
+    used: int = 0
+    found: list[BenchQuery] = field(default_factory=list)
+    keys: set[object] = field(default_factory=set)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def take(self, index: int, grounded: Grounded | None, rejected: Counter[str]) -> None:
+        self.used = index + 1
+        self.rejected += rejected
+        if grounded is None:
+            self.rejected["number left empty"] += 1
+            return
+        key = _identity(bound(self.shape.clauses, grounded.grounding))
+        if key in self.keys:
+            self.rejected["query occurred before"] += 1
+            return
+        self.keys.add(key)
+        order = [*self.shape.symbols("r"), *self.shape.symbols("s")]
+        grounding = {symbol: grounded.grounding[symbol] for symbol in order}
+        answers = (grounded.easy, grounded.hard)
+        self.found.append(BenchQuery(self.shape.name, self.formula, grounding, *answers, index, grounded.meaningful))
+
+    def next(self, wanted: int, rules: Rules) -> range:
+        """The numbers to be tried next; none if the shape is full or given up."""
+        missing = wanted - len(self.found)
+        if missing <= 0 or (self.used >= rules.first and not self.found):
+            return range(0)
+        last = int(rules.spare * wanted) + rules.first
+        size = min(rules.first, wanted) if not self.used else missing
+        return range(self.used, min(self.used + size, last))
+
+
+def _identity(graphs: Sequence[QueryGraph]) -> object:
+    """The same for queries that differ only in the names of constants and existential variables."""
+    clauses = []
+    for graph in graphs:
+        inner = graph.existential
+        names = permutations(inner) if len(inner) <= 4 else iter([inner])
+        forms = []
+        for order in names:
+            number = dict(zip(inner, order, strict=True))
+            edges = (
+                (number.get(e.head, e.head), e.relation, number.get(e.tail, e.tail), e.negated) for e in graph.edges
+            )
+            forms.append(tuple(sorted(edges)))
+        clauses.append(min(forms))
+    return tuple(sorted(clauses))
+
+
+def sample(
+    graph: KnowledgeGraph,
+    shapes: Sequence[str | Shape | QueryType],
+    per_shape: int,
+    seed: int = 0,
+    *,
+    known: Sequence[str] = ("train", "valid"),
+    target: Sequence[str] = ("test",),
+    rules: Rules | None = None,
+    workers: int = 1,
+    progress: Report | None = None,
+) -> QuerySet:
+    """`per_shape` queries of each shape. `meta["shortage"]` names the shapes that could not be filled, with reasons.
+
+    `progress` is called with the queries finished and asked for.
+    """
+    rules = rules or Rules()
+    resolved = [_resolve(given) for given in shapes]
+    repeated = [name for name, count in Counter(s.name for s in resolved).items() if count > 1]
+    if repeated:
+        raise BadInput(f"shape {repeated[0]!r} is listed twice")
+    if per_shape < 1:
+        raise BadInput(f"the number of queries per shape has to be at least 1, not {per_shape}")
+    states = [_Progress(s, efok_text(s.clauses)) for s in resolved]
+    sampler = Sampler.of(graph, known, target, rules)
+    with _Pool(graph, sampler, known, target, rules, workers) as pool:
+        while True:
+            ranges = [state.next(per_shape, rules) for state in states]
+            units = [(number, block) for number, span in enumerate(ranges) for block in _blocks(span)]
+            if not units:
+                break
+            tasks = [(states[number].shape.clauses, states[number].formula, seed, block) for number, block in units]
+            for (number, block), results in zip(units, pool.run(tasks), strict=True):
+                for index, result in zip(block, results, strict=True):
+                    states[number].take(index, *result)
+                if progress is not None:
+                    progress(sum(min(len(s.found), per_shape) for s in states), per_shape * len(states))
+    return QuerySet(
+        tuple(query for state in states for query in state.found[:per_shape]),
+        {
+            "rules_version": RULES_VERSION,
+            "rules": asdict(rules),
+            "seed": seed,
+            "per_shape": per_shape,
+            "graph": graph.hash,
+            "known": list(known),
+            "target": list(target),
+            "shortage": {
+                s.shape.name: {"found": len(s.found), "numbers": s.used, "rejected": dict(s.rejected.most_common())}
+                for s in states
+                if len(s.found) < per_shape
+            },
+            "not_meaningful": {
+                s.shape.name: count for s in states if (count := sum(not q.meaningful for q in s.found[:per_shape]))
+            },
+        },
+    )
+
+
+def _resolve(given: str | Shape | QueryType) -> Shape:
+    if isinstance(given, str):
+        return shape(given)
+    return given.shape if isinstance(given, QueryType) else given
+
+
+def _blocks(numbers: range) -> list[range]:
+    cuts = [*range(numbers.start, numbers.stop, BLOCK), numbers.stop]
+    return [range(a, b) for a, b in pairwise(cuts)]
+
+
+_Task: TypeAlias = tuple[AbstractClauses, str, int, range]
+_Results: TypeAlias = list[tuple[Grounded | None, "Counter[str]"]]
+
+
+def _unit(sampler: Sampler, task: _Task) -> _Results:
+    clauses, formula, seed, numbers = task
+    return [sampler.query(clauses, (seed, zlib.crc32(formula.encode()), index)) for index in numbers]
+
+
+class _Pool:
+    """Runs units here, or in worker processes that map the graph from a directory."""
+
+    def __init__(
+        self,
+        graph: KnowledgeGraph,
+        sampler: Sampler,
+        known: Sequence[str],
+        target: Sequence[str],
+        rules: Rules,
+        workers: int,
+    ) -> None:
+        self.sampler, self.settings = sampler, (tuple(known), tuple(target), rules)
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.pool: ProcessPoolExecutor | None = None
+        if workers > 1:
+            self.folder = tempfile.TemporaryDirectory()
+            self.path = str(Path(self.folder.name) / "graph")
+            graph.save(self.path)
+            self.pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+        if self.folder is not None:
+            self.folder.cleanup()
+
+    def run(self, tasks: Sequence[_Task]) -> Iterator[_Results]:
+        if self.pool is None:
+            return (_unit(self.sampler, task) for task in tasks)
+        return self.pool.map(_remote, [(self.path, *self.settings, task) for task in tasks])
+
+
+def _remote(job: tuple[str, tuple[str, ...], tuple[str, ...], Rules, _Task]) -> _Results:
+    path, known, target, rules, task = job
+    return _unit(_opened(path, known, target, rules), task)
+
+
+@cache
+def _opened(path: str, known: tuple[str, ...], target: tuple[str, ...], rules: Rules) -> Sampler:
+    return Sampler.of(KnowledgeGraph.open(path), known, target, rules)
+
+
+def default_workers() -> int:
+    """As many worker processes as there are processors to run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
