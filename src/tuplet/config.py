@@ -79,7 +79,7 @@ PRESETS: Mapping[str, TrainConfig] = {
         rank=500, epochs=60, batch=500, regularisation=0.1, relation_weight=0.1, evaluate_every=10, patience=0
     ),
     "small": TrainConfig(
-        rank=100, epochs=60, batch=500, regularisation=0.05, relation_weight=0.25, evaluate_every=5, patience=4
+        rank=100, epochs=40, batch=250, regularisation=0.01, relation_weight=0.5, evaluate_every=4, patience=4
     ),
 }
 

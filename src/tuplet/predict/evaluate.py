@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
+from tuplet.predict.models import EmbeddingModel
 
 Triples = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]  # heads, relations, tails
 Splits = Mapping[str, Triples]
@@ -57,8 +58,8 @@ class Known:
         self.start = torch.from_numpy(np.append(start, len(answer))).to(device)
         self.answer = torch.from_numpy(answer[order]).to(device)
 
-    def mask(self, scores: Tensor, asked: Tensor, relation: int) -> None:
-        """Set the scores [n, entities] of all known answers of (asked, relation) to −∞, in place."""
+    def mask(self, scores: Tensor, asked: Tensor, relation: Tensor) -> None:
+        """Set the scores [n, entities] of all known answers of each (asked, relation) [n] to −∞, in place."""
         if not len(self.keys):
             return
         question = asked * (2 * self.relations) + relation
@@ -70,6 +71,18 @@ class Known:
         # Position of each answer within its row: a running number minus where its row began.
         place = torch.arange(len(which), device=scores.device) - (count.cumsum(0) - count)[which]
         scores[which, self.answer[start[which] + place]] = -torch.inf
+
+
+def score_rows(model: LinkPredictor, asked: Tensor, relation: Tensor) -> Tensor:
+    """Scores of all entities for each (asked, relation) [n] → [n, entities]; ids from `relations` on ask for heads."""
+    if isinstance(model, EmbeddingModel):
+        return model.rows(asked, relation)  # mixed relations in one product
+    scores = torch.empty(len(asked), model.entities, device=asked.device)
+    for r in sorted(set(relation.tolist())):
+        mine = relation == r
+        some = asked[mine]
+        scores[mine] = model.tails(some, r) if r < model.relations else model.heads(some, r - model.relations)
+    return scores
 
 
 @torch.inference_mode()
@@ -85,24 +98,20 @@ def ranks(
     `memory` bounds the bytes of scores and masks held at a time.
     """
     heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
+    questions = ((heads, relation, tails), (tails, relation + model.relations, heads))
     result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
     step = max(1, memory // (model.entities * 8))
-    order = torch.argsort(relation, stable=True)
-    counts = torch.bincount(relation, minlength=model.relations).tolist()
-    begin = 0
-    for r, count in enumerate(counts):
-        for chunk in torch.split(order[begin : begin + count], step) if count else ():
-            for direction, (asked, target) in enumerate(((heads, tails), (tails, heads))):
-                score = model.heads if direction else model.tails
-                scores = score(asked[chunk], r)
-                right = scores.gather(1, target[chunk, None])
-                known.mask(scores, asked[chunk], r + direction * model.relations)
-                scores.scatter_(1, target[chunk, None], -torch.inf)
-                better = (scores <= right).logical_not().sum(1)  # so that a score that is no number counts as better
-                equal = (scores == right).sum(1)
-                rank = 1.0 + better + equal / 2.0
-                result[chunk, direction] = torch.where(right[:, 0].isfinite(), rank, torch.nan).double()
-        begin += count
+    for begin in range(0, len(heads), step):
+        part = slice(begin, begin + step)
+        for direction, (asked, by, target) in enumerate(questions):
+            scores = score_rows(model, asked[part], by[part])
+            right = scores.gather(1, target[part, None])
+            known.mask(scores, asked[part], by[part])
+            scores.scatter_(1, target[part, None], -torch.inf)
+            better = (scores <= right).logical_not().sum(1)  # so that a score that is no number counts as better
+            equal = (scores == right).sum(1)
+            rank = 1.0 + better + equal / 2.0
+            result[part, direction] = torch.where(right[:, 0].isfinite(), rank, torch.nan).double()
     if bool(result.isnan().any()):
         raise BadInput("the model gives scores that are not finite numbers; it cannot be ranked")
     return result.cpu()

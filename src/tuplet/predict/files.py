@@ -115,7 +115,7 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
 
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file so that a reader, or a crash at any moment, sees the old content or the new one."""
-    temporary = file.with_name(f".{file.name}.tmp")
+    temporary = temporary_of(file)
     try:
         with open(temporary, "wb") as stream:
             stream.write(data)
@@ -125,6 +125,11 @@ def write_bytes(file: Path, data: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise BadInput(f"cannot write {file}: {error.strerror}") from None
+
+
+def temporary_of(file: Path) -> Path:
+    """Where a file is written before it is renamed; one name, so that a killed writer leaves at most one."""
+    return file.with_name(f".{file.name}.tmp")
 
 
 def model_card(description: Mapping[str, Any]) -> str:

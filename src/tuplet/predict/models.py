@@ -70,13 +70,15 @@ class EmbeddingModel(ABC):
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
         """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
-        return self.score_all(
-            self.query(self.entity[heads], self.relation[relation].expand(len(heads), -1)), self.entity
-        )
+        return self.rows(heads, torch.full_like(heads, relation))
 
     def heads(self, tails: Tensor, relation: int) -> Tensor:
         """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities], by the reciprocal relation."""
         return self.tails(tails, relation + self.relations)
+
+    def rows(self, asked: Tensor, relation: Tensor) -> Tensor:
+        """Scores of all entities by rows of the relation table: (asked, relation) [n] → [n, entities]."""
+        return self.score_all(self.query(self.entity[asked], self.relation[relation]), self.entity)
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Scores of single edges in the direction of `tails` [n] → [n]."""
@@ -260,7 +262,8 @@ def rotation(angle: Tensor) -> Tensor:
 def cubes(a: Tensor) -> Tensor:
     """Sum of |·|³ over the complex numbers of rows."""
     re, im = a.chunk(2, -1)
-    return (re.square() + im.square() + SMALL).pow(1.5).sum()
+    square = re.square() + im.square()
+    return (square * (square + SMALL).sqrt()).sum()
 
 
 def length(a: Tensor) -> Tensor:

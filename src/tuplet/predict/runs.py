@@ -20,7 +20,16 @@ from tuplet import __version__
 from tuplet.config import TrainConfig, from_mapping, to_mapping
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict.evaluate import Splits
-from tuplet.predict.files import CARD, DESCRIPTION, TENSORS, describe, read_tensors, write_bytes, write_tensors
+from tuplet.predict.files import (
+    CARD,
+    DESCRIPTION,
+    TENSORS,
+    describe,
+    read_tensors,
+    temporary_of,
+    write_bytes,
+    write_tensors,
+)
 from tuplet.predict.models import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 
 CONFIG, LOG, CHECKPOINT, BEST = "config.json", "log.jsonl", "checkpoint.safetensors", "best.safetensors"
 OURS = (CONFIG, LOG, CHECKPOINT, BEST, TENSORS, DESCRIPTION, CARD)
+SHARED_FROM = 200_000_000
 FREE_KEYS = frozenset({"checkpoint_seconds"})  # settings that do not change the result
 
 
@@ -145,9 +155,9 @@ def read_best(folder: Path, model: EmbeddingModel) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Remove what only an unfinished run needs."""
-    for name in (CHECKPOINT, BEST):
-        (folder / name).unlink(missing_ok=True)
+    """Remove what only an unfinished run needs, and what a killed writer left."""
+    for file in (folder / CHECKPOINT, folder / BEST, *(temporary_of(folder / name) for name in OURS)):
+        file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -175,15 +185,22 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def denormals_flushed(device: torch.device) -> Iterator[None]:
-    """On the CPU numbers near zero make steps up to 20 times slower unless they are flushed to zero."""
+def tuned_cpu(device: torch.device, products: int) -> Iterator[None]:
+    """Settings of torch for training on the CPU, put back afterwards; `products` are the multiplications of a step.
+
+    Numbers near zero make steps up to 20 times slower unless they are flushed to zero. Steps of a small graph are too
+    short to share: several threads gain nothing on an idle machine and wait for each other on a busy one.
+    """
     if device.type != "cpu":
         yield
         return
+    before = torch.get_num_threads()
     torch.set_flush_denormal(True)
+    torch.set_num_threads(1 if products < SHARED_FROM else before)
     try:
         yield
     finally:
+        torch.set_num_threads(before)
         torch.set_flush_denormal(False)
 
 

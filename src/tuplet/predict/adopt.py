@@ -1,0 +1,329 @@
+"""Predictors trained elsewhere become models of ours: read two tables, find out what they are, put rows in our order.
+
+What can be read (`read_tables` decides by what it finds):
+
+- a `.safetensors` or `.npz` file with `entity` and `relation`;
+- a checkpoint of CQD or kbc: a torch file with `embeddings.0.weight` and `embeddings.1.weight`;
+- a directory that PyKEEN saved. Its model is a pickle, and a pickle can run any code: it is opened only when trusted.
+
+Rows are matched by name where the source has names; otherwise they must already be in the graph's order of ids.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from tuplet.errors import BadInput
+from tuplet.graph.directory import locked
+from tuplet.predict.evaluate import Known, Triples, evaluate
+from tuplet.predict.files import DESCRIPTION, save
+from tuplet.predict.models import MODELS, EmbeddingModel, model_class
+
+ORDERS = ("blocks", "interleaved")
+
+
+class Names(Protocol):
+    """The part of a vocabulary that adopting needs."""
+
+    def __len__(self) -> int: ...
+    def name(self, i: int) -> str: ...
+    def find(self, name: str) -> int: ...
+
+
+class Graph(Protocol):
+    """The part of a knowledge graph that adopting needs."""
+
+    @property
+    def entities(self) -> Names: ...
+    @property
+    def relations(self) -> Names: ...
+    @property
+    def hash(self) -> str: ...
+    def edges(self, *splits: str) -> Triples: ...
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a source holds. `relation` has one row per relation, or two: then `order` says where the reciprocals are."""
+
+    entity: Tensor
+    relation: Tensor
+    kind: str | None  # None: the source does not say
+    origin: str
+    norm: int = 2
+    order: str = "blocks"  # all relations, then all reciprocals; interleaved: row 2r, reciprocal 2r + 1
+    entity_names: Sequence[str] | None = None
+    relation_names: Sequence[str] | None = None
+
+
+def adopt(
+    source: str | Path,
+    graph: Graph,
+    folder: str | Path,
+    kind: str | None = None,
+    norm: int | None = None,
+    relation_order: str | None = None,
+    entity_names: str | Path | None = None,
+    relation_names: str | Path | None = None,
+    allow_pickle: bool = False,
+    sample: int = 1000,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Turn the predictor at `source` into a model of `graph` in `folder`; returns what `model.json` says.
+
+    `kind` is needed where the source does not say it. The names files hold one name per line (or the first column of a
+    TSV) in the order of the rows. `sample` edges of valid and test are ranked, so that a wrong order of rows shows.
+    """
+    source, folder = Path(source), Path(folder)
+    tables = read_tables(source, allow_pickle)
+    if relation_order is not None:
+        if relation_order not in ORDERS:
+            raise BadInput(f"unknown relation order {relation_order!r}; choose one of {', '.join(ORDERS)}")
+        tables = replace(tables, order=relation_order)
+    if entity_names is not None:
+        tables = replace(tables, entity_names=_read_names(Path(entity_names)))
+    if relation_names is not None:
+        tables = replace(tables, relation_names=_read_names(Path(relation_names)))
+    if norm is not None:
+        tables = replace(tables, norm=norm)
+    model, notes = fit(tables, graph, kind)
+    occupied = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+    if occupied and not (force and (folder / DESCRIPTION).exists()):
+        raise BadInput(f"{folder} exists already; --force replaces a model")
+    metrics = _measure(model, graph, sample)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"graph": graph.hash, "source": tables.origin, **notes, "metrics": metrics}
+    with locked(folder):
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+        return save(model, folder, meta)
+
+
+def read_tables(source: Path, allow_pickle: bool = False) -> Tables:
+    """The tables of a source, by what kind of thing it is."""
+    if source.is_dir():
+        if (source / "trained_model.pkl").exists():
+            return _read_pykeen(source, allow_pickle)
+        raise BadInput(f"{source}: no predictor found; a PyKEEN directory has a trained_model.pkl")
+    if not source.is_file():
+        raise BadInput(f"no such file or directory: {source}")
+    if source.suffix == ".safetensors":
+        return _read_safetensors(source)
+    if source.suffix == ".npz":
+        return _read_npz(source)
+    return _read_checkpoint(source)
+
+
+def fit(tables: Tables, graph: Graph, kind: str | None = None) -> tuple[EmbeddingModel, dict[str, Any]]:
+    """The model of `graph` that the tables are, and what to know about it.
+
+    `reciprocal` says whether the reciprocal relations were trained or derived: without them, predicting heads uses the
+    forward relation, walked backwards with exactly the same score. `unused` names rows that the graph does not know.
+    """
+    cls = model_class(kind) if kind else _sniff(tables)
+    entity_row, unused_entities = _rows("entity", tables.entity_names, len(tables.entity), graph.entities)
+    entity = tables.entity[entity_row]
+    given = len(tables.relation)
+    count = len(tables.relation_names) if tables.relation_names is not None else len(graph.relations)
+    if given not in (count, 2 * count):
+        raise BadInput(
+            f"{tables.origin} has {given} relation rows; "
+            f"{count} relations need {count}, or {2 * count} with reciprocal ones"
+        )
+    row, unused_relations = _rows("relation", tables.relation_names, count, graph.relations)
+    if given == count:
+        forward = tables.relation[row]
+        relation, reciprocal = torch.cat([forward, cls.inverse(forward)]), "derived"
+    elif tables.order == "interleaved":
+        relation, reciprocal = tables.relation[torch.cat([2 * row, 2 * row + 1])], "trained"
+    else:
+        relation, reciprocal = tables.relation[torch.cat([row, row + count])], "trained"
+    if not (bool(entity.isfinite().all()) and bool(relation.isfinite().all())):
+        raise BadInput(f"{tables.origin}: the tables hold values that are not finite numbers")
+    notes: dict[str, Any] = {"reciprocal": reciprocal}
+    if unused := unused_entities + unused_relations:
+        notes["unused"] = {"rows": len(unused), "first": unused[:10]}
+    return cls(entity, relation, tables.norm), notes
+
+
+def _sniff(tables: Tables) -> type[EmbeddingModel]:
+    if tables.kind is not None:
+        return model_class(tables.kind)
+    if tables.entity.shape[1] == 2 * tables.relation.shape[1]:
+        return MODELS["rotate"]
+    raise BadInput(f"{tables.origin} does not say which model it is; choose --model {', '.join(MODELS)}")
+
+
+def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Names) -> tuple[Tensor, list[str]]:
+    """For each id of the graph the row that has its name [len(wanted)], and the names that the graph does not know.
+
+    Names of the graph without a row are an error that names them.
+    """
+    if names is None:
+        if count != len(wanted):
+            raise BadInput(
+                f"the source has {count} {what} rows and no names, the graph has {len(wanted)}; "
+                f"give the names of the rows with --{what}-names"
+            )
+        return torch.arange(count), []
+    if len(names) != count:
+        raise BadInput(f"{len(names)} {what} names for {count} {what} rows")
+    row = np.full(len(wanted), -1, dtype=np.int64)
+    extra = []
+    for i, name in enumerate(names):
+        found = wanted.find(name)
+        if found < 0:
+            extra.append(name)
+        else:
+            row[found] = i
+    missing = np.flatnonzero(row < 0)
+    if len(missing):
+        first = [wanted.name(int(i)) for i in missing[:3]]
+        message = f"no row for {len(missing)} {_plural(what)} of the graph: {_some(first, len(missing))}"
+        if extra:
+            message += f"; {len(extra)} rows that the graph does not know: {_some(extra, len(extra))}"
+        raise BadInput(message)
+    return torch.from_numpy(row), extra
+
+
+def _plural(what: str) -> str:
+    return "entities" if what == "entity" else f"{what}s"
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    return ", ".join(map(repr, names[:3])) + (", …" if count > 3 else "")
+
+
+def _measure(model: EmbeddingModel, graph: Graph, sample: int) -> dict[str, dict[str, float]]:
+    splits = {split: graph.edges(split) for split in ("train", "valid", "test")}
+    ready = model.to(dtype=torch.float32)
+    known = Known(splits, model.entities, model.relations)
+    held_out = {split: splits[split] for split in ("valid", "test") if len(splits[split][0]) and sample}
+    return {split: evaluate(ready, edges, known, sample=sample).to_json() for split, edges in held_out.items()}
+
+
+# Sources -----------------------------------------------------------------------------------------------------------
+
+
+def _read_safetensors(file: Path) -> Tables:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            about: dict[str, str] = opened.metadata() or {}
+            present = set(opened.keys())
+            tensors = {name: opened.get_tensor(name) for name in ("entity", "relation") if name in present}
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{file}: not a readable safetensors file: {error}") from None
+    return _of_arrays(tensors, file, about.get("model"))
+
+
+def _read_npz(file: Path) -> Tables:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            tensors = {name: torch.from_numpy(arrays[name]) for name in ("entity", "relation") if name in arrays}
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{file}: not a readable npz file: {error}") from None
+    return _of_arrays(tensors, file, None)
+
+
+def _of_arrays(tensors: Mapping[str, Tensor], file: Path, kind: str | None) -> Tables:
+    for name in ("entity", "relation"):
+        if name not in tensors:
+            raise BadInput(f"{file}: it has no tensor {name!r}; expected entity and relation")
+    beside = [file.with_name(f"{_plural(what)}.tsv.gz") for what in ("entity", "relation")]
+    names = [_read_names(path) if path.exists() else None for path in beside]
+    return Tables(
+        tensors["entity"], tensors["relation"], kind, file.name, entity_names=names[0], relation_names=names[1]
+    )
+
+
+def _read_checkpoint(file: Path) -> Tables:
+    """CQD and kbc: the state dict of a ComplEx, perhaps inside another dict; never unpickles code."""
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a file that is not a plain state dict
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadInput(f"{file}: not a checkpoint of plain tensors: {reason[:200]}") from None
+    found: dict[str, Tensor] = {}
+    for key, value in _flat(content):
+        for name, suffix in (("entity", "embeddings.0.weight"), ("relation", "embeddings.1.weight")):
+            if key.endswith(suffix):
+                found[name] = value
+    if len(found) != 2:
+        raise BadInput(f"{file}: no embeddings.0.weight and embeddings.1.weight as CQD and kbc write them")
+    return Tables(found["entity"], found["relation"], "complex", file.name)
+
+
+def _flat(content: Any, depth: int = 3) -> list[tuple[str, Tensor]]:
+    if not isinstance(content, Mapping) or not depth:
+        return []
+    tensors = [(str(key), value.detach()) for key, value in content.items() if isinstance(value, Tensor)]
+    return tensors + [pair for value in content.values() for pair in _flat(value, depth - 1)]
+
+
+def _read_pykeen(folder: Path, allow_pickle: bool) -> Tables:
+    file = folder / "trained_model.pkl"
+    if not allow_pickle:
+        raise BadInput(f"{file} is a pickle, which can run any code when opened; if you trust its origin, pass --trust")
+    try:
+        import pykeen  # noqa: F401
+    except ImportError:
+        raise BadInput(f"{file} can be opened only where PyKEEN is installed: pip install 'tuplet[pykeen]'") from None
+    try:
+        model = torch.load(file, map_location="cpu", weights_only=False)
+        entity, relation = (
+            representations[0](indices=None).detach()
+            for representations in (model.entity_representations, model.relation_representations)
+        )
+    except Exception as error:  # whatever the pickle does
+        raise BadInput(f"{file}: PyKEEN's model cannot be opened: {type(error).__name__}: {error}") from None
+    kind = type(model).__name__.lower()
+    if kind not in MODELS:
+        raise BadInput(f"{file} is a {type(model).__name__}; {', '.join(MODELS)} can be adopted")
+    interaction = model.interaction
+    if getattr(interaction, "power_norm", False):
+        raise BadInput(f"{file}: its scores are a power of the norm (power_norm), which is not supported")
+    norm = int(getattr(interaction, "p", 2))
+    if kind == "rotate" and norm != 2:
+        raise BadInput(f"{file}: RotatE with norm {norm} is not supported, only with norm 2")
+    if entity.is_complex():
+        entity = torch.cat([entity.real, entity.imag], -1)
+    if relation.is_complex():
+        relation = relation.angle() if kind == "rotate" else torch.cat([relation.real, relation.imag], -1)
+    names = {
+        what: _read_pykeen_names(folder / "training_triples" / f"{what}_to_id.tsv.gz")
+        for what in ("entity", "relation")
+    }
+    origin = f"PyKEEN {type(model).__name__}, {folder.name}"
+    return Tables(entity, relation, kind, origin, norm, "interleaved", names["entity"], names["relation"])
+
+
+def _read_pykeen_names(file: Path) -> list[str]:
+    """Names in the order of PyKEEN's ids; the file has a header `id, label`."""
+    rows = list(csv.reader(io.StringIO(_text(file)), delimiter="\t"))
+    try:
+        place = {int(row[rows[0].index("id")]): row[rows[0].index("label")] for row in rows[1:]}
+        return [place[i] for i in range(len(place))]
+    except (ValueError, KeyError, IndexError):
+        raise BadInput(f"{file}: not a table of ids 0 … n-1 and labels") from None
+
+
+def _read_names(file: Path) -> list[str]:
+    return [line.split("\t")[0] for line in _text(file).split("\n") if line]
+
+
+def _text(file: Path) -> str:
+    try:
+        data = file.read_bytes()
+        return (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, ValueError, gzip.BadGzipFile) as error:
+        raise BadInput(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None

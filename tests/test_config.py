@@ -1,0 +1,62 @@
+"""Settings: one place for every knob, and a clear word for every wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuplet.config import PRESETS, TrainConfig, changed, describe, from_mapping, load, preset, to_mapping
+from tuplet.errors import BadInput
+
+
+def test_round_trip() -> None:
+    for settings in PRESETS.values():
+        assert from_mapping(TrainConfig, to_mapping(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epoch": 3}, "unknown key 'epoch'; did you mean 'epochs'"),
+        ({"xyzzy": 3}, "unknown key 'xyzzy'; choose one of model, rank"),
+        ({"rank": "8"}, "rank must be int, not '8'"),
+        ({"rank": True}, "rank must be int, not True"),
+        ({"rank": 0}, "rank is 0; it must be at least 1"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'; choose one of adagrad, adam"),
+    ],
+)
+def test_wrong_settings(values, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        from_mapping(TrainConfig, values)
+
+
+def test_changed_keeps_what_is_not_given() -> None:
+    assert (
+        changed(PRESETS["wn18rr"], {"rank": 7, "epochs": None, "learning_rate": 1}).epochs == PRESETS["wn18rr"].epochs
+    )
+    assert changed(TrainConfig(), {"learning_rate": 1}).learning_rate == 1.0
+
+
+def test_files(tmp_path) -> None:
+    (tmp_path / "a.toml").write_text("rank = 8\nmodel = 'transe'\n")
+    (tmp_path / "a.json").write_text('{"rank": 8, "model": "transe"}')
+    assert load(TrainConfig, tmp_path / "a.toml") == load(TrainConfig, tmp_path / "a.json")
+    (tmp_path / "b.toml").write_text("rank = \n")
+    with pytest.raises(BadInput, match=r"b\.toml: cannot read settings"):
+        load(TrainConfig, tmp_path / "b.toml")
+    (tmp_path / "c.json").write_text('{"rnak": 8}')
+    with pytest.raises(BadInput, match=r"c\.json: unknown key 'rnak'; did you mean 'rank'"):
+        load(TrainConfig, tmp_path / "c.json")
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(BadInput, match="did you mean 'fb15k-237'"):
+        preset("fb15k237")
+
+
+def test_the_page_lists_every_knob_with_its_default() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "predictors.md").read_text(encoding="utf-8")
+    for key, _, default, text in describe(TrainConfig):
+        assert f"| `{key}` | {default} | {text} |" in page
