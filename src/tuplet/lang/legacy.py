@@ -5,9 +5,9 @@ existential, `f` free. A grounding maps `r…` and `s…` to names (strings) or 
 are ids. Without brackets `&` and `|` are read from the left, between bracketed operands from the right, as the public
 parser does; both signs on one level, with some operands bracketed and some not, are refused.
 
-BetaE tuples: `(e, (r, …))` is a path from an entity, `(query, (r, …))` a path from the answers of a query,
-`(q1, q2, …)` an intersection, `(q1, q2, (-1,))` a union; -2 after a relation negates. In `(e, (r1, r2, -2))` (type pni) the negation
-stands above the last atom only, `∃z: r1(e,z) ∧ ¬r2(z,f)`, which is how the EFO1 literature writes the type.
+BetaE tuples: `(e, (r, …))` is a path from an entity, `(query, (r, …))` a path from the answers of a query, `(q1, q2,
+…)` an intersection, `(q1, q2, (-1,))` a union; -2 after a relation negates. In `(e, (r1, r2, -2))` (type pni) the
+negation stands above the last atom only, `∃z: r1(e,z) ∧ ¬r2(z,f)`, which is how the EFO1 literature writes the type.
 
 Relation ids count directions, in both: 2k is relation k, 2k + 1 is relation k walked backwards.
 """
@@ -36,6 +36,7 @@ from tuplet.lang.ast import (
     Variable,
     terms,
 )
+from tuplet.lang.rules import rename
 from tuplet.lang.tokens import MAX_DEPTH, MAX_DIGITS, Reader, Token, conjunction, disjunction, is_number, negation
 
 Grounding: TypeAlias = Mapping[str, str | int]
@@ -259,7 +260,9 @@ class _Betae(Reader):
             self.fail(f"expected the end of the query, found {self.found()}")
         self.count = 0
         answer = Free("f")
-        return Query((answer,), self.meaning(tree, answer))
+        body = self.meaning(tree, answer)
+        met = dict.fromkeys(term for term in terms(body) if isinstance(term, Exists))  # number from the anchors on
+        return Query((answer,), rename(body, {term: Exists(f"e{i}") for i, term in enumerate(met, 1)}))
 
     def node(self) -> Node:
         start = self.token
@@ -304,7 +307,7 @@ class _Betae(Reader):
             if len(steps) > 1 and steps[-2] != NEGATION:
                 return self.hop(source, steps[:-1], at, answer, negated=True)
             body = self.path(source, steps[:-1], at, answer)
-            if any(isinstance(term, Exists) for term in terms(body)):
+            if any(isinstance(term, Exists) and term != answer for term in terms(body)):
                 message = "the negation (-2) of a query with inner variables (¬∃) is not supported"
                 raise Unsupported(message, self.text, at.position, 1)
             return negation(body)

@@ -13,7 +13,7 @@ from tuplet.lang.ast import Query
 from tuplet.lang.fol import parse_logic
 from tuplet.lang.legacy import Grounding, parse_betae, parse_efok
 from tuplet.lang.rules import check_size
-from tuplet.lang.sparql import parse_sparql
+from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
 from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
@@ -27,7 +27,7 @@ def parse(text: str, grounding: Grounding | None = None) -> Query:
     """
     if len(text) > MAX_CHARACTERS:
         raise BudgetExceeded(f"query too large: {len(text):,} characters, at most {MAX_CHARACTERS:,}")
-    if any("\ud800" <= character <= "\udfff" for character in text) if not text.isascii() else False:
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
     query = _parse(text, grounding)
     check_size(query)
@@ -64,7 +64,8 @@ def _language(tokens: list[Token]) -> str:
     first = tokens[start]
     if first.kind == "variable":
         return "logic"
-    if (first.kind == "word" and tokens[start + 1].text != "(") or first.text == "{":
+    keyword = first.text.upper() in (*SUPPORTED, *UNSUPPORTED)
+    if first.text == "{" or (first.kind == "word" and (keyword or tokens[start + 1].text != "(")):
         return "sparql"
     if any(token.kind == "variable" for token in tokens):
         return "logic"

@@ -10,7 +10,7 @@ import re
 
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Name, Not, Or, Query, Term, terms
 from tuplet.lang.fol import RESERVED
-from tuplet.lang.rules import to_normal_form
+from tuplet.lang.rules import disjunctive_normal_form, push_negation
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
 _LOCAL = re.compile(r"\w(?:[\w-]|\.+(?=[\w-]))*")
@@ -43,11 +43,14 @@ def formula_to_logic(formula: Formula) -> str:
         case Not(body):
             return f"!({formula_to_logic(body)})"
         case And(parts):
-            return " & ".join(
-                f"({formula_to_logic(p)})" if isinstance(p, Or | And) else formula_to_logic(p) for p in parts
-            )
+            return " & ".join(_bracketed(part, (And, Or)) for part in parts)
         case Or(parts):
-            return " | ".join(f"({formula_to_logic(p)})" if isinstance(p, Or) else formula_to_logic(p) for p in parts)
+            return " | ".join(_bracketed(part, (Or,)) for part in parts)
+
+
+def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
+    text = formula_to_logic(formula)
+    return f"({text})" if isinstance(formula, inside) else text
 
 
 def to_sparql(query: Query) -> str:
@@ -59,7 +62,7 @@ def to_sparql(query: Query) -> str:
     """
     body = query.body
     if _bound(body) is None:
-        body = to_normal_form(query).body
+        body = disjunctive_normal_form(push_negation(query)).body
     head = " ".join(f"?{variable.name}" for variable in query.free)
     limit = "" if query.limit is None else f" LIMIT {query.limit}"
     return f"SELECT {head} WHERE {{ {_patterns(body)} }}{limit}"
@@ -102,7 +105,7 @@ def _bound(formula: Formula) -> frozenset[Term] | None:
             return None
 
 
-# --- names -------------------------------------------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------------------------
 
 
 def _logic_term(term: Term) -> str:

@@ -1,9 +1,9 @@
 """From any formula to clauses, in four visible steps; each rule takes a query to a query that means the same.
 
-`RULES` in order: negations move down to the atoms, conjunctions are distributed over disjunctions, existential variables
-become local to their clause, and what is written twice counts once. A query means its disjunctive normal form: product
-logic is not distributive, so truth values are defined there. Splitting a clause into independent parts is the business
-of `QueryGraph.components`, after names have become numbers.
+`RULES` in order: negations move down to the atoms, conjunctions are distributed over disjunctions, existential
+variables become local to their clause, and what is written twice counts once. A query means its disjunctive normal
+form: product logic is not distributive, so truth values are defined there. Splitting a clause into independent parts
+is the business of `QueryGraph.components`, after names have become numbers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROUNDS = 24  # of colour refinement, when identical clauses are looked for
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction: atoms, negated atoms and inequalities; all clauses of a query ask for the same `free` variables."""
+    """A conjunction of atoms, negated atoms and inequalities; all clauses of a query ask for the same variables."""
 
     free: tuple[Free, ...]
     literals: tuple[Literal, ...]
 
 
-# --- the rules -----------------------------------------------------------------------------------------------------------
+# --- the rules ---------------------------------------------------------------------------------------------------
 
 
 def push_negation(query: Query) -> Query:
@@ -72,7 +72,7 @@ def rename_apart(query: Query) -> Query:
             if variable.name in seen:
                 renamed[variable] = Exists(_fresh(variable.name, taken))
         seen.update(variable.name for variable in own)
-        parts.append(_rename(part, renamed) if renamed else part)
+        parts.append(rename(part, renamed) if renamed else part)
     return replace(query, body=Or(tuple(parts)))
 
 
@@ -116,17 +116,18 @@ def clauses(query: Query) -> tuple[Clause, ...]:
     >>> [len(c.literals) for c in clauses(parse_logic('?x : a(?x, :s) & !b(?x, :t) | c(?x, :s)'))]
     [2, 1]
     """
-    body = to_normal_form(query).body
-    found = tuple(Clause(query.free, _literals(part)) for part in _disjuncts(body))
-    for clause in found:
-        check_safe(clause)
-        variables = {term for literal in clause.literals for term in terms(literal)} - _constants(clause)
+    *rewrite, drop = RULES
+    for rule in rewrite:
+        query = rule(query)
+    for part in _disjuncts(query.body):  # before any is dropped: a contradiction does not make a query safe
+        check_safe(Clause(query.free, _literals(part)))
+        variables = {term for term in terms(part) if not isinstance(term, Constant)}
         if len(variables) > MAX_VARIABLES:
             raise BudgetExceeded(f"query too large: {len(variables)} variables in a clause, at most {MAX_VARIABLES}")
-    return found
+    return tuple(Clause(query.free, _literals(part)) for part in _disjuncts(drop(query).body))
 
 
-# --- checks --------------------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------
 
 
 def check_safe(clause: Clause) -> None:
@@ -181,7 +182,7 @@ def _measure(formula: Formula, negative: bool) -> tuple[int, int]:
             return 1, 1
 
 
-# --- how the rules work --------------------------------------------------------------------------------------------------
+# --- how the rules work ------------------------------------------------------------------------------------------
 
 
 def _push(formula: Formula, negative: bool) -> Formula:
@@ -227,10 +228,6 @@ def _literals(part: Formula) -> tuple[Literal, ...]:
     return literals
 
 
-def _constants(clause: Clause) -> set[Term]:
-    return {term for literal in clause.literals for term in terms(literal) if isinstance(term, Constant)}
-
-
 def _fresh(name: str, taken: set[str]) -> str:
     count = 2
     while f"{name}_{count}" in taken:
@@ -239,16 +236,17 @@ def _fresh(name: str, taken: set[str]) -> str:
     return f"{name}_{count}"
 
 
-def _rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
+def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
+    """The formula with some terms replaced by others."""
     match formula:
         case Atom(relation, head, tail):
             return Atom(relation, renamed.get(head, head), renamed.get(tail, tail))
         case Different(left, right):
             return Different(renamed.get(left, left), renamed.get(right, right))
         case Not(body):
-            return Not(_rename(body, renamed))
+            return Not(rename(body, renamed))
         case And(parts) | Or(parts):
-            return type(formula)(tuple(_rename(part, renamed) for part in parts))
+            return type(formula)(tuple(rename(part, renamed) for part in parts))
 
 
 def _undirected(literal: Literal) -> object:

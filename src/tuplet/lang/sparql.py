@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from tuplet.errors import nearest
 from tuplet.lang.ast import Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term
-from tuplet.lang.tokens import Reader, Token, conjunction, disjunction
+from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
@@ -74,7 +74,7 @@ class _Parser(Reader):
         self.selected: dict[str, Token] | None = {}
         self.seen: dict[str, None] = {}
 
-    # --- the frame -------------------------------------------------------------------------------------------------
+    # --- the frame ------------------------------------------------------------------------------------------------
 
     def query(self) -> Query:
         self.prologue()
@@ -121,7 +121,7 @@ class _Parser(Reader):
                     self.fail(f"{token.text} is selected but no pattern contains it{hint}", token)
         return Query(tuple(Free(name) for name in names), body, limit)
 
-    # --- groups ----------------------------------------------------------------------------------------------------
+    # --- groups ---------------------------------------------------------------------------------------------------
 
     def group(self) -> tuple[Formula, frozenset[str]]:
         """A group and the variables it binds for sure."""
@@ -170,13 +170,13 @@ class _Parser(Reader):
     def unbound(self, token: Token, negated: bool) -> NoReturn:
         if negated:
             self.refuse(
-                f"{token.text} occurs only inside NOT EXISTS in this group, which asks that no {token.text} exists (¬∃); "
+                f"{token.text} occurs in this group only inside NOT EXISTS, which asks that there is none (¬∃); "
                 "only a single fact about bound variables can be negated",
                 token,
             )
         self.fail(f"{token.text} is compared, but no pattern of this group binds it in every case", token)
 
-    # --- patterns --------------------------------------------------------------------------------------------------
+    # --- patterns -------------------------------------------------------------------------------------------------
 
     def triples(self, parts: list[Formula], bound: set[str]) -> None:
         subject = self.term("a subject")
@@ -222,6 +222,8 @@ class _Parser(Reader):
             self.advance()
             name = token.text[1:]
             return Free(name) if self.selected is None or name in self.selected else Exists(name)
+        if self.text.startswith(('"""', "'''"), token.position):
+            self.refuse("long strings are not supported; quote a label once")
         constant = self.name(token)
         if constant is None:
             self.no_name(role, token)
@@ -230,8 +232,6 @@ class _Parser(Reader):
         adjacent = after.position == token.position + len(token.text)
         if token.kind == "label" and adjacent and after.text in ("^^", "@"):
             self.refuse("language tags and datatypes are not supported; a quoted string is a label")
-        if token.text in ('""', "''") and adjacent and after.kind == "label":
-            self.refuse("long strings are not supported", token)
         return Constant(constant)
 
     def no_name(self, role: str, token: Token) -> NoReturn:
@@ -244,9 +244,9 @@ class _Parser(Reader):
             self.refuse("literals other than labels are not supported")
         if token.kind == "word" and text.upper() not in UNSUPPORTED and text.upper() not in SUPPORTED:
             self.fail(f"expected {role}, found {text!r}; write :{text} or <{text}> for that name")
-        self.unexpected(f"{role}: a variable or a name")
+        self.unexpected(f"{role}: a name" if role == "a relation" else f"{role}: a variable or a name")
 
-    # --- filters ---------------------------------------------------------------------------------------------------
+    # --- filters --------------------------------------------------------------------------------------------------
 
     def filter(self, compared: list[tuple[Token, bool]]) -> Formula:
         if self.keyword("NOT"):
@@ -311,11 +311,13 @@ class _Parser(Reader):
         token = self.token
         if token.kind == "variable":
             compared.append((token, False))
-        elif (token.kind == "word" and token.text.upper() not in UNSUPPORTED) or token.text == "!":
+        elif token.text == "!" or (
+            token.kind == "word" and token.text.upper() not in UNSUPPORTED and not is_number(token.text)
+        ):
             self.refuse(f"{self.found()} is not supported in FILTER; only != between variables and names")
         return self.term("a variable or a name to compare")
 
-    # --- words -----------------------------------------------------------------------------------------------------
+    # --- words ----------------------------------------------------------------------------------------------------
 
     def at(self, sign: str) -> bool:
         return self.token.kind == "sign" and self.token.text == sign

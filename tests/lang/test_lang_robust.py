@@ -1,0 +1,206 @@
+"""Round trips of arbitrary trees, and: whatever the text, nothing but a `TupletError` comes out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lang_cases import cases
+
+from tuplet.errors import BudgetExceeded, TupletError
+from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Or, Query, Term, terms
+from tuplet.lang.fol import parse_logic
+from tuplet.lang.legacy import from_betae, parse_betae, parse_efok, to_efok
+from tuplet.lang.parse import parse
+from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.lang.rules import clauses
+from tuplet.lang.sparql import parse_sparql
+from tuplet.lang.tokens import conjunction, disjunction, negation
+
+# --- trees -----------------------------------------------------------------------------------------------------------
+
+written = st.one_of(
+    st.sampled_from(
+        ["asthma", "hay fever", "exists", "LIMIT", "a>b", "<a>", "a\\>b", "17", "/m/0x", "a.", ".a", "-", "a:b"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6),
+)
+names = st.one_of(
+    st.builds(Name, written, st.sampled_from(["name", "label"])),
+    st.integers(0, 10**6).map(lambda number: Name(str(number), "id")),
+)
+variables: st.SearchStrategy[Term] = st.one_of(
+    st.sampled_from(["x", "y", "exists"]).map(Free), st.sampled_from(["z", "z_2", "été"]).map(Exists)
+)
+some_terms: st.SearchStrategy[Term] = st.one_of(variables, variables, names.map(Constant))
+some_atoms: st.SearchStrategy[Formula] = st.builds(Atom, names, some_terms, some_terms)
+
+
+def formulas(depth: int, negative: bool = False) -> st.SearchStrategy[Formula]:
+    """Formulas as parsers build them; no inequality under a negation (that would be an equality)."""
+    simple = some_atoms if negative else st.one_of(some_atoms, some_atoms, st.builds(Different, some_terms, some_terms))
+    if depth == 0:
+        return simple
+    inner = st.lists(formulas(depth - 1, negative), min_size=2, max_size=3)
+    negated = formulas(depth - 1, not negative).map(negation)
+    return st.one_of(simple, inner.map(conjunction), inner.map(disjunction), negated)
+
+
+def ask(body: Formula, limit: int | None) -> Query:
+    return Query(tuple(dict.fromkeys(term for term in terms(body) if isinstance(term, Free))), body, limit)
+
+
+queries = st.builds(ask, formulas(3), st.none() | st.integers(0, 10**9)).filter(lambda query: query.free)
+
+
+@settings(max_examples=300, deadline=None)
+@given(queries)
+def test_logic_text_reads_back(query: Query) -> None:
+    assert parse_logic(to_logic(query)) == query
+
+
+@settings(max_examples=300, deadline=None)
+@given(queries)
+def test_sparql_reads_back_as_the_same_clauses(query: Query) -> None:
+    try:
+        expected = clauses(query)
+    except TupletError:
+        return
+    assert clauses(parse_sparql(to_sparql(query))) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(queries)
+def test_efok_strings_read_back(query: Query) -> None:
+    try:
+        text, grounding = to_efok(query)
+    except TupletError:
+        return
+    again = parse_efok(text, grounding)
+    assert to_efok(again) == (text, grounding)
+    shape = [(atom.relation, isinstance(atom.head, Free)) for atom in atoms_of(query.body)]
+    assert shape == [(atom.relation, isinstance(atom.head, Free)) for atom in atoms_of(again.body)]
+
+
+def atoms_of(formula: Formula) -> list[Atom]:
+    match formula:
+        case Atom():
+            return [formula]
+        case And(parts) | Or(parts):
+            return [atom for part in parts for atom in atoms_of(part)]
+        case _:
+            return atoms_of(formula.body) if hasattr(formula, "body") else []
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+SAMPLES = [case.text for folder in ("parse", "rewrite", "errors") for case in cases(folder)]
+PIECES = [*"(){}.,;:!&|?<>\"'\\-@#^=*/ \n\t\x00"]
+PIECES += ["?x", "exists ", "∃", "!=", "&&", "FILTER", "UNION", "r1", "s1", "f", "-2"]
+GROUNDING = {"r1": 3, "r2": "likes", "s1": 5, "s2": "a", "r3": True, "s3": None}
+edits = st.lists(
+    st.tuples(st.integers(0, 300), st.integers(0, 5), st.one_of(st.sampled_from(PIECES), st.characters(), st.just(""))),
+    min_size=1,
+    max_size=4,
+)
+
+
+def survives(text: str) -> None:
+    for read in (parse, parse_sparql, parse_logic, parse_efok, parse_betae, lambda t: parse(t, GROUNDING)):
+        try:
+            query = read(text)
+        except TupletError:
+            continue
+        assert parse_logic(to_logic(query)) == query
+        try:
+            clauses(query)
+        except TupletError:
+            continue
+        to_sparql(query)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(SAMPLES), edits)
+def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, int, str]]) -> None:
+    for at, removed, piece in changes:
+        at %= len(text) + 1
+        text = text[:at] + piece + text[at + removed :]
+    survives(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)))
+def test_any_text_raises_nothing_else(text: str) -> None:
+    survives(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "{", "!", "¬", "<", '"', "?x : (", "a.", "!(", "((1,", "\\", "SELECT ?x {", "?x : !", ":a", "-"]
+)
+def test_long_repetitions_are_refused_at_once(piece: str) -> None:
+    survives(piece * 2_000)
+    for start in ("", "SELECT ?x { ?x :r ?y ", "?x : r(?x, a) & "):
+        with pytest.raises(TupletError):
+            parse(start + piece * (99_000 // len(piece)))
+
+
+def test_sizes_are_limited() -> None:
+    with pytest.raises(BudgetExceeded, match="100,001 characters, at most 100,000"):
+        parse("?" * 100_001)
+    with pytest.raises(BudgetExceeded, match="257 atoms in a clause, at most 256"):
+        parse("?x : " + " & ".join(f"r{i}(?x, a)" for i in range(257)))
+    with pytest.raises(BudgetExceeded, match="65 clauses"):
+        parse("?x : " + " | ".join(f"r{i}(?x, a)" for i in range(65)))
+    with pytest.raises(BudgetExceeded, match=r"over 10\^12 clauses"):
+        parse("?x : " + " & ".join(f"(a{i}(?x, s) | b{i}(?x, s))" for i in range(200)))
+    with pytest.raises(BudgetExceeded, match="65 variables in a clause, at most 64"):
+        clauses(
+            parse(
+                "?x0 : exists "
+                + ", ".join(f"?x{i}" for i in range(1, 65))
+                + " . "
+                + " & ".join(f"r(?x{i}, ?x{i + 1})" for i in range(64))
+            )
+        )
+    with pytest.raises(BudgetExceeded, match="nested more than 64 levels"):
+        parse("?x : " + "(" * 70 + "r(?x, a)" + ")" * 70)
+    assert len(clauses(parse("?x : " + " & ".join(f"(a{i}(?x, s) | b{i}(?x, s))" for i in range(6))))) == 64
+
+
+def test_text_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(TupletError, match="not valid Unicode"):
+        parse("?x : r(?x, \udcff)")
+
+
+# --- benchmark forms -------------------------------------------------------------------------------------------------
+
+
+def test_groundings_take_names_and_ids() -> None:
+    query = parse("((r1(s1,f1))&(r2(f1,f2)))&(!(r3(f1,f2)))", {"r1": 4, "s1": 17, "r2": "likes", "r3": 9})
+    assert to_logic(query) == "?f1, ?f2 : 2(17, ?f1) & likes(?f1, ?f2) & !4(?f2, ?f1)"
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 1.5, "", [3], 10**18])
+def test_groundings_of_other_kinds_are_refused(value: object) -> None:
+    with pytest.raises(TupletError, match="the grounding of s1 is"):
+        parse("r1(s1,f)", {"r1": 4, "s1": value})  # type: ignore[dict-item]
+
+
+def test_betae_takes_python_objects() -> None:
+    assert from_betae([[3, [4]], [5, [6, -2]]]) == parse_betae("((3, (4,)), (5, (6, -2)))")
+    with pytest.raises(TupletError, match="tuples and numbers"):
+        from_betae((3, ("r",)))  # type: ignore[arg-type]
+    nested: object = 3
+    for _ in range(1000):
+        nested = (nested, (2,))
+    with pytest.raises(BudgetExceeded):
+        from_betae(nested)  # type: ignore[arg-type]
+
+
+def test_names_know_where_they_stand() -> None:
+    text = 'SELECT ?x { ?x :treats "hay fever" }'
+    atom = parse(text).body
+    assert isinstance(atom, Atom)
+    assert isinstance(atom.tail, Constant)
+    for name, shown in ((atom.relation, ":treats"), (atom.tail.name, '"hay fever"')):
+        assert text[name.position : name.position + name.length] == shown
