@@ -132,8 +132,11 @@ def ground(shape: Shape, adjacency: Adjacency | Walker, rng: Random, tries: int 
                 if edge.negated:
                     placed.setdefault(edge.head, walker.anyone(rng))
                     placed.setdefault(edge.tail, walker.anyone(rng))
-                    near = walker.links(placed[edge.head])[0]
-                    views.setdefault(edge.relation, int(near[rng.integers(len(near))]))
+                    # One that joins this pair already would leave nothing.
+                    near = np.unique(walker.links(placed[edge.head])[0])
+                    near = np.setdiff1d(near, [views[e.relation] for e in positive if e[1:3] == edge[1:3]])
+                    view = near[rng.integers(len(near))] if len(near) else rng.integers(2 * walker.adjacency.relations)
+                    views.setdefault(edge.relation, int(view))
         return tuple(_bound(shape, clause, placed, views) for clause in shape.clauses)
     raise BadInput(f"no walk of shape {shape.name} found in {tries} tries")
 
@@ -223,7 +226,10 @@ class _Maker:
             self.home[term[node]] = entity
         literals: list[Formula] = [self.atom(term[a], term[b]) for a, b in pairs]
         nodes = [*variables, *(term[n] for n in placed if n[0] == "s")]
-        literals += [Not(self.guess(self.pick(variables), self.pick(nodes))) for _ in range(negated)]
+        for _ in range(negated):
+            atom = self.guess(self.pick(variables), self.pick(nodes))
+            if atom not in literals or self.rng.random() < 0.05:  # r(x, y) & !r(x, y) only now and then
+                literals.append(Not(atom))
         for _ in range(int(self.rng.choice(3, p=[0.65, 0.25, 0.1]))):
             left, right = self.pick(variables), self.pick(nodes)
             if left != right:
@@ -283,12 +289,12 @@ class _Maker:
 
     def atom(self, a: Term, b: Term) -> Atom:
         """A positive atom that is true at the place of the walk, if any joins the two."""
-        views = self.walker.between(self.home.get(a, self.entity(a)), self.home.get(b, self.entity(b)))
+        views = self.walker.between(self.entity(a), self.entity(b))
         return self.directed(int(self.rng.choice(views)), a, b) if len(views) else self.guess(a, b)
 
     def guess(self, a: Term, b: Term) -> Atom:
         """An atom with a relation that one of its terms has, true or not."""
-        views, _ = self.walker.links(self.home.get(a, self.entity(a)))
+        views = np.unique(self.walker.links(self.entity(a))[0])
         if len(views) and self.rng.random() < 0.8:
             return self.directed(int(self.rng.choice(views)), a, b)
         return self.directed(int(self.rng.integers(2 * self.graph.adjacency.relations)), a, b)
