@@ -23,7 +23,7 @@ def both(
 ) -> tuple[TruthTable, RowsOnDemand]:
     model, edges, facts = random_model(kind), random_edges(), facts_of(random_edges(seed=5, count=60))
     predicted = build_table(model, *edges, threshold=threshold, calibration=calibration)
-    table = TruthTable.assemble(ENTITIES, RELATIONS, facts, *predicted, threshold)
+    table = TruthTable.assemble(ENTITIES, RELATIONS, facts, predicted, threshold)
     only_facts = TruthTable.assemble(ENTITIES, RELATIONS, facts, threshold=threshold)
     return table, RowsOnDemand(model, only_facts, edges, calibration, threshold, folder)
 

@@ -29,23 +29,6 @@ def forward_entries(adjacency: Adjacency) -> Bools:
     return np.repeat(np.arange(len(per_view)) % 2 == 0, per_view)
 
 
-def pack(
-    entities: int,
-    relations: int,
-    heads: NDArray[np.integer],
-    relation: NDArray[np.integer],
-    tails: NDArray[np.integer],
-) -> tuple[Adjacency, Longs]:
-    """`Adjacency.build` by sorting one packed number per entry instead of three columns, where it fits."""
-    if not packable(entities, relations):
-        return Adjacency.build(heads, relation, tails, relations)
-    view = 2 * np.asarray(relation, dtype=np.int64)
-    keys = np.concatenate([edge_keys(entities, heads, view, tails), edge_keys(entities, tails, view + 1, heads)])
-    order = np.argsort(keys, kind="stable")
-    edge = np.where(order < len(view), order, order - len(view))
-    return adjacency_of_keys(keys[order], entities, relations), edge
-
-
 def adjacency_of_keys(keys: Longs, entities: int, relations: int) -> Adjacency:
     """The adjacency of ascending entry numbers (view · entities + entity) · entities + neighbour."""
     row_key = keys // entities

@@ -114,7 +114,7 @@ class RowsOnDemand:
         facts = self.facts.fact_edges()
         mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
         predicted = (heads, relation, tails, prediction)
-        return TruthTable.assemble(self.entities, self.relations, mine, *predicted, self.threshold)
+        return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
 
     def _relation_edges(self, relation: int) -> Edges:
         part = self._parts.load(relation) if self._parts else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
 from tuplet.graph.directory import Directory, open_directory, write_directory
-from tuplet.truth.layout import edge_keys, forward_entries, pack
+from tuplet.truth.layout import edge_keys, forward_entries
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -43,6 +43,10 @@ class Facts(NamedTuple):
     def where(self, keep: Bools) -> Facts:
         """Some of the facts."""
         return Facts(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
+
+
+# Heads, relations, tails and predictions of edges.
+Predicted: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer], NDArray[np.floating]]
 
 
 class Row(NamedTuple):
@@ -115,7 +119,7 @@ class TruthTable:
         source: Sources | None = None,
     ) -> TruthTable:
         """The table of distinct edges with positive truth; `prediction` and `source` are read for observed edges."""
-        adjacency, edge = pack(entities, relations, heads, relation, tails)
+        adjacency, edge = Adjacency.build(heads, relation, tails, relations)
         marked = np.asarray(observed, dtype=bool)[edge]
         fact = edge[np.flatnonzero(marked & forward_entries(adjacency))]
         return TruthTable.of_entries(
@@ -167,23 +171,22 @@ class TruthTable:
         entities: int,
         relations: int,
         facts: Facts,
-        heads: NDArray[np.integer] | None = None,
-        relation: NDArray[np.integer] | None = None,
-        tails: NDArray[np.integer] | None = None,
-        prediction: NDArray[np.floating] | None = None,
+        predicted: Predicted | None = None,
         threshold: float = 0.0,
     ) -> TruthTable:
         """The table of observed facts over predicted edges; each list without duplicates, the two may overlap.
 
         >>> facts = Facts(np.array([0]), np.array([0]), np.array([1]), np.array([1.0]), np.array([TRAIN], np.uint8))
-        >>> table = TruthTable.assemble(3, 1, facts, *(np.array(c) for c in ([0, 0], [0, 0], [1, 2], [0.4, 0.2])))
+        >>> predicted = np.array([0, 0]), np.array([0, 0]), np.array([1, 2]), np.array([0.4, 0.2])
+        >>> table = TruthTable.assemble(3, 1, facts, predicted)
         >>> table.row(0, 0, False).truth.tolist(), table.fact_prediction.round(2).tolist()
         ([1.0, 0.20000000298023224], [0.4000000059604645])
         """
-        if heads is None or relation is None or tails is None or prediction is None:
+        if predicted is None:
             ones = np.ones(len(facts.heads), dtype=bool)
             given = (facts.heads, facts.relation, facts.tails, facts.truth, ones)
             return TruthTable.build(entities, relations, *given, threshold, 0 * facts.truth, facts.source)
+        heads, relation, tails, prediction = predicted
         key = edge_keys(entities, heads, relation, tails)
         order = None if (key[1:] > key[:-1]).all() else np.argsort(key)
         at = np.searchsorted(key, edge_keys(entities, *facts[:3]), sorter=order)
@@ -254,9 +257,10 @@ class TruthTable:
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
         """Write the table as a directory and return its content hash."""
-        return write_directory(
-            path, KIND, self.arrays(), {"entities": self.entities, "threshold": self.threshold}, force
-        )
+        arrays = self.arrays()
+        if (self.row_dropped == np.float32(self.threshold)).all():
+            del arrays["row_dropped"]  # the threshold says it
+        return write_directory(path, KIND, arrays, {"entities": self.entities, "threshold": self.threshold}, force)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> TruthTable:
@@ -269,9 +273,13 @@ class TruthTable:
         arrays, meta = directory.arrays, directory.meta
         try:
             adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
-            payload = {name: arrays[name] for name in _PAYLOAD}
+            threshold = float(meta["threshold"])
+            payload = {name: arrays[name] for name in _PAYLOAD if name != "row_dropped"}
+            dropped = arrays.get("row_dropped")
+            if dropped is None:
+                dropped = np.full(len(adjacency.row_entity), threshold, dtype=np.float32)
             table = TruthTable(
-                entities=int(meta["entities"]), adjacency=adjacency, threshold=float(meta["threshold"]), **payload
+                entities=int(meta["entities"]), adjacency=adjacency, row_dropped=dropped, threshold=threshold, **payload
             )
             _check(table)
         except (KeyError, TypeError, ValueError) as error:

@@ -1,0 +1,201 @@
+"""From a graph and a predictor (or a table made elsewhere, or weights alone) to a store that answers queries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.layout import edge_keys, forward_entries
+from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
+from tuplet.truth.store import Basis, StoreFiles, refuse_existing
+from tuplet.truth.table import TruthTable
+
+if TYPE_CHECKING:
+    from tuplet.truth.build import Edges
+    from tuplet.truth.calibrate import Calibration, Reliability
+
+Progress = Callable[[int, int], None]
+
+# The edges that a calibration counts are those the predictor learned from, whatever is observed when asking: so valid
+# and test edges stay unseen until they are used to fit (valid) or to report (valid or test).
+COUNTED = ("train",)
+
+
+def index(
+    graph: KnowledgeGraph,
+    model: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    threshold: float = 0.005,
+    calibration: str | Calibration = "softmax-count",
+    observed: Sequence[str] = OBSERVED,
+    on_demand: bool = False,
+    fit: bool = False,
+    device: str = "cpu",
+    memory: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> StoreFiles:
+    """Calibrate the predictor in the folder `model`, build its truth table and write the store.
+
+    A build that was interrupted goes on where it stopped when called again with the same arguments (finished relations
+    lie in a hidden folder beside the store until it is written). `fit` fits the calibration's power on valid edges.
+    With `on_demand` no table is built: the store keeps the model and computes rows when asked.
+    """
+    from tuplet.predict import files
+    from tuplet.truth.build import build_table
+    from tuplet.truth.calibrate import Calibration
+
+    target = Path(os.path.realpath(path))
+    refuse_existing(target, force)
+    splits = known_splits(observed)
+    rule = Calibration(calibration) if isinstance(calibration, str) else calibration
+    if not 0 < threshold < 1:
+        raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
+    folder = Path(model)
+    description = files.describe(folder)
+    _refuse_misfit(graph, description, model)
+    counted = graph.edges(*COUNTED)
+    facts = observed_facts(graph, splits)
+    sizes = (len(graph.entities), len(graph.relations))
+    meta = _meta(graph, splits, threshold, rule, description, model)
+    if on_demand:
+        if fit:
+            raise BadInput(
+                "a power cannot be fitted on demand: it needs the whole table; index without --on-demand once"
+            )
+        table = TruthTable.assemble(*sizes, facts, threshold=threshold)
+        meta["report"] = {"edges": table.edges, "facts": table.edges, "predicted": None, "reliability": None}
+        return StoreFiles.create(path, graph, table, meta, force, Basis(folder, *counted))
+    work = target.with_name(f".{target.name}.work")
+    predictor = files.load(folder, device)
+    edges = build_table(
+        predictor, *counted, threshold, rule, memory, work, key=str(description["sha256"]), progress=progress
+    )
+    if fit:
+        rule, edges, threshold = fitted(graph, edges, rule, threshold)
+        meta |= {"calibration": rule.as_dict(), "threshold": threshold}
+    table = TruthTable.assemble(*sizes, facts, edges, threshold)
+    meta["report"] = _report(graph, table, splits)
+    store = StoreFiles.create(path, graph, table, meta, force)
+    shutil.rmtree(work, ignore_errors=True)
+    return store
+
+
+def index_table(
+    graph: KnowledgeGraph,
+    file: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    observed: Sequence[str] = OBSERVED,
+    threshold: float | None = None,
+    force: bool = False,
+) -> StoreFiles:
+    """The store of a truth table made elsewhere; see `read_table`."""
+    from tuplet.truth.read import read_table
+
+    refuse_existing(path, force)
+    splits = known_splits(observed)
+    table = read_table(file, graph, splits, threshold)
+    meta = _meta(graph, splits, table.threshold, None, None, None) | {"table": str(file)}
+    meta["report"] = _report(graph, table, splits)
+    return StoreFiles.create(path, graph, table, meta, force)
+
+
+def index_facts(
+    graph: KnowledgeGraph, path: str | os.PathLike[str], observed: Sequence[str] = OBSERVED, force: bool = False
+) -> StoreFiles:
+    """The store of a graph without a predictor: its facts with truth 1, in a weighted graph with their given truth."""
+    refuse_existing(path, force)
+    splits = known_splits(observed)
+    table = TruthTable.assemble(len(graph.entities), len(graph.relations), observed_facts(graph, splits))
+    meta = _meta(graph, splits, 0.0, None, None, None)
+    meta["report"] = _report(graph, table, splits)
+    return StoreFiles.create(path, graph, table, meta, force)
+
+
+def fitted(
+    graph: KnowledgeGraph, edges: Edges, rule: Calibration, threshold: float
+) -> tuple[Calibration, Edges, float]:
+    """The calibration with its power fitted on valid edges, the edges under it, and the threshold that now holds.
+
+    Everything above the old threshold is known, so after a power below 1 nothing is known below threshold**power.
+    """
+    from tuplet.truth.build import Edges
+    from tuplet.truth.calibrate import fit_power
+
+    key = edge_keys(len(graph.entities), *edges[:3])
+    unseen = ~np.isin(key, _keys(graph, "train"), assume_unique=True)
+    valid = _keys(graph, "valid")
+    if not len(valid):
+        raise BadInput("a power is fitted on valid edges, and the graph has none")
+    power = fit_power(edges.prediction[unseen], np.isin(key[unseen], valid, assume_unique=True))
+    prediction = edges.prediction**power
+    reached = max(threshold, threshold**power)
+    keep = prediction >= reached
+    raised = Edges(edges.heads[keep], edges.relation[keep], edges.tails[keep], prediction[keep].astype(np.float32))
+    return replace(rule, power=rule.power * power), raised, reached
+
+
+def reliability_of(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> Reliability | None:
+    """How the truth of unobserved edges agrees with held-out facts: valid if it is not observed, else test."""
+    from tuplet.truth.calibrate import reliability
+
+    split = next((name for name in ("valid", "test") if name not in observed and len(_keys(graph, name))), None)
+    predicted = ~table.observed & forward_entries(table.adjacency)
+    if split is None or not predicted.any():
+        return None
+    view, entity = table.adjacency.entry_rows()
+    part = np.flatnonzero(predicted)
+    key = edge_keys(table.entities, entity[part], view[part] // 2, table.adjacency.neighbour[part])
+    return reliability(table.truth[part], np.isin(key, _keys(graph, split), assume_unique=True), split=split)
+
+
+def _report(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> dict[str, Any]:
+    facts = len(table.fact_prediction)
+    report: dict[str, Any] = {"edges": table.edges, "facts": facts, "predicted": table.edges - facts}
+    found = reliability_of(graph, table, observed)
+    report["reliability"] = None if found is None else found.as_dict()
+    if found is not None:
+        held_out = len(_keys(graph, found.split))
+        report["held_out_listed"] = round(int(found.facts.sum()) / held_out, 6)
+    return report
+
+
+def _meta(
+    graph: KnowledgeGraph,
+    observed: Sequence[str],
+    threshold: float,
+    rule: Calibration | None,
+    description: Mapping[str, Any] | None,
+    model: str | os.PathLike[str] | None,
+) -> dict[str, Any]:
+    known = ("kind", "rank", "sha256", "metrics")
+    return {
+        "graph": graph.hash,
+        "observed": list(observed),
+        "threshold": threshold,
+        "calibration": None if rule is None else rule.as_dict(),
+        "model": None if description is None else {key: description[key] for key in known if key in description},
+        "model_folder": None if model is None else str(model),
+        "changes": {"added": 0, "removed": 0, "new_entities": 0},
+    }
+
+
+def _refuse_misfit(graph: KnowledgeGraph, description: Mapping[str, Any], model: str | os.PathLike[str]) -> None:
+    for what, have in (("entities", len(graph.entities)), ("relations", len(graph.relations))):
+        if description[what] != have:
+            raise BadInput(
+                f"{model} knows {description[what]:,} {what}, the graph has {have:,}: not trained on this graph"
+            )
+
+
+def _keys(graph: KnowledgeGraph, split: str) -> NDArray[np.int64]:
+    return edge_keys(len(graph.entities), *graph.edges(split))
