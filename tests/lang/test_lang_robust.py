@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,8 @@ from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.rules import clauses
 from tuplet.lang.sparql import parse_sparql
 from tuplet.lang.tokens import conjunction, disjunction, negation
+
+SCALE = 10 if os.environ.get("TUPLET_SOAK") == "1" else 1
 
 # --- trees -----------------------------------------------------------------------------------------------------------
 
@@ -53,13 +57,13 @@ def ask(body: Formula, limit: int | None) -> Query:
 queries = st.builds(ask, formulas(3), st.none() | st.integers(0, 10**9)).filter(lambda query: query.free)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 * SCALE, deadline=None)
 @given(queries)
 def test_logic_text_reads_back(query: Query) -> None:
     assert parse_logic(to_logic(query)) == query
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 * SCALE, deadline=None)
 @given(queries)
 def test_sparql_reads_back_as_the_same_clauses(query: Query) -> None:
     try:
@@ -69,7 +73,7 @@ def test_sparql_reads_back_as_the_same_clauses(query: Query) -> None:
     assert clauses(parse_sparql(to_sparql(query))) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * SCALE, deadline=None)
 @given(queries)
 def test_efok_strings_read_back(query: Query) -> None:
     try:
@@ -119,7 +123,7 @@ def survives(text: str) -> None:
         to_sparql(query)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 * SCALE, deadline=None)
 @given(st.sampled_from(SAMPLES), edits)
 def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, int, str]]) -> None:
     for at, removed, piece in changes:
@@ -128,7 +132,7 @@ def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, i
     survives(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 * SCALE, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)))
 def test_any_text_raises_nothing_else(text: str) -> None:
     survives(text)
@@ -190,6 +194,8 @@ def test_betae_takes_python_objects() -> None:
     assert from_betae([[3, [4]], [5, [6, -2]]]) == parse_betae("((3, (4,)), (5, (6, -2)))")
     with pytest.raises(TupletError, match="tuples and numbers"):
         from_betae((3, ("r",)))  # type: ignore[arg-type]
+    with pytest.raises(TupletError, match="at most 18 digits"):
+        from_betae((3, (10**5000,)))
     nested: object = 3
     for _ in range(1000):
         nested = (nested, (2,))

@@ -245,9 +245,12 @@ def _as_tuples(query: Nested, depth: int) -> object:
     if isinstance(query, list | tuple):
         return tuple(_as_tuples(part, depth + 1) for part in query)
     try:
-        return index(query)  # type: ignore[arg-type]  # whatever else counts as a number
+        number = index(query)  # type: ignore[arg-type]  # whatever else counts as a number
     except TypeError:
         raise BadInput(f"a BetaE query consists of tuples and numbers, not {query!r}") from None
+    if abs(number) >= 10**MAX_DIGITS:
+        raise BadInput(f"an id has at most {MAX_DIGITS} digits")
+    return number
 
 
 Node: TypeAlias = "tuple[int | list[Node], Token]"
