@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuplet.demo import bundled
-from tuplet.engine.ask import Source
+from tuplet.engine.engines import Source
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.store import Store
 

@@ -2,11 +2,11 @@
 
 The five-line story:
 
-    graph = tuplet.read("facts.tsv")            # any graph: TSV, CSV, Parquet, RDF, tuples
-    graph.save("my.graph")
-    store = tuplet.open("my.graph")
-    answers = store.ask("?x, ?y : borders(?x, ?y) & speaks(?y, french)")
+    store = tuplet.build("facts.tsv", "my.store")     # or tuplet.open("my.store")
+    answers = store.ask("?x, ?y : borders(?x, ?y) & official_language(?y, french)", k=20)
     print(answers)
+    print(answers[0].explain())
+    answers.write("answers.parquet")
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tuplet.engine.answers import Answer, Answers
-    from tuplet.engine.ask import Source
+    from tuplet.engine.engines import Source
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.store import Store
 
-__all__ = ["Answer", "Answers", "KnowledgeGraph", "Source", "Store", "TupletError", "info", "open", "read"]
+__all__ = ["Answer", "Answers", "KnowledgeGraph", "Source", "Store", "TupletError", "build", "info", "open", "read"]
 
 from tuplet.errors import TupletError
 
@@ -31,7 +31,7 @@ _LAZY = {
     "Answer": "tuplet.engine.answers",
     "Answers": "tuplet.engine.answers",
     "KnowledgeGraph": "tuplet.graph.graph",
-    "Source": "tuplet.engine.ask",
+    "Source": "tuplet.engine.engines",
     "Store": "tuplet.store",
 }
 
@@ -50,6 +50,14 @@ def read(source: Any, **options: Any) -> KnowledgeGraph:
     from tuplet.graph.readers import read as read_graph
 
     return read_graph(source, **options)
+
+
+def build(source: Any, path: str | os.PathLike[str], **options: Any) -> Store:
+    """A store from facts in one go: import, train, index. Options are those of `tuplet.build.build`."""
+    from tuplet.build import build as build_store
+
+    build_store(source, path, **options)
+    return open(path)
 
 
 def open(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:

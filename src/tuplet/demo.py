@@ -19,7 +19,7 @@ def bundled() -> KnowledgeGraph:
 
 def run(say: Callable[[str], None], quiet: bool = False) -> None:
     """Ask the bundled graph and say what it answers."""
-    from tuplet.engine.ask import Source
+    from tuplet.engine.engines import Source
     from tuplet.store import Store
 
     store = Store(Source(bundled()))

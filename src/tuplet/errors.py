@@ -107,6 +107,7 @@ def _excerpt(text: str, position: int, length: int) -> str:
     column = position - line_start
     # A long line is cut around the caret, so that the caret stays under its word in any terminal.
     cut = max(0, column - 60)
-    shown = ("…" if cut else "") + line[cut : cut + 120]
+    # a tab is one column to the caret, whatever the terminal makes of it
+    shown = ("…" if cut else "") + line[cut : cut + 120].replace("\t", " ")
     caret = " " * (column - cut + (1 if cut else 0)) + "^" * max(1, min(length, 120))
     return f"  {shown}\n  {caret}"

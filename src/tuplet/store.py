@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tuplet.engine.answers import Answers
-from tuplet.engine.ask import Source, ask, plan_text
-from tuplet.graph.directory import verify
+from tuplet.engine.ask import ask, ask_many, plan_text, score
+from tuplet.engine.engines import Source
+from tuplet.errors import BadInput
+from tuplet.graph.directory import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.truth.store import StoreFiles, is_store
+
+if TYPE_CHECKING:
+    from tuplet.truth.edit import EditReport
 
 
 class Store:
@@ -20,8 +29,8 @@ class Store:
     `tuplet.open(path)` makes one from a directory, `Store(Source(graph))` from a graph in memory.
     """
 
-    def __init__(self, source: Source, path: Path | None = None) -> None:
-        self.source, self.path = source, path
+    def __init__(self, source: Source, path: Path | None = None, meta: Mapping[str, Any] | None = None) -> None:
+        self.source, self.path, self.meta = source, path, meta
 
     @property
     def graph(self) -> KnowledgeGraph:
@@ -58,30 +67,111 @@ class Store:
     def ask_many(
         self, queries: Sequence[str | Query], k: int | Literal["all"] | None = None, **options: Any
     ) -> list[Answers]:
-        """The answers of several queries, in their order."""
-        return [self.ask(query, k, **options) for query in queries]
+        """The answers of several queries, in their order, on all cores; options are those of `ask`."""
+        return ask_many(self.source, queries, k=k, **{"engine": self.default_engine} | options)
+
+    def score(
+        self,
+        query: str | Query,
+        tuples: Sequence[Sequence[str]],
+        engine: str | None = None,
+        logic: str = "product",
+        grounding: Mapping[str, Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """The truth of given tuples of entity names, in the order of the free variables."""
+        chosen = engine or self.default_engine
+        return score(self.source, query, tuples, engine=chosen, logic=logic, grounding=grounding)
 
     def plan(self, query: str | Query, engine: str | None = None, grounding: Mapping[str, Any] | None = None) -> str:
         """How a query would be answered: order, bounds, estimated cost."""
         return plan_text(self.source, query, engine=engine or self.default_engine, grounding=grounding)
 
+    def add(self, facts: Any, new_entities: bool = False) -> EditReport:
+        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes."""
+        from tuplet.truth.edit import add_facts
+
+        report = add_facts(self._editable(), _facts(facts), new_entities)
+        self._reopen()
+        return report
+
+    def remove(self, facts: Any) -> EditReport:
+        """Stop observing facts: each shows its prediction again, if it has one."""
+        from tuplet.truth.edit import remove_facts
+
+        report = remove_facts(self._editable(), _facts(facts))
+        self._reopen()
+        return report
+
     def info(self) -> dict[str, Any]:
-        """Sizes, splits, hashes."""
-        return {"kind": "graph", **self.graph.info()}
+        """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
+        about = {**self.graph.info()}
+        if self.meta is not None:
+            about = {"kind": "store", **{k: v for k, v in about.items() if k != "kind"}, **_described(self.meta)}
+        return about
+
+    def _editable(self) -> Path:
+        if self.path is None or self.meta is None:
+            raise BadInput("facts are added to a store (tuplet index, tuplet build), not to a plain graph")
+        return self.path
+
+    def _reopen(self) -> None:
+        assert self.path is not None
+        fresh = open_store(self.path)
+        self.source, self.meta = fresh.source, fresh.meta
 
     def __repr__(self) -> str:
-        graph = self.graph
-        return f"<Store of {len(graph.entities):,} entities, {len(graph.relations):,} relations>"
+        sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
+        return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
 
 
 def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:
-    """The store or graph in a directory; `observed` names the splits that count as facts (graphs only)."""
-    graph = KnowledgeGraph.open(path)
-    return Store(Source(graph, tuple(observed) if observed is not None else None), Path(path))
+    """The store or graph in a directory; `observed` names the splits that count as facts, on a plain graph."""
+    if not is_store(path):
+        graph = KnowledgeGraph.open(path)
+        return Store(Source(graph, tuple(observed) if observed is not None else None), Path(path))
+    if observed is not None:
+        raise BadInput(f"{path} is a store: what is observed was decided when it was made (tuplet index --observed)")
+    files = StoreFiles.open(path)
+    truth = files.rows() if files.on_demand else files.table
+    about = {key: files.meta[key] for key in ("threshold", "calibration")} | {"store": files.hash}
+    model = files.meta.get("model")
+    about["predictor"] = f"{model['kind']} {model['sha256'][:12]}" if model else None
+    source = Source(files.graph, tuple(files.meta["observed"]), truth, about)
+    return Store(source, Path(path), files.meta)
 
 
 def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, Any]:
-    """What the directory is: kind, sizes, splits, hashes."""
+    """What the directory is: kind, sizes, splits, hashes, metrics."""
+    root = Path(path)
+    if (root / "model.json").exists():
+        from tuplet.predict.files import describe
+
+        return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
+    if is_store(root):
+        if verify_all:
+            for folder in StoreFiles.open(root).folders.values():
+                if (root / folder / "manifest.json").exists():
+                    verify(root / folder)
+        return open_store(root).info()
+    directory = open_directory(root)
     if verify_all:
-        verify(path)
-    return open_store(path).info()
+        verify(root)
+    if directory.kind == "graph":
+        return open_store(root).info()
+    return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}
+
+
+def _described(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a store for people: the reliability as a small diagram."""
+    about = {key: value for key, value in meta.items() if key not in ("graph", "report")}
+    about["report"] = dict(meta.get("report") or {})
+    return about
+
+
+def _facts(facts: Any) -> KnowledgeGraph | Iterable[tuple[Any, ...]]:
+    """Facts as the editor takes them."""
+    if isinstance(facts, list | tuple | KnowledgeGraph):
+        return facts
+    from tuplet.graph.readers import read
+
+    return read(facts)

@@ -1,0 +1,145 @@
+"""From facts to a store: train, adopt, index, and all of it in one go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tuplet.errors import BadInput
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.truth.observed import OBSERVED
+from tuplet.truth.store import StoreFiles, refuse_existing
+
+if TYPE_CHECKING:
+    from tuplet.config import TrainConfig
+    from tuplet.predict.train import Trained
+
+Told = Callable[[str, float, float, str], None]  # what is being done, how much of how much, a remark
+
+HELD_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class Options:
+    """How `build` trains and indexes; None chooses by the size of the graph."""
+
+    config: TrainConfig | None = None
+    device: str = "auto"
+    threshold: float = 0.005
+    calibration: str = "softmax-count"
+    seed: int = 0
+
+
+def build(
+    source: Any,
+    path: str | os.PathLike[str],
+    *,
+    valid: Any = None,
+    test: Any = None,
+    labels: Sequence[str | os.PathLike[str]] = (),
+    options: Options | None = None,
+    keep_model: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    told: Told | None = None,
+) -> StoreFiles:
+    """Import, train and index in one go; called again after an interruption it goes on where it stopped.
+
+    Without a valid split, a twentieth of the facts is held out while training, to know when to stop; all facts are
+    observed in the store. A weighted graph brings its own truth values and is not trained.
+    """
+    from tuplet.truth.index import index, index_facts
+
+    chosen = options or Options()
+    refuse_existing(path, force)
+    graph = _read(source, valid, test, labels)
+    if graph.weighted:
+        return index_facts(graph, path, force=force)
+    graph = with_valid(graph, HELD_OUT, chosen.seed)
+    target = Path(os.path.realpath(path))
+    work = target.with_name(f".{target.name}.model")
+    folder = Path(keep_model) if keep_model is not None else work
+    resume = folder.exists() and not (keep_model is not None and force)
+    train(graph, folder, chosen.config, chosen.device, resume=resume, force=force, told=told)
+    store = index(
+        graph,
+        folder,
+        path,
+        chosen.threshold,
+        chosen.calibration,
+        device=_device(chosen.device),
+        force=force,
+        progress=_counted("index", told),
+    )
+    shutil.rmtree(work, ignore_errors=True)
+    return store
+
+
+def train(
+    graph: KnowledgeGraph,
+    folder: str | os.PathLike[str],
+    config: TrainConfig | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    force: bool = False,
+    told: Told | None = None,
+) -> Trained:
+    """Train a link predictor of the graph in `folder`."""
+    from tuplet.predict.train import train as train_model
+
+    edges = {split: graph.edges(split) for split in SPLIT_CODE}
+    if not len(edges["train"][0]):
+        raise BadInput("the graph has no train edges: there is nothing to learn from")
+    sizes = (len(graph.entities), len(graph.relations))
+    tell = None if told is None else _epochs(told)
+    return train_model(edges, *sizes, config, Path(folder), device, resume, tell, graph.hash, force)
+
+
+def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph:
+    """The same graph with a valid split, taken from train at random if it has none."""
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split = graph.split[entry].copy()
+    known = np.flatnonzero(split == SPLIT_CODE["train"])
+    if (split == SPLIT_CODE["valid"]).any() or len(known) < 1 / share:
+        return graph
+    chosen = np.random.default_rng(seed).choice(known, size=int(share * len(known)), replace=False)
+    split[chosen] = SPLIT_CODE["valid"]
+    weight = None if graph.weight is None else graph.weight[entry]
+    return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split, weight, graph.notes)
+
+
+def _read(source: Any, valid: Any, test: Any, labels: Sequence[str | os.PathLike[str]]) -> KnowledgeGraph:
+    if isinstance(source, KnowledgeGraph):
+        return source
+    if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
+        return KnowledgeGraph.open(source)
+    from tuplet.graph.readers import read
+
+    return read(source, valid=valid, test=test, labels=labels)
+
+
+def _device(name: str) -> str:
+    from tuplet.predict.train import pick_device
+
+    return str(pick_device(name))
+
+
+def _counted(label: str, told: Told | None) -> Callable[[int, int], None] | None:
+    return None if told is None else lambda done, total: told(label, done, total, "relations")
+
+
+def _epochs(told: Told) -> Callable[[Mapping[str, Any]], None]:
+    def tell(event: Mapping[str, Any]) -> None:
+        valid = event.get("valid")
+        note = f"epochs, valid MRR {valid['mrr']:.3f}" if valid else "epochs"
+        told("train", event["epoch"], event["epochs"], note)
+
+    return tell
+
+
+__all__ = ["OBSERVED", "Options", "build", "train", "with_valid"]
