@@ -292,3 +292,22 @@ def test_torch_settings_are_put_back(tmp_path) -> None:
 
 def test_presets_are_known_models() -> None:
     assert {preset.model for preset in PRESETS.values()} <= set(MODELS)
+
+
+ALONE = """
+import sys
+for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "scipy"):
+    sys.modules[name] = None  # importing it is an error
+import numpy as np
+from tuplet.config import TrainConfig
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict import adopt, evaluate, files, train
+ids = np.arange(9)
+edges = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
+train.train(edges, 9, 1, TrainConfig(rank=2, epochs=1), sys.argv[1], "cpu")
+"""
+
+
+def test_needs_torch_numpy_and_safetensors_alone(tmp_path) -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE, str(tmp_path / "m")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

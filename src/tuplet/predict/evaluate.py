@@ -90,13 +90,14 @@ def ranks(
     model: LinkPredictor,
     edges: Triples,
     known: Known,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
     memory: int = 512 << 20,
 ) -> Tensor:
     """Expected filtered ranks of the tail and the head of each edge [n] → [n, 2], float64 on the CPU.
 
-    `memory` bounds the bytes of scores and masks held at a time.
+    `memory` bounds the bytes of scores and masks held at a time; `device` is where the model is, if it does not say so.
     """
+    device = device or _device(model)
     heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
     questions = ((heads, relation, tails), (tails, relation + model.relations, heads))
     result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
@@ -121,11 +122,12 @@ def evaluate(
     model: LinkPredictor,
     edges: Triples,
     known: Known | Splits,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
     sample: int | None = None,
     seed: int = 0,
 ) -> Metrics:
     """Filtered metrics of `edges`; `known` are the edges of all splits, `sample` ranks only so many edges, by seed."""
+    device = device or _device(model)
     if not isinstance(known, Known):
         known = Known(known, model.entities, model.relations, device)
     if sample is not None and sample < len(edges[0]):
@@ -136,3 +138,7 @@ def evaluate(
     rank = ranks(model, edges, known, device)
     hits = {f"hits_at_{k}": float((rank <= k).double().mean()) for k in (1, 3, 10)}
     return Metrics(mrr=float((1.0 / rank).mean()), edges=len(rank), **hits)
+
+
+def _device(model: LinkPredictor) -> torch.device:
+    return model.device if isinstance(model, EmbeddingModel) else torch.device("cpu")
