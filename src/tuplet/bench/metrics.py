@@ -1,0 +1,349 @@
+"""Ranking metrics over tuples: joint ranking, the three metrics made from marginal rankings, averages, intervals.
+
+**Joint ranking.** A hard tuple of truth v > 0 competes with the non-answers, that is with all tuples of E^k that are
+neither easy nor hard. Let G of them have a larger truth and T the same (up to a relative tolerance of 1e-9, since
+products of the same factors in another order differ in the last bits). Its expected rank is 1 + G + T/2, its share in
+MRR is 1 / (1 + G + T/2), its HIT@n is the expected hit when ties are broken at random: (n - G) / (T + 1), at least 0
+and at most 1. A hard tuple of truth 0 (pruned, or below the threshold) is missed: 0 in all metrics.
+
+**From marginals.** Methods that rank each free variable on its own are scored by `from_marginals`; see there.
+
+**Averages** go over the hard tuples of a query, then over the queries of a shape, then over shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Literal, TypeAlias
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tuplet.errors import BadInput
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.integer]
+Values: TypeAlias = dict[str, float]  # mrr, hit1, hit3, hit10
+
+CUTS = (1, 3, 10)
+NAMES = ("mrr", *(f"hit{n}" for n in CUTS))
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """How many non-answers stand before each hard tuple, and how many beside it."""
+
+    greater: Floats  # [m]
+    ties: Floats  # [m]
+    found: Mask  # [m] the tuple has a positive truth and is in reach of the list
+    resolved: Mask  # [m] both counts are exact; if not, `greater` is a lower bound and the tuple counts as missed
+
+    @property
+    def expected(self) -> Floats:
+        """1 + greater + ties / 2, infinite where missed."""
+        return np.where(self.found & self.resolved, 1 + self.greater + self.ties / 2, np.inf)
+
+    @property
+    def reciprocal(self) -> Floats:
+        return np.asarray(1 / self.expected)
+
+    def hits(self, n: int) -> Floats:
+        """The expected hit among the first n when ties are broken at random.
+
+        >>> one = np.ones(1, bool)
+        >>> Ranks(np.array([9.0]), np.array([3.0]), one, one).hits(10).tolist()
+        [0.25]
+        """
+        chance = np.clip((n - self.greater) / (self.ties + 1), 0, 1)
+        return np.where(self.found & self.resolved, chance, 0.0)
+
+    def decided(self, n: int) -> Mask:
+        """For which tuples HIT@n is exact, although their rank may not be."""
+        return self.resolved | (self.greater >= n)
+
+    def values(self) -> Values:
+        """The means over the hard tuples."""
+        if not len(self.greater):
+            raise BadInput("a query without hard answers has no metrics")
+        hits = {f"hit{n}": float(self.hits(n).mean()) for n in CUTS}
+        return {"mrr": float(self.reciprocal.mean()), **hits}
+
+
+def joint_ranks(
+    tuples: Ints, truth: ArrayLike, easy: Ints, hard: Ints, hard_truth: ArrayLike | None = None, complete: bool = False
+) -> Ranks:
+    """Ranks of the hard tuples from an engine's list of the best tuples [n, k] with their truth, in descending order.
+
+    `hard_truth` are the truth values of the hard tuples, scored one by one; without them they are looked up in the
+    list, and those not in it count as unreached. `complete` says that every tuple of positive truth is in the list. In
+    an incomplete list tuples with the last value may have been cut, so the ranks are exact above that value only. Ten
+    non-answers decide HIT@10, so K = 10 + |easy| + |hard| tuples suffice if the last value is not that of a hard tuple.
+
+    >>> listed = np.array([[1, 1], [2, 2], [3, 3], [4, 4]])
+    >>> joint_ranks(listed, [0.9, 0.5, 0.5, 0.1], listed[:1], listed[2:3], [0.5], complete=True).expected.tolist()
+    [1.5]
+    """
+    listed_truth = np.asarray(truth, dtype=np.float64)
+    if (np.diff(listed_truth) > TOLERANCE).any():
+        raise BadInput("the ranked tuples are not in order of decreasing truth")
+    keys, easy_keys, hard_keys = _keys(np.asarray(tuples), np.asarray(easy), np.asarray(hard))
+    if len(np.unique(keys)) != len(keys):
+        raise BadInput("a tuple is listed twice")
+    if hard_truth is None:
+        value, unreached = _looked_up(keys, listed_truth, hard_keys)
+    else:
+        value, unreached = np.asarray(hard_truth, dtype=np.float64), np.zeros(len(hard_keys), dtype=bool)
+        if len(value) != len(hard_keys):
+            raise BadInput(f"{len(hard_keys)} hard tuples, but {len(value)} truth values of them")
+    others = listed_truth[~np.isin(keys, np.concatenate([easy_keys, hard_keys]))]
+    greater, ties = _counts(others[others > 0], value)
+    last = listed_truth[-1] if len(listed_truth) else np.inf
+    resolved = np.ones(len(value), bool) if complete else (value > last * (1 + TOLERANCE)) | (value <= 0) & ~unreached
+    return Ranks(greater, ties, (value > 0) & ~unreached, resolved)
+
+
+def _looked_up(keys: Ints, truth: Floats, wanted: Ints) -> tuple[Floats, Mask]:
+    order = np.argsort(keys)
+    at = np.searchsorted(keys[order], wanted)
+    at = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else np.zeros(len(wanted), dtype=np.int64)
+    missing = keys[at] != wanted if len(order) else np.ones(len(wanted), dtype=bool)
+    return np.where(missing, 0.0, truth[at] if len(order) else 0.0), missing
+
+
+def _counts(others: Floats, value: Floats) -> tuple[Floats, Floats]:
+    """How many of the others are greater than each value, and how many equal."""
+    ascending = np.sort(others)
+    margin = TOLERANCE * np.abs(value)
+    above = len(ascending) - np.searchsorted(ascending, value + margin, side="right")
+    not_below = len(ascending) - np.searchsorted(ascending, value - margin, side="left")
+    return above.astype(np.float64), (not_below - above).astype(np.float64)
+
+
+def _keys(*tables: Ints) -> list[Ints]:
+    """One number for each tuple, the same for the same tuple in any table."""
+    k = max(table.shape[1] for table in tables)
+    shaped = [table.reshape(-1, k).astype(np.int64) for table in tables]
+    base = 1 + max((int(table.max()) for table in shaped if table.size), default=0)
+    if base**k < 2**63:
+        weights = np.array([base**i for i in range(k)], dtype=np.int64)
+        return [table @ weights for table in shaped]
+    _, inverse = np.unique(np.concatenate(shaped), axis=0, return_inverse=True)
+    return list(np.split(inverse.reshape(-1), np.cumsum([len(t) for t in shaped])[:-1]))
+
+
+# --- metrics from marginal rankings ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FromMarginals:
+    """The three metrics of EFOk-CQA for one query."""
+
+    marginal: Values | None  # None if no variable has a hard value
+    multiply: Values
+    joint: Values
+    hard_variables: int  # variables that have a hard value; the published tables keep queries where all have one
+
+
+def from_marginals(
+    scores: Sequence[ArrayLike],
+    easy: Ints,
+    hard: Ints,
+    form: Literal["correct", "legacy"] = "correct",
+    joint: Literal["expected", "cantor", "closed"] | None = None,
+) -> FromMarginals:
+    """Marginal, Multiply and Joint from one score vector [entities] for each free variable (higher is better).
+
+    Marginal: the values of variable j in all answers are its answers, those of easy tuples are easy. Each hard value is
+    ranked among the non-answers of its variable (expected rank over ties); means over the hard values of a variable,
+    then over the variables that have any.
+
+    Multiply: a hard tuple counts with the filtered ranks of all its values (easy ones too): HIT@n is the product of
+    their expected hits, MRR the k-th root of the product of their reciprocal ranks.
+
+    Joint: tuples of E^k are ordered by the sum of the raw 0-based ranks of their values, equal scores sharing their
+    mean rank; a hard tuple is ranked among the non-answer tuples, ties again by expectation ("expected"). The two
+    published estimates: "cantor" goes through a diagonal of equal sums by the first value, then the second, …; "closed"
+    puts a tuple at the end of its diagonal, C(S + k, k). Both subtract the answers that stand before it.
+
+    The `legacy` form is what the public code computes, for comparison: ties as the sort leaves them (here by entity),
+    "cantor", and for k = 2 its marginal sums, in which the entries of the second variable slipped by one:
+    MRR = MRR₁/2, HIT@1 = (HIT@1₁ + MRR₂)/2, HIT@3 = (HIT@3₁ + HIT@1₂)/2, HIT@10 = (HIT@10₁ + HIT@10₂ + HIT@3₂)/2.
+    """
+    vectors = [np.asarray(vector, dtype=np.float64) for vector in scores]
+    easy, hard = (np.asarray(part, dtype=np.int64).reshape(-1, len(vectors)) for part in (easy, hard))
+    if not len(hard):
+        raise BadInput("a query without hard answers has no metrics")
+    if any(np.isnan(vector).any() for vector in vectors):
+        raise BadInput("a score is not a number")
+    legacy = form == "legacy"
+    if legacy:
+        # The order of a stable sort has no ties.
+        vectors = [-_positions(vector).astype(np.float64) for vector in vectors]
+    marginal: list[Values] = []
+    components: list[Ranks] = []
+    for vector, easy_values, hard_values in zip(vectors, easy.T, hard.T, strict=True):
+        answers = np.union1d(easy_values, hard_values)
+        new = np.setdiff1d(hard_values, easy_values)
+        competitors = np.delete(vector, answers)
+        components.append(_among(competitors, vector[hard_values]))
+        if len(new):
+            marginal.append(_among(competitors, vector[new]).values())
+    mean = {name: float(np.mean([values[name] for values in marginal])) for name in NAMES} if marginal else None
+    if legacy and len(vectors) == 2 and len(marginal) == 2:
+        first, second = marginal
+        mean = {
+            "mrr": first["mrr"] / 2,
+            "hit1": (first["hit1"] + second["mrr"]) / 2,
+            "hit3": (first["hit3"] + second["hit1"]) / 2,
+            "hit10": (first["hit10"] + second["hit10"] + second["hit3"]) / 2,
+        }
+    reciprocal = np.prod([ranks.reciprocal for ranks in components], axis=0) ** (1 / len(vectors))
+    multiply = {f"hit{n}": float(np.prod([ranks.hits(n) for ranks in components], axis=0).mean()) for n in CUTS}
+    method = joint or ("cantor" if legacy else "expected")
+    ranks = _by_sum(vectors, easy, hard) if method == "expected" else _by_position(vectors, easy, hard, method)
+    return FromMarginals(mean, {"mrr": float(reciprocal.mean()), **multiply}, ranks.values(), len(marginal))
+
+
+def _positions(scores: Floats) -> NDArray[np.int64]:
+    """The 0-based rank of each entity, ties by entity."""
+    position = np.empty(len(scores), dtype=np.int64)
+    position[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    return position
+
+
+def _among(others: Floats, value: Floats) -> Ranks:
+    """Ranks of values among others; equal means equal."""
+    ascending = np.sort(others)
+    above = len(ascending) - np.searchsorted(ascending, value, side="right")
+    not_below = len(ascending) - np.searchsorted(ascending, value, side="left")
+    sure = np.ones(len(value), dtype=bool)
+    return Ranks(above.astype(np.float64), (not_below - above).astype(np.float64), sure, sure)
+
+
+_REACH = 1 << 13  # doubled rank sums counted exactly for k > 2; beyond them ranks are above ten billion
+
+
+def _by_sum(vectors: Sequence[Floats], easy: Ints, hard: Ints) -> Ranks:
+    """Ranks when all tuples are ordered by the sum of their expected raw ranks (doubled, so that they are whole)."""
+    doubled = []
+    for vector in vectors:
+        ranks = _among(vector, vector)
+        doubled.append((2 * ranks.greater + ranks.ties - 1).astype(np.int64))  # ties include the entity itself
+    size = 2 * len(vectors[0])
+    counts = np.bincount(doubled[0], minlength=size).astype(np.float64)
+    for middle in doubled[1:-1]:
+        counts = np.convolve(counts[:_REACH], np.bincount(middle, minlength=size)[:_REACH])[:_REACH]
+    sums = [sum(d[column] for d, column in zip(doubled, table.T, strict=True)) for table in (easy, hard)]
+    own = np.asarray(sums[1])
+    wanted, inverse = np.unique(own, return_inverse=True)
+    if len(vectors) == 1:
+        cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+        below, upto = cumulative[wanted], cumulative[wanted + 1]
+    else:
+        last = np.concatenate([[0.0], np.cumsum(np.bincount(doubled[-1], minlength=size))])
+        support = np.flatnonzero(counts)
+        # Tuples with a sum below S: for each sum x of the others, the entities of the last variable below S - x.
+        below, upto = (
+            np.array([counts[support] @ last[np.clip(s + more - support, 0, len(last) - 1)] for s in wanted.tolist()])
+            for more in (0, 1)
+        )
+    answers = np.sort(np.concatenate(sums))
+    greater = below[inverse] - np.searchsorted(answers, own, side="left")
+    ties = (upto - below)[inverse] - (
+        np.searchsorted(answers, own, side="right") - np.searchsorted(answers, own, side="left")
+    )
+    reached = own < _REACH if len(vectors) > 2 else np.ones(len(own), dtype=bool)
+    return Ranks(greater, np.where(reached, ties, 0.0), reached, np.ones(len(own), dtype=bool))
+
+
+def _by_position(vectors: Sequence[Floats], easy: Ints, hard: Ints, method: str) -> Ranks:
+    positions = [_positions(vector) for vector in vectors]
+    place = cantor if method == "cantor" else closed
+    answers = np.concatenate([easy, hard])
+    at = [place(row) for row in zip(*(p[c].tolist() for p, c in zip(positions, answers.T, strict=True)), strict=True)]
+    own = np.array([float(value) for value in at[len(easy) :]])
+    before = np.searchsorted(np.sort(np.array([float(value) for value in at])), own, side="left")
+    sure = np.ones(len(own), dtype=bool)
+    return Ranks(own - before, np.zeros(len(own)), sure, sure)
+
+
+def cantor(ranks: Sequence[int]) -> int:
+    """The 0-based place of a tuple of 0-based ranks: smaller sums first, then smaller first ranks, and so on.
+
+    >>> [cantor(pair) for pair in [(0, 0), (0, 1), (1, 0), (0, 2)]], cantor((1, 0, 0))
+    ([0, 1, 2, 3], 3)
+    """
+    total, k = sum(ranks), len(ranks)
+    place = comb(total + k - 1, k)
+    for left, rank in zip(range(k - 1, 0, -1), ranks, strict=False):
+        place += comb(total + left, left) - comb(total - rank + left, left)
+        total -= rank
+    return place
+
+
+def closed(ranks: Sequence[int]) -> int:
+    """The 0-based place of the last tuple with the same sum, C(S + k, k) - 1.
+
+    >>> closed((0, 0)), closed((1, 0)), closed((1, 0, 0))
+    (0, 2, 3)
+    """
+    return comb(sum(ranks) + len(ranks), len(ranks)) - 1
+
+
+# --- averages ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with the interval that holds it."""
+
+    mean: float
+    low: float
+    high: float
+    queries: int
+
+
+def bootstrap(
+    values: Mapping[str, ArrayLike], seed: int = 0, rounds: int = 1000, level: float = 0.95
+) -> tuple[dict[str, Estimate], Estimate]:
+    """Means over the queries of each shape and over shapes, with percentile intervals from resampled queries.
+
+    A query that an engine did not answer belongs in `values` as 0 (missed); `coverage` tells how many there are. Each
+    shape is resampled by its own stream, seeded by the seed and its name.
+
+    >>> shapes, overall = bootstrap({"2fp": [0.0, 1.0], "2fd": [1.0, 1.0]})
+    >>> shapes["2fp"].mean, overall.mean, overall.high
+    (0.5, 0.75, 1.0)
+    """
+    if not values:
+        raise BadInput("there are no results to average")
+    tail = 50 * (1 - level)
+    estimates: dict[str, Estimate] = {}
+    total = np.zeros(rounds)
+    for shape, given in values.items():
+        sample = np.asarray(given, dtype=np.float64)
+        if not len(sample):
+            raise BadInput(f"shape {shape!r} has no results to average")
+        rng = np.random.default_rng([seed, crc32(shape.encode())])
+        means = sample[rng.integers(len(sample), size=(rounds, len(sample)))].mean(axis=1)
+        low, high = np.percentile(means, [tail, 100 - tail])
+        estimates[shape] = Estimate(float(sample.mean()), float(low), float(high), len(sample))
+        total += means
+    low, high = np.percentile(total / len(values), [tail, 100 - tail])
+    overall = Estimate(
+        mean=float(np.mean([e.mean for e in estimates.values()])),
+        low=float(low),
+        high=float(high),
+        queries=sum(e.queries for e in estimates.values()),
+    )
+    return estimates, overall
+
+
+def coverage(answered: ArrayLike) -> float:
+    """The share of queries that were answered."""
+    return float(np.mean(np.asarray(answered, dtype=bool)))
