@@ -139,7 +139,7 @@ def _entities(vocabulary: Vocabulary, names: _Names, grow: bool) -> tuple[NDArra
         found = vocabulary.find(name)
         if found < 0:
             if not grow:
-                note = "(--new-entities adds it; nothing is predicted about it then)"
+                note = "is not in the store (--new-entities adds it; nothing is then predicted about it)"
                 raise UnknownName("entity", name, vocabulary.suggest(name), note)
             if not name:
                 raise BadInput("an entity without a name cannot be added")

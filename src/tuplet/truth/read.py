@@ -68,9 +68,12 @@ def _read(path: Path) -> Any:
                 hint = f" (is it {close[0]!r}?)" if close else ""
                 raise BadInput(f"{path}: no column {wanted!r}{hint}; it has {', '.join(map(repr, names))}")
         chosen = [name for name in ("head", "relation", "tail", "truth", "source") if name in names]
-        return pq.read_table(path, columns=chosen, read_dictionary=["head", "relation", "tail"])
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
+        table = pq.read_table(path, columns=chosen, read_dictionary=["head", "relation", "tail"])
+        table.validate(full=True)  # a damaged file may decode into text that is none
+        return table
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{path}: not a readable Parquet file: {reason}") from None
 
 
 def _ids(path: Path, columns: Any, role: str, vocabulary: Vocabulary) -> NDArray[np.int32]:
@@ -93,7 +96,7 @@ def _ids(path: Path, columns: Any, role: str, vocabulary: Vocabulary) -> NDArray
         row = int(np.argmin(ids >= 0))
         kind = "relation" if role == "relation" else "entity"
         name = str(names[codes[row]])
-        raise UnknownName(kind, name, vocabulary.suggest(name), f"in row {row + 1} of {path}")
+        raise UnknownName(kind, name, vocabulary.suggest(name), f"in row {row + 1} of {path} is not in the graph")
     return ids
 
 
