@@ -18,13 +18,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_stream import Budget, ClauseStream, Filtered, Stream, Union, point_truth
 from tuplet.engine.exact_part import BoundClause, Rows, bind_clause, rows_of
+from tuplet.engine.exact_stream import Budget, ClauseStream, Filtered, Stream, Union
 from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.graph.adjacency import Adjacency
@@ -48,7 +49,7 @@ class ExactPlan:
         for i, clause in enumerate(self.bound):
             if len(self.bound) > 1:
                 lines.append(f"clause {i + 1} of {len(self.bound)}")
-            lines.append(clause.describe())
+            lines.append(clause.describe(self.rows))
         if len(self.bound) > 1:
             lines.append("union: threshold algorithm, tuples missing from a clause's list are scored there")
         return "\n".join(lines)
@@ -78,7 +79,8 @@ def run(
     """
     rules = Logic.of(logic)
     budget = Budget(timeout, memory, work)
-    stream = _stream(plan, rules, budget)
+    streams = [ClauseStream(clause, plan.rows, rules, budget) for clause in plan.bound]
+    stream = _joined(streams, rules)
     if only is not None:
         from tuplet.engine import crisp
 
@@ -91,14 +93,8 @@ def run(
         # what was found but not yet proven to come next
         extra, extra_truth = stream.unproven(k - len(tuples))
         tuples, found = np.concatenate([tuples, extra]), np.concatenate([found, extra_truth])
-    parts, assignments = [], []
-    for clause in plan.bound:
-        value, witness = point_truth(clause, plan.rows, tuples, rules, None)
-        parts.append(value)
-        assignments.append(witness)
-    truth = parts[0]
-    for value in parts[1:]:
-        truth = rules.disjunction(truth, value)
+    points = [s.points(tuples, found if len(streams) == 1 else None) for s in streams]
+    truth = reduce(rules.disjunction, [value for value, _ in points])
     # equal up to rounding of the bounds; the order is that of the recomputed truth, ties by ids
     order = np.lexsort((*tuples.T[::-1], -truth)) if tuples.shape[1] else np.arange(len(tuples))
     exact = len(tuples) == k or stopped is None
@@ -107,16 +103,15 @@ def run(
     return Ranking(
         tuples[order],
         truth[order],
-        tuple(a[order] for a in assignments),
+        tuple(witness[order] for _, witness in points),
         exact=exact,
         bound=bound,
         pruned=None if exact else stopped,
     )
 
 
-def _stream(plan: ExactPlan, logic: Logic, budget: Budget) -> Stream:
-    streams = [ClauseStream(clause, plan.rows, logic, budget) for clause in plan.bound]
-    return streams[0] if len(streams) == 1 else Union(streams, plan.rows, logic)
+def _joined(streams: list[ClauseStream], logic: Logic) -> Stream:
+    return streams[0] if len(streams) == 1 else Union(streams, logic)
 
 
 def score(
@@ -124,12 +119,15 @@ def score(
 ) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
     rules = Logic.of(logic)
+    ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(clauses[0].free))
+    streams = _streams(clauses, table, rules, Budget())
+    truth: Values = reduce(rules.disjunction, [stream.points(ids)[0] for stream in streams])
+    return truth
+
+
+def _streams(clauses: Clauses, table: TruthTable, logic: Logic, budget: Budget) -> list[ClauseStream]:
     made = plan(clauses, table)
-    truth: Values | None = None
-    for clause in made.bound:
-        value, _ = point_truth(clause, made.rows, np.asarray(tuples, dtype=np.int32), rules, None)
-        truth = value if truth is None else rules.disjunction(truth, value)
-    return np.zeros(len(tuples)) if truth is None else truth
+    return [ClauseStream(clause, made.rows, logic, budget) for clause in made.bound]
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def rank(
     """
     rules = Logic.of(logic)
     truth = score(clauses, table, tuples, rules)
-    stream = _stream(plan(clauses, table), rules, Budget(timeout, None, None))
+    stream = _joined(_streams(clauses, table, rules, Budget(timeout)), rules)
     # rounding differs between the order of the search and that of the atoms
     low, high = truth * (1 - 1e-9), truth * (1 + 1e-9)
     above, equal = np.zeros(len(truth)), np.zeros(len(truth))

@@ -27,7 +27,6 @@ class Part:
     layout: Layout
     program: Program
     names: Names
-    cost: float
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class BoundClause:
     parts: tuple[Part, ...]
     ground: tuple[float, ...]
 
-    def describe(self) -> str:
+    def describe(self, rows: Rows) -> str:
         """Order, bounds and estimated cost, a line per step."""
         lines = []
         for value in self.ground:
@@ -46,7 +45,7 @@ class BoundClause:
         for number, part in enumerate(self.parts):
             if len(self.parts) > 1:
                 lines.append(f"  part {number + 1} of {len(self.parts)}, combined in order of truth")
-            lines += [f"  {line}" for line in _describe(part)]
+            lines += [f"  {line}" for line in _describe(part, rows)]
         return "\n".join(lines)
 
 
@@ -116,38 +115,28 @@ def _bind_part(clause: QueryGraph, group: list[int], table: TruthTable, rows: Ro
     layout = layout_of(shape)
     program = _fill(layout, [e.relation for e in edges], spans, [~min(a, b) for a, b in different], rows)
     names = tuple(clause.variables[v] for v in members)
-    return Part(tuple(members), len(free) or 1, existential, layout, program, names, 0.0)
+    return Part(tuple(members), len(free) or 1, existential, layout, program, names)
 
 
 def _fill(
     layout: Layout, relation: list[int], spans: dict[int, tuple[int, int]], unequal: list[int], rows: Rows
 ) -> Program:
     """The program of a layout with the given relation of each atom, rows of the constants, and constants of inequalities."""
-    entries = np.empty((len(layout.entries), 5), dtype=np.int64)
-    for i, e in enumerate(layout.entries):
-        if e.kind == kernel.DIFFERENT:
-            a, b = (unequal[e.edge] if e.source < 0 else 0), 0
-        elif e.source < 0:
-            a, b = spans[e.edge]
-        else:
-            a, b = 2 * relation[e.edge] + e.inverse, len(layout.edges) + i
-        entries[i] = e.kind, e.source, a, b, e.extra
+    entries = layout.template.copy()
+    views, constants, unequals = layout.views, layout.constants, layout.unequals
+    entries[views[0], 2] += 2 * np.array(relation, dtype=np.int64)[views[1]]
+    if len(constants[0]):
+        entries[constants[0], 2:4] = [spans[i] for i in constants[1].tolist()]
+    if len(unequals[0]):
+        entries[unequals[0], 2] = [unequal[i] for i in unequals[1].tolist()]
     ids, best, where = _lists(layout, relation, rows)
-    edges = np.empty((len(layout.edges), 8), dtype=np.int64)
-    for i, (target, origin, atom, inverse, *rest) in enumerate(layout.edges):
-        if origin == kernel.FROM_VARIABLE:
-            a, b = 2 * relation[atom] + inverse, 0
-        elif origin == kernel.FROM_CONSTANT:
-            a, b = spans[atom]
-        else:
-            a, b = where[atom]
-        edges[i] = target, origin, a, b, *rest
     arrays = layout.arrays
     if layout.list_rows:
-        arrays = {**arrays, "steps": arrays["steps"].copy(), "levels": arrays["levels"].copy()}
-        for table_name, row, variable in layout.list_rows:
-            arrays[table_name][row, kernel.LIST_A : kernel.LIST_B + 1] = where[variable]
-    return Program(entries=entries, edges=edges, list_ids=ids, list_best=best, **arrays)
+        arrays = {name: array.copy() for name, array in arrays.items()}
+        first = {"edges": kernel.SPAN_A, "steps": kernel.LIST_A, "levels": kernel.LIST_A}
+        for name, row, variable in layout.list_rows:
+            arrays[name][row, first[name] : first[name] + 2] = where[variable]
+    return Program(entries=entries, list_ids=ids, list_best=best, **arrays)
 
 
 def _lists(
@@ -175,23 +164,38 @@ def _lists(
     return np.concatenate(ids), np.concatenate(best), where
 
 
-def _describe(part: Part) -> list[str]:
+def _describe(part: Part, rows: Rows) -> list[str]:
     lines = []
-    layout = part.layout
+    layout, program = part.layout, part.program
+    whole = 1.0
     for i, step in enumerate(layout.steps):
-        name = f"?{part.names[step.variable]}"
-        low, high = (int(c) for c in layout.arrays["steps"][i, kernel.CHECK_A : kernel.CHECK_B + 1])
-        source = ", ".join(
-            "a constant" if e.source < 0 else f"?{part.names[e.source]}"
-            for e in layout.entries[low:high]
-            if e.kind == kernel.POSITIVE and e.source != step.variable
+        low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])
+        drawn = [e for e in range(low, high) if program.entries[e, 0] == kernel.POSITIVE]
+        drawn = [e for e in drawn if program.entries[e, 1] != step.variable]
+        sources = ["a constant" if program.entries[e, 1] < 0 else f"?{part.names[program.entries[e, 1]]}" for e in drawn]
+        candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.list_ids)))
+        whole *= max(candidates, 1.0)
+        origin = f"the shortest row of {', '.join(sources)}" if sources else "all rows of a relation"
+        checks = sum(1 for e in range(low, high) if program.entries[e, 0] != kernel.SUPPORT)
+        opened = int(program.steps[i, kernel.OPEN_B] - program.steps[i, kernel.OPEN_A])
+        lines.append(
+            f"{i + 1}. {'hold' if step.held else 'fix'} ?{part.names[step.variable]} from {origin}"
+            f" (about {candidates:,.0f}); {_plural(checks, 'atom')}, bounded by {_plural(opened, 'message')}"
+            + ("; each value once" if step.dedupe else "")
         )
-        kind = "hold" if step.held else "fix"
-        checks = sum(1 for e in layout.entries[low:high] if e.kind != kernel.SUPPORT)
-        opened = int(layout.arrays["steps"][i, kernel.OPEN_B] - layout.arrays["steps"][i, kernel.OPEN_A])
-        text = f"{i + 1}. {kind} {name} from " + (f"the shortest row of {source}" if source else "all rows of a relation")
-        text += f"; {checks} atom{'s' if checks != 1 else ''}, {opened} message{'s' if opened != 1 else ''} as bound"
-        lines.append(text + ("; seen values once" if step.dedupe else ""))
     if layout.lazy:
         lines.append(f"{len(layout.steps) + 1}. evaluate each complete tuple over its existentials, then rank it")
+    lines.append(f"without bounds: about {whole:,.0f} assignments; best first stops after the k-th tuple")
     return lines
+
+
+def _row_length(entry: Longs, rows: Rows) -> float:
+    """The length of a constant's row, or the mean length of the rows of a view."""
+    if entry[1] < 0:
+        return float(entry[3] - entry[2])
+    low, high = int(rows.view_ptr[entry[2]]), int(rows.view_ptr[entry[2] + 1])
+    return float(rows.row_ptr[high] - rows.row_ptr[low]) / max(1, high - low)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")

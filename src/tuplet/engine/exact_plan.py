@@ -24,6 +24,7 @@ from tuplet.errors import BudgetExceeded
 Longs: TypeAlias = NDArray[np.int64]
 
 MOST_VARIABLES = 30
+_NO_SLOTS = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,29 @@ class Layout:
     lazy: bool
     lists: list[int] = field(default_factory=list)  # variables whose candidates no constant or variable gives
     entries: list[Entry] = field(default_factory=list)
-    edges: list[list[int]] = field(default_factory=list)  # target, origin, atom or root, inverse, parallel a, b, next a, b
     arrays: dict[str, Longs] = field(default_factory=dict)
-    list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # "steps" or "levels", row, variable
+    template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
+    views: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # entries whose row belongs to a variable, and their atoms
+    constants: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # entries whose row belongs to a constant
+    unequals: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # inequalities with a constant
+    list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
+
+
+    def finish(self) -> None:
+        """Writes the entries as an array; the slots are filled when relations and constants are known."""
+        edges = len(self.arrays["edges"])
+        self.template = _table(
+            [[e.kind, e.source, int(e.inverse), edges + i, e.extra] for i, e in enumerate(self.entries)], 5
+        )
+
+        def slots(chosen: list[int]) -> tuple[Longs, Longs]:
+            return np.array(chosen, dtype=np.int64), np.array([self.entries[i].edge for i in chosen], dtype=np.int64)
+
+        unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
+        constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
+        self.views = slots(sorted(set(range(len(self.entries))) - set(unequal) - set(constant)))
+        self.constants = slots(constant)
+        self.unequals = slots([i for i in unequal if self.entries[i].source < 0])
 
 
 class _Builder:
@@ -289,21 +310,14 @@ class _Builder:
             if not anchored:
                 layout.lists.append(root)
         nexts: list[int] = []
+        edges: list[list[int]] = []
         for u, v in numbers:
-            atoms = self.between(u, v, 1) if u >= 0 else []
-            lead = next((e for e in atoms if e.kind == kernel.POSITIVE), None)
-            parallel = [e for e in atoms if e is not lead]
             first = len(layout.entries)
-            layout.entries += parallel
+            layout.entries += self.between(u, v, 1) if u >= 0 else []
             onward = [numbers[v, w] for w in self.tree[v] if w != u]
-            if lead is not None:
-                where = [kernel.FROM_VARIABLE, lead.edge, int(lead.inverse)]
-            elif v in layout.lists:
-                where = [kernel.FROM_LIST, v, 0]
-            else:
-                atom = next(i for i in shape.anchors if max(shape.edges[i][:2]) == v)
-                where = [kernel.FROM_CONSTANT, atom, int(shape.edges[atom][0] >= 0)]
-            layout.edges.append([v, *where, first, len(layout.entries), len(nexts), len(nexts) + len(onward)])
+            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward)])
+            if u < 0 and v in layout.lists:
+                layout.list_rows.append(("edges", len(edges) - 1, v))
             nexts += onward
 
         opens: list[tuple[int, int]] = []
@@ -340,6 +354,7 @@ class _Builder:
             targets += [v] * (len(layout.entries) - first)
         layout.arrays = {
             "unary": _table(pointers, 4),
+            "edges": _table(edges, 7),
             "nexts": np.array(nexts, dtype=np.int64),
             "steps": _table(step_rows, 14),
             "opens": _table(opens, 2),
@@ -349,6 +364,7 @@ class _Builder:
             "fixed_target": np.array(targets, dtype=np.int64),
             "lazy": np.array([lazy], dtype=np.int64),
         }
+        layout.finish()
         return layout
 
     def _open_edges(self, i: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:

@@ -21,20 +21,24 @@ Values: TypeAlias = NDArray[np.float64]
 
 # Row entries looked at between two looks at the clock.
 SLICE = 300_000
+# Entries a second on a slow machine, to size slices near a deadline.
+SLOWEST = 2_000_000
 MOST_NODES = 1 << 26
 
 
 class Budget:
     """Time, memory and work that a query may still use."""
 
-    def __init__(self, timeout: float | None, memory: int | None, work: int | None) -> None:
+    def __init__(self, timeout: float | None = None, memory: int | None = None, work: int | None = None) -> None:
         self.deadline = None if timeout is None else time.perf_counter() + timeout
         self.memory, self.work = memory, work
         self.used = 0  # work done
         self.held = 0  # bytes of state
 
     def slice(self, size: int) -> int:
-        """How much of a slice may be used."""
+        """How much of a slice may be used: not beyond the work left, and not far beyond the deadline."""
+        if self.deadline is not None:
+            size = min(size, SLICE + int(SLOWEST * max(0.0, self.deadline - time.perf_counter())))
         return size if self.work is None else max(1, min(size, self.work - self.used))
 
     def exceeded(self) -> str | None:
@@ -64,10 +68,10 @@ class Stream(Protocol):
         ...
 
 
-def new_state(part: Part, small: bool = False) -> State:
+def new_state(part: Part) -> State:
     """Empty memory for a search."""
     variables = len(part.members)
-    nodes = 8 if small else 1024
+    nodes = 1024
     levels = max(1, len(part.program.levels))
     checks = len(part.program.entries) + 1
     return State(
@@ -76,14 +80,15 @@ def new_state(part: Part, small: bool = False) -> State:
         worth=np.empty((nodes, 4)),
         heap_bound=np.empty(2 * nodes),
         heap_item=np.empty(2 * nodes, dtype=np.int64),
-        memo_key=np.zeros(512 if small else 2048, dtype=np.int64),
-        memo_value=np.empty(512 if small else 2048),
-        seen=np.zeros(16 if small else 1024, dtype=np.int64),
+        memo_key=np.zeros(2048, dtype=np.int64),
+        memo_value=np.empty(2048),
+        seen=np.zeros(1024, dtype=np.int64),
         assign=np.zeros(variables, dtype=np.int64),
         witness=np.zeros(variables, dtype=np.int64),
         span=np.zeros((checks, 2), dtype=np.int64),
-        frame=np.zeros((variables + 2, 7), dtype=np.int64),
-        frame_value=np.zeros((variables + 2, 2)),
+        frame=np.empty((variables + 2, 8), dtype=np.int64),
+        frame_value=np.empty((variables + 2, 2)),
+        frame_span=np.empty((variables + 2, checks, 2), dtype=np.int64),
         level=np.zeros((levels, 4), dtype=np.int64),
         level_value=np.zeros((levels + 1, 2)),
         level_span=np.zeros((levels, checks, 2), dtype=np.int64),
@@ -164,6 +169,23 @@ class PartStream:
         self.bound = float(self.state.heap_bound[0]) if count[kernel.HEAP] else 0.0
         return out[:found], truth[:found]
 
+    def points(self, tuples: Ids, most: Values) -> tuple[Values, Ids]:
+        """Truth of tuples [n, free], none of it above `most` [n], and the best values of all variables."""
+        n = len(tuples)
+        truth, witness = np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
+        done, slice_size = 0, SLICE
+        while done < n:
+            count, before = self.state.count, done
+            count[kernel.LIMIT] = count[kernel.VISITS] + slice_size
+            done = search_kernel.points(
+                self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel
+            )
+            if done < n and count[kernel.ABORT] == kernel.SLICE:
+                slice_size = 2 * slice_size if done == before else SLICE
+            elif done < n:
+                self.state = enlarged(self.state, int(count[kernel.ABORT]))
+        return truth, witness
+
     def unproven(self, n: int) -> tuple[Ids, Values]:
         """Complete tuples that wait in the heap with their true value, best first."""
         state, steps = self.state, self.part.program.steps
@@ -195,23 +217,48 @@ class PartStream:
 class ClauseStream:
     """The tuples of a clause: its parts' tuples combined in order of truth, columns in the order asked."""
 
+    done: bool
+    stopped: str | None
+
     def __init__(self, clause: BoundClause, rows: Rows, logic: Logic, budget: Budget) -> None:
-        self.clause, self.logic, self.budget = clause, logic, budget
-        self.rows = rows
-        self.factor = float(logic.all(np.array(clause.ground, dtype=np.float64)))
+        self.clause, self.logic = clause, logic
+        self.factor = float(logic.all(np.array(clause.ground))) if clause.ground else 1.0
         self.width = len(clause.clause.free)
-        self.parts = [PartStream(p, rows, logic, budget) for p in clause.parts if not p.existential]
+        streams = [PartStream(p, rows, logic, budget) for p in clause.parts]
+        self.parts = [s for s in streams if not s.part.existential]
+        self.aside = [s for s in streams if s.part.existential]
+        self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part
         self.lists: list[tuple[Ids, Values]] = [
             (np.zeros((0, p.part.free), dtype=np.int32), np.zeros(0)) for p in self.parts
         ]
         columns = [v for p in self.parts for v in p.part.members[: p.part.free]]
         self.columns = [columns.index(v) for v in clause.clause.free]
-        self.done = self.factor <= 0
-        self.stopped: str | None = None
+        self.places = [[clause.clause.free.index(v) for v in p.part.members[: p.part.free]] for p in self.parts]
+        self.done, self.stopped = self.factor <= 0, None
         self.bound = self.factor
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.pushed: set[tuple[int, ...]] = set()
         self._started = False
+
+    def points(self, tuples: Ids, most: Values | None = None) -> tuple[Values, Ids]:
+        """Truth of tuples [n, k], none of it above `most` [n], and the best values of all variables [n, variables]."""
+        if not self._started:
+            self._start()
+        n = len(tuples)
+        single = most is not None and len(self.parts) == 1 and self.factor == 1.0
+        limit = most if single and most is not None else np.ones(n)
+        witness = np.full((n, len(self.clause.clause.variables)), -1, dtype=np.int32)
+        truth = np.full(n, float(self.logic.all(np.array(self.clause.ground))))
+        for part, places in zip(self.parts, self.places, strict=True):
+            value, found = part.points(np.ascontiguousarray(tuples[:, places], dtype=np.int32), limit)
+            truth = self.logic.conjunction(truth, value)
+            witness[:, part.part.members] = found
+        for part, best in zip(self.aside, self.best_aside, strict=True):
+            value, found = part.points(best, np.ones(len(best)))
+            truth = self.logic.conjunction(truth, value[0] if len(value) else 0.0)
+            witness[:, part.part.members] = found if len(best) else -1
+        witness[truth <= 0] = -1
+        return truth, witness
 
     def take(self, n: int) -> tuple[Ids, Values]:
         if not self._started and not self.done:
@@ -222,7 +269,7 @@ class ClauseStream:
             return self._combine(n)
         tuples, truth = self.parts[0].take(n)
         self._follow(self.parts[0])
-        return tuples[:, self.columns], self.logic.conjunction(truth, self.factor)
+        return tuples[:, self.columns], truth if self.factor == 1.0 else self.logic.conjunction(truth, self.factor)
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
         if len(self.parts) != 1 or not self._started:
@@ -236,14 +283,11 @@ class ClauseStream:
     def _start(self) -> None:
         """Purely existential parts give one factor: their best value."""
         self._started = True
-        for part in self.clause.parts:
-            if part.existential:
-                stream = PartStream(part, self.rows, self.logic, self.budget)
-                _, truth = stream.take(1)
-                best = float(truth[0]) if len(truth) else stream.bound
-                self.factor = float(self.logic.conjunction(self.factor, best))
-                if stream.stopped is not None and not len(truth):
-                    self.stopped = stream.stopped
+        for part in self.aside:
+            values, truth = part.take(1)
+            self.best_aside.append(values)
+            self.factor = float(self.logic.conjunction(self.factor, truth[0] if len(truth) else part.bound))
+            self.stopped = self.stopped or (None if len(truth) else part.stopped)
         self.bound = self.factor
         self.done = self.factor <= 0
         if not self.parts and not self.done:
@@ -292,48 +336,13 @@ class ClauseStream:
         heapq.heappush(self.heap, (-value, places))
 
 
-def point_truth(
-    clause: BoundClause, rows: Rows, tuples: Ids, logic: Logic, budget: Budget | None
-) -> tuple[Values, Ids]:
-    """Truth of tuples [n, k] under one clause, and the best values of all its variables [n, variables]."""
-    n = len(tuples)
-    godel = logic.name == "godel"
-    truth = np.full(n, float(logic.all(np.array(clause.ground, dtype=np.float64))))
-    witness = np.full((n, len(clause.clause.variables)), -1, dtype=np.int32)
-    for part in clause.parts:
-        if part.existential:
-            stream = PartStream(part, rows, logic, Budget(None, None, None))
-            given, _ = stream.take(1)
-            given = np.repeat(given, n, axis=0) if len(given) else np.full((n, 1), -1, dtype=np.int32)
-        else:
-            places = [clause.clause.free.index(v) for v in part.members[: part.free]]
-            given = np.ascontiguousarray(tuples[:, places], dtype=np.int32)
-        state = new_state(part, small=True)
-        value, found = np.zeros(n), np.full((n, len(part.members)), -1, dtype=np.int32)
-        columns = np.arange(part.free)
-        done, slice_size = 0, SLICE
-        while done < n:
-            count = state.count
-            count[kernel.LIMIT] = count[kernel.VISITS] + slice_size
-            before = done
-            done = search_kernel.points(rows, part.program, state, given, columns, done, value, found, godel)
-            if done < n and count[kernel.ABORT] == kernel.SLICE:
-                slice_size = 2 * slice_size if done == before else SLICE
-            elif done < n:
-                state = enlarged(state, int(count[kernel.ABORT]))
-        truth = logic.conjunction(truth, value)
-        witness[:, list(part.members)] = found
-    witness[truth <= 0] = -1
-    return truth, witness
-
-
 class Union:
     """A disjunction of clauses by the threshold algorithm: each clause is read in order of truth, and a tuple that comes
     up is scored under the other clauses at once. What has not come up is at most the disjunction of the clauses' bounds.
     """
 
-    def __init__(self, streams: list[ClauseStream], rows: Rows, logic: Logic) -> None:
-        self.streams, self.rows, self.logic = streams, rows, logic
+    def __init__(self, streams: list[ClauseStream], logic: Logic) -> None:
+        self.streams, self.logic = streams, logic
         self.width = streams[0].width
         self.bound, self.done = 1.0, False
         self.stopped: str | None = None
@@ -377,7 +386,7 @@ class Union:
         tuples = np.array(fresh, dtype=np.int32).reshape(len(fresh), self.width)
         truth = np.zeros(len(fresh))
         for other in self.streams:
-            truth = self.logic.disjunction(truth, point_truth(other.clause, self.rows, tuples, self.logic, None)[0])
+            truth = self.logic.disjunction(truth, other.points(tuples)[0])
         for key, value in zip(fresh, truth.tolist(), strict=True):
             heapq.heappush(self.waiting, (-value, key))
 

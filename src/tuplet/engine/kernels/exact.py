@@ -20,8 +20,9 @@ from numba import njit
 # kinds of entries
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
 # columns of `edges`: directed edges along which messages flow
-TARGET, ORIGIN, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B = range(8)
-FROM_VARIABLE, FROM_CONSTANT, FROM_LIST = 0, 1, 2
+TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B = range(7)
+# columns of `frame`: messages being computed
+F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = range(8)
 # columns of `unary`: entries of a variable: exact ones, bounds that always hold, bounds used inside messages only
 EXACT_A, ALWAYS_A, INSIDE_A, UNARY_END = range(4)
 # columns of `steps` (outer search) and `levels` (point evaluation)
@@ -58,7 +59,7 @@ class Program(NamedTuple):
 
     entries: Any  # [·, 5]
     unary: Any  # [variables, 4]
-    edges: Any  # [directed edges, 8]
+    edges: Any  # [directed edges, 7]
     nexts: Any  # [·] directed edges that follow a directed edge
     steps: Any  # [·, 14]
     opens: Any  # [·, 2] directed edge, source variable
@@ -85,8 +86,9 @@ class State(NamedTuple):
     assign: Any  # [variables] entities of the node at hand
     witness: Any  # [variables]
     span: Any  # [·, 2] rows of the checks of the node at hand
-    frame: Any  # [depth, 7]
+    frame: Any  # [depth, 8]
     frame_value: Any  # [depth, 2]
+    frame_span: Any  # [depth, ·, 2]
     level: Any  # [levels, 4]
     level_value: Any  # [levels, 2]
     level_span: Any  # [levels, ·, 2]
@@ -281,106 +283,110 @@ def message(rows, program, state, edge, origin, godel):
     keys, values, count = state.memo_key, state.memo_value, state.count
     frame, value = state.frame, state.frame_value
     depth = 0
-    opened = open_message(rows, program, frame, value, 0, edge, origin)
+    begin_message(rows, program, state, 0, edge, origin)
     while True:
-        edge, x = frame[depth, 0], frame[depth, 1]
-        finished = not opened
-        opened = True
-        if not finished and frame[depth, 5] < 0:
+        edge, x = frame[depth, F_EDGE], frame[depth, F_ORIGIN]
+        best = value[depth, 0]
+        y = frame[depth, F_TARGET]
+        if y < 0:
             # take the next y of the row
-            at = frame[depth, 2]
-            if at >= frame[depth, 3] or value[depth, 0] >= 1.0:
-                finished = True
-            else:
+            at = frame[depth, F_POSITION]
+            given = 0.0
+            if at < frame[depth, F_STOP]:
                 count[VISITS] += 1
                 if count[VISITS] > count[LIMIT]:
                     count[ABORT] = SLICE
                     return -1.0
-                if program.edges[edge, ORIGIN] == FROM_LIST:
+                if frame[depth, F_GENERATOR] < 0:
                     y = np.int64(program.list_ids[at])
-                    first = program.list_best[at]
+                    given = program.list_best[at]
                 else:
-                    place = frame[depth, 4] + rows.by_truth[at]
+                    place = frame[depth, F_START] + rows.by_truth[at]
                     y = np.int64(rows.neighbour[place])
-                    first = np.float64(rows.truth[place])
-                if first <= value[depth, 0]:
-                    finished = True
-                else:
-                    frame[depth, 2] = at + 1
-                    total = arrive(rows, program, state, edge, x, y, first, value[depth, 0], godel)
-                    if count[ABORT]:
-                        return -1.0
-                    if total <= value[depth, 0]:
-                        continue
-                    value[depth, 1] = total
-                    frame[depth, 5] = y
-                    frame[depth, 6] = program.edges[edge, NEXT_A]
-        if not finished:
-            # multiply the messages from y onwards
-            y = frame[depth, 5]
-            total = value[depth, 1]
-            j = frame[depth, 6]
-            pushed = False
-            while j < program.edges[edge, NEXT_B] and total > value[depth, 0]:
-                onward = program.nexts[j]
-                known = recall(keys, values, ((onward << 32) | y) + 1)
-                if known < 0:
-                    frame[depth, 6] = j
-                    value[depth, 1] = total
-                    depth += 1
-                    opened = open_message(rows, program, frame, value, depth, onward, y)
-                    pushed = True
-                    break
-                total = conj(total, known, godel)
-                j += 1
-            if not pushed:
-                if total > value[depth, 0]:
-                    value[depth, 0] = total
-                frame[depth, 5] = -1
+                    given = np.float64(rows.truth[place])
+            if given <= best:
+                remember(state, ((edge << 32) | x) + 1, best)
+                if count[ABORT]:
+                    return -1.0
+                if depth == 0:
+                    return best
+                depth -= 1
+                continue
+            frame[depth, F_POSITION] = at + 1
+            total = arrive(rows, program, state, depth, x, y, given, best, godel)
+            if count[ABORT]:
+                return -1.0
+            if total <= best:
+                continue
+            value[depth, 1] = total
+            frame[depth, F_TARGET] = y
+            frame[depth, F_NEXT] = program.edges[edge, NEXT_A]
+        # multiply the messages from y onwards
+        total = value[depth, 1]
+        j = frame[depth, F_NEXT]
+        known = 0.0
+        while j < program.edges[edge, NEXT_B] and total > best:
+            known = recall(keys, values, ((program.nexts[j] << 32) | y) + 1)
+            if known < 0.0:
+                break
+            total = conj(total, known, godel)
+            j += 1
+        if known < 0.0:
+            frame[depth, F_NEXT] = j
+            value[depth, 1] = total
+            depth += 1
+            begin_message(rows, program, state, depth, program.nexts[j], y)
             continue
-        remember(state, ((edge << 32) | x) + 1, value[depth, 0])
-        if count[ABORT]:
-            return -1.0
-        if depth == 0:
-            return value[0, 0]
-        depth -= 1
+        if total > best:
+            value[depth, 0] = total
+        frame[depth, F_TARGET] = -1
 
 
 @inlined
-def open_message(rows, program, frame, value, depth, edge, x):
-    """Begins a message; False if its row is empty."""
-    frame[depth, 0], frame[depth, 1], frame[depth, 5] = edge, x, -1
-    value[depth, 0] = 0.0
-    if program.edges[edge, ORIGIN] == FROM_VARIABLE:
-        row = find_row(rows, x, program.edges[edge, SPAN_A])
-        if row < 0:
-            return False
-        frame[depth, 2], frame[depth, 3] = rows.row_ptr[row], rows.row_ptr[row + 1]
-    else:
-        frame[depth, 2], frame[depth, 3] = program.edges[edge, SPAN_A], program.edges[edge, SPAN_B]
-    frame[depth, 4] = frame[depth, 2]
-    return frame[depth, 2] < frame[depth, 3]
-
-
-@inlined
-def arrive(rows, program, state, edge, x, y, first, least, godel):
-    """The factors of reaching y along an edge from x, or something not above `least`."""
-    # the row of a constant is among y's own entries, so there `first` only bounds
-    total = first if program.edges[edge, ORIGIN] == FROM_VARIABLE else 1.0
-    for e in range(program.edges[edge, PARALLEL_A], program.edges[edge, PARALLEL_B]):
+def begin_message(rows, program, state, depth, edge, x):
+    """Opens a message at the shortest row that holds all its candidates: of x, or of a constant at the other end."""
+    frame, span = state.frame, state.frame_span
+    frame[depth, F_EDGE], frame[depth, F_ORIGIN], frame[depth, F_TARGET] = edge, x, -1
+    state.frame_value[depth, 0] = 0.0
+    first, last = program.edges[edge, PARALLEL_A], program.edges[edge, PARALLEL_B]
+    chosen, start, stop = -1, program.edges[edge, SPAN_A], program.edges[edge, SPAN_B]
+    for e in range(first, last):
         kind = program.entries[e, 0]
         if kind == DIFFERENT:
-            total = conj(total, 0.0 if x == y else 1.0, godel)
-        else:
-            row = find_row(rows, x, program.entries[e, 2])
-            if row >= 0:
-                total = conj(total, factor(rows, kind, x, y, rows.row_ptr[row], rows.row_ptr[row + 1]), godel)
-            elif kind == POSITIVE:
-                return 0.0
-        if total <= least:
-            return total
+            continue
+        low, high = np.int64(0), np.int64(0)
+        row = find_row(rows, x, program.entries[e, 2])
+        if row >= 0:
+            low, high = rows.row_ptr[row], rows.row_ptr[row + 1]
+        span[depth, e - first, 0], span[depth, e - first, 1] = low, high
+        if kind == POSITIVE and (chosen < 0 or high - low < stop - start):
+            chosen, start, stop = e, low, high
+    target = program.edges[edge, TARGET]
+    for e in range(program.unary[target, EXACT_A], program.unary[target, ALWAYS_A]):
+        if program.entries[e, 0] == POSITIVE and program.entries[e, 1] < 0:
+            low, high = program.entries[e, 2], program.entries[e, 3]
+            if chosen < 0 or 2 * (high - low) < stop - start:
+                chosen, start, stop = e, low, high
+    frame[depth, F_GENERATOR], frame[depth, F_START], frame[depth, F_STOP] = chosen, start, stop
+    frame[depth, F_POSITION] = start
+
+
+@inlined
+def arrive(rows, program, state, depth, x, y, given, least, godel):
+    """The factors of reaching y along an edge from x, or something not above `least`."""
+    edge, generator = state.frame[depth, F_EDGE], state.frame[depth, F_GENERATOR]
+    total = given if generator >= 0 else 1.0
+    first = program.edges[edge, PARALLEL_A]
+    for e in range(first, program.edges[edge, PARALLEL_B]):
+        if e != generator:
+            low, high = state.frame_span[depth, e - first, 0], state.frame_span[depth, e - first, 1]
+            total = conj(total, factor(rows, program.entries[e, 0], x, y, low, high), godel)
+            if total <= least:
+                return total
     target = program.edges[edge, TARGET]
     for e in range(program.unary[target, EXACT_A], program.unary[target, UNARY_END]):
+        if e == generator:
+            continue
         if program.entries[e, 0] == SUPPORT:
             total = conj(total, support(rows, program, state, e, y), godel)
             if state.count[ABORT]:
@@ -410,9 +416,25 @@ def opened(rows, program, state, total, first, last, godel):
 
 
 @inlined
-def resolve(rows, program, state, span, first, last, variable):
-    """Finds the rows of the checks first:last and picks the shortest to draw candidates from; -2 if none can hold."""
-    best, chosen = 0, -1
+def reaching(rows, start, stop, least):
+    """How many entries of a row have at least a given truth."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) >> 1
+        if rows.truth[start + rows.by_truth[middle]] >= least:
+            low = middle + 1
+        else:
+            high = middle
+    return low - start
+
+
+@inlined
+def resolve(rows, program, state, span, first, last, variable, least):
+    """Finds the rows of the checks first:last and picks one to draw candidates from; -2 if none can hold.
+
+    It is the row with the fewest entries of at least the truth that matters now, the shorter one among equals.
+    """
+    best, length, chosen = 0, 0, -1
     for e in range(first, last):
         kind, source = program.entries[e, 0], program.entries[e, 1]
         start, stop = program.entries[e, 2], program.entries[e, 3]
@@ -428,8 +450,9 @@ def resolve(rows, program, state, span, first, last, variable):
         if kind == POSITIVE:
             if start == stop:
                 return -2
-            if chosen < 0 or stop - start < best:
-                best, chosen = stop - start, e
+            reach = reaching(rows, start, stop, least)
+            if chosen < 0 or reach < best or (reach == best and stop - start < length):
+                best, length, chosen = reach, stop - start, e
     return chosen
 
 

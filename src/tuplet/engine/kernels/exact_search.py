@@ -162,7 +162,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             if step == last:
                 value = bound
                 if program.lazy[0]:
-                    value = complete(rows, program, state, bound, bound, godel)
+                    value = complete(rows, program, state, bound, godel)
                     if count[ABORT]:
                         push(state, bound, item)
                         return count[ABORT]
@@ -181,7 +181,8 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                 count[SEEN] += 1
         first, end = program.steps[step + 1, CHECK_A], program.steps[step + 1, CHECK_B]
         variable = program.steps[step + 1, VARIABLE]
-        chosen = resolve(rows, program, state, state.span, first, end, variable)
+        least = bound if godel or worth[node, BASE] <= 0.0 else bound / worth[node, BASE]
+        chosen = resolve(rows, program, state, state.span, first, end, variable, least * (1.0 - 1e-6))
         if kind == NODE:
             count[COMMITS] += 1
             if chosen == -2:
@@ -301,10 +302,10 @@ def emit(program, state, node, value, out, out_truth):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def complete(rows, program, state, most, stop_at, godel):
+def complete(rows, program, state, most, godel):
     """The truth of the tuple in `assign`: all atoms among its values, times the best values of the existentials.
 
-    Their values go to `witness`. The search for them ends when the whole reaches `stop_at`.
+    Their values go to `witness`. The search for them ends when the whole reaches `most`, rounding apart.
     """
     count = state.count
     total = 1.0
@@ -330,7 +331,7 @@ def complete(rows, program, state, most, stop_at, godel):
         state.witness[v] = state.assign[v]
     for p in range(len(program.parts)):
         # with one part left, reaching the bound ends it
-        enough = stop_at * (1.0 - 1e-13) if p == len(program.parts) - 1 else 2.0
+        enough = most * (1.0 - 1e-12) if p == len(program.parts) - 1 else 2.0
         value = best_part(rows, program, state, program.parts[p, 0], program.parts[p, 1], total, enough, godel)
         if count[ABORT]:
             return 0.0
@@ -354,7 +355,7 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
         span = state.level_span[depth]
         if entering:
             entering = False
-            chosen = resolve(rows, program, state, span, first, end, variable)
+            chosen = resolve(rows, program, state, span, first, end, variable, 0.0)
             if chosen == -2:
                 depth -= 1
                 continue
@@ -412,13 +413,13 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def points(rows, program, state, tuples, free, first, truth, witness, godel):
-    """Truth and witness of the tuples from `first` on; returns the first one not done."""
+def points(rows, program, state, tuples, most, first, truth, witness, godel):
+    """Truth and witness of the tuples from `first` on, none above `most`; returns the first one not done."""
     state.count[ABORT] = 0
     for i in range(first, len(tuples)):
-        for j in range(len(free)):
-            state.assign[free[j]] = tuples[i, j]
-        value = complete(rows, program, state, 1.0, 1.0, godel)
+        for j in range(tuples.shape[1]):
+            state.assign[j] = tuples[i, j]
+        value = complete(rows, program, state, most[i], godel)
         if state.count[ABORT]:
             return i
         truth[i] = value
