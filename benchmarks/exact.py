@@ -98,9 +98,7 @@ class Sampler:
             chosen.append((head, int(relation), tail, negated))  # type: ignore[call-overload]
         names = sorted({x for a in atoms for x in a[:2] if x[0] == "f"}) + ["e"] * any("e" in a[:2] for a in atoms)
         number = {v: i for i, v in enumerate(names)}
-        edges = [
-            Edge(number.get(h, ~at[h]), r, number.get(t, ~at[t]), negated) for h, r, t, negated in chosen
-        ]
+        edges = [Edge(number.get(h, ~at[h]), r, number.get(t, ~at[t]), negated) for h, r, t, negated in chosen]
         return QueryGraph(tuple(names), tuple(i for i, v in enumerate(names) if v != "e"), tuple(edges))
 
 
@@ -226,8 +224,12 @@ def shapes(options: argparse.Namespace) -> None:
         table, triples = read_table(name, data)
         sampler = Sampler(triples, options.seed)
         duck = Duck(table) if options.duckdb else None
-        print(f"\n### {name}: {table.entities:,} entities, {table.edges:,} edges, K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n")
-        head = "| shape | mean ms | median ms | p99 ms | max ms |" + (" DuckDB mean ms | times faster | same lists |" if duck else "")
+        print(
+            f"\n### {name}: {table.entities:,} entities, {table.edges:,} edges, K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n"
+        )
+        head = "| shape | mean ms | median ms | p99 ms | max ms |" + (
+            " DuckDB mean ms | times faster | same lists |" if duck else ""
+        )
         print(head + "\n|" + "---|" * (head.count("|") - 1))
         means, p99s, ratios = {}, {}, []
         everything = []
@@ -262,7 +264,11 @@ def shapes(options: argparse.Namespace) -> None:
         print(
             f"\nmean over {len(means)} shapes {np.mean(list(means.values())):.3f} ms; tree shapes {np.mean(trees):.3f} ms; "
             f"p99 over all {np.percentile(everything, 99):.2f} ms, worst shape p99 {max(p99s.values()):.2f} ms"
-            + (f"; DuckDB: {np.exp(np.mean(np.log(ratios))):.0f} times slower (geometric mean), least {min(ratios):.0f}" if ratios else "")
+            + (
+                f"; DuckDB: {np.exp(np.mean(np.log(ratios))):.0f} times slower (geometric mean), least {min(ratios):.0f}"
+                if ratios
+                else ""
+            )
         )
     print(f"\npeak memory of the process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
@@ -286,7 +292,9 @@ def synthetic(entities: int, degree: int, relations: int, seed: int) -> tuple[Tr
 
 def growth(options: argparse.Namespace) -> None:
     data = Path(options.data)
-    print("\n### Cost against k (fb15k-237)\n\n| k | chain mean ms | chain p99 | star mean ms | star p99 |\n|---|---|---|---|---|")
+    print(
+        "\n### Cost against k (fb15k-237)\n\n| k | chain mean ms | chain p99 | star mean ms | star p99 |\n|---|---|---|---|---|"
+    )
     table, triples = read_table("fb15k-237", data)
     sampler = Sampler(triples, options.seed)
     for k in range(2, 7):

@@ -156,7 +156,9 @@ def cycle_clause(rng: np.random.Generator, table: TruthTable, length: int, k: in
     """A cycle of 3 to 5 variables, k of them free, perhaps with a constant."""
     edges = [Edge(i, int(rng.integers(table.relations)), (i + 1) % length) for i in range(length)]
     if rng.random() < 0.7:
-        edges.append(Edge(~int(rng.integers(table.entities)), int(rng.integers(table.relations)), int(rng.integers(length))))
+        edges.append(
+            Edge(~int(rng.integers(table.entities)), int(rng.integers(table.relations)), int(rng.integers(length)))
+        )
     free = tuple(int(v) for v in rng.permutation(length)[:k])
     return QueryGraph(tuple(f"v{i}" for i in range(length)), free, tuple(edges))
 

@@ -105,7 +105,9 @@ def test_timeout_returns_in_time_with_a_valid_bound() -> None:
     a, b = np.unravel_index(there_and_back.argmax(), weight.shape)
     known = np.array([[a, b, a, b, a, b]])
     shown = {tuple(t) for t in ranking.tuples.tolist()}
-    assert tuple(known[0].tolist()) in shown or exact.score([six_cycle()], table, known)[0] <= ranking.bound * (1 + 1e-9)
+    assert tuple(known[0].tolist()) in shown or exact.score([six_cycle()], table, known)[0] <= ranking.bound * (
+        1 + 1e-9
+    )
 
 
 @pytest.mark.parametrize(("limit", "reason"), [({"memory": 300_000}, "memory"), ({"work": 5_000}, "work")])

@@ -114,9 +114,7 @@ def _joined(streams: list[ClauseStream], logic: Logic) -> Stream:
     return streams[0] if len(streams) == 1 else Union(streams, logic)
 
 
-def score(
-    clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logic: Logic | str = PRODUCT
-) -> Values:
+def score(clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logic: Logic | str = PRODUCT) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
     rules = Logic.of(logic)
     ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(clauses[0].free))

@@ -58,7 +58,9 @@ def rows_of(table: TruthTable) -> Rows:
         return view
 
     a = table.adjacency
-    return Rows(*map(fixed, (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)))
+    return Rows(
+        *map(fixed, (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best))
+    )
 
 
 def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClause:
@@ -102,9 +104,7 @@ def _bind_part(clause: QueryGraph, group: list[int], table: TruthTable, rows: Ro
         if e.head < 0 or e.tail < 0:
             constant, view = (~e.head, 2 * e.relation) if e.head < 0 else (~e.tail, 2 * e.relation + 1)
             spans[i] = table.adjacency.span(constant, view)
-    anchors = sorted(
-        (i for i in spans if not edges[i].negated), key=lambda i: (spans[i][1] - spans[i][0], i)
-    )
+    anchors = sorted((i for i in spans if not edges[i].negated), key=lambda i: (spans[i][1] - spans[i][0], i))
     shape = Shape(
         len(members),
         len(free) or 1,
@@ -172,7 +172,9 @@ def _describe(part: Part, rows: Rows) -> list[str]:
         low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])
         drawn = [e for e in range(low, high) if program.entries[e, 0] == kernel.POSITIVE]
         drawn = [e for e in drawn if program.entries[e, 1] != step.variable]
-        sources = ["a constant" if program.entries[e, 1] < 0 else f"?{part.names[program.entries[e, 1]]}" for e in drawn]
+        sources = [
+            "a constant" if program.entries[e, 1] < 0 else f"?{part.names[program.entries[e, 1]]}" for e in drawn
+        ]
         candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.list_ids)))
         whole *= max(candidates, 1.0)
         origin = f"the shortest row of {', '.join(sources)}" if sources else "all rows of a relation"

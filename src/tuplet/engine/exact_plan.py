@@ -79,7 +79,6 @@ class Layout:
     unequals: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # inequalities with a constant
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
-
     def finish(self) -> None:
         """Writes the entries as an array; the slots are filled when relations and constants are known."""
         edges = len(self.arrays["edges"])

@@ -189,29 +189,30 @@ class PartStream:
     def unproven(self, n: int) -> tuple[Ids, Values]:
         """Complete tuples that wait in the heap with their true value, best first."""
         state, steps = self.state, self.part.program.steps
-        size = int(state.count[kernel.HEAP])
+        size, last = int(state.count[kernel.HEAP]), len(steps) - 1
         items, bounds = state.heap_item[:size], state.heap_bound[:size]
         ready = search_kernel.TUPLE if self.part.layout.lazy else search_kernel.NODE
         node = items & kernel.LOWEST_BITS
-        complete = ((items >> 40) & 3 == ready) & (state.nodes[node, kernel.STEP] == len(steps) - 1)
+        complete = ((items >> 40) & 3 == ready) & (state.nodes[node, kernel.STEP] == last)
+        # a tuple may wait several times, with several values of an existential
+        repeated = ready == search_kernel.NODE and bool(steps[last, kernel.DEDUPE])
+        if repeated:
+            stage = state.nodes[state.nodes[node, kernel.PARENT], kernel.STAGE]
+            keys = ((((stage << 5) | last) << 31) | state.nodes[node, kernel.ENTITY]) + 1
+            complete &= ~np.isin(keys, state.seen)
         chosen = np.flatnonzero(complete)
         chosen = chosen[np.argsort(-bounds[chosen], kind="stable")]
-        found: dict[tuple[int, ...], float] = {}
-        for i in chosen:
-            at = int(node[i])
-            values = [0] * self.part.free
-            while at > 0:
-                variable = int(steps[state.nodes[at, kernel.STEP], kernel.VARIABLE])
-                if variable < self.part.free:
-                    values[variable] = int(state.nodes[at, kernel.ENTITY])
-                at = int(state.nodes[at, kernel.PARENT])
-            key = int(search_kernel.key_of(state.nodes, int(node[i]), len(steps) - 1))
-            if steps[-1, kernel.DEDUPE] and ready == search_kernel.NODE and search_kernel.contains(state.seen, key):
-                continue
-            found.setdefault(tuple(values), float(bounds[i]))
-            if len(found) == n:
-                break
-        return np.array(list(found), dtype=np.int32).reshape(-1, self.part.free), np.array(list(found.values()))
+        if repeated:
+            _, first = np.unique(keys[chosen], return_index=True)
+            chosen = chosen[np.sort(first)]
+        chosen = chosen[:n]
+        at = node[chosen]
+        values = np.zeros((len(chosen), self.part.free), dtype=np.int32)
+        for step in range(last, -1, -1):
+            if not steps[step, kernel.HELD]:
+                values[:, steps[step, kernel.VARIABLE]] = state.nodes[at, kernel.ENTITY]
+            at = state.nodes[at, kernel.PARENT]
+        return values, bounds[chosen]
 
 
 class ClauseStream:

@@ -26,7 +26,22 @@ F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = r
 # columns of `unary`: entries of a variable: exact ones, bounds that always hold, bounds used inside messages only
 EXACT_A, ALWAYS_A, INSIDE_A, UNARY_END = range(4)
 # columns of `steps` (outer search) and `levels` (point evaluation)
-VARIABLE, HELD, DEDUPE, CLOSES, CHECK_A, CHECK_B, OPEN_A, OPEN_B, SIDE_A, SIDE_B, NEXT_OPEN_A, NEXT_OPEN_B, LIST_A, LIST_B = range(14)
+(
+    VARIABLE,
+    HELD,
+    DEDUPE,
+    CLOSES,
+    CHECK_A,
+    CHECK_B,
+    OPEN_A,
+    OPEN_B,
+    SIDE_A,
+    SIDE_B,
+    NEXT_OPEN_A,
+    NEXT_OPEN_B,
+    LIST_A,
+    LIST_B,
+) = range(14)
 # columns of `nodes`
 PARENT, ENTITY, STEP, STAGE, GENERATOR, START, STOP, POSITION = range(8)
 # columns of `worth`: bound on the whole, permanent product, product over held existentials, product for the next step
@@ -214,7 +229,12 @@ def factor(rows, kind, x, y, start, stop):
 @inlined
 def own(rows, program, entry, y):
     """Truth of a unary entry (constant at the other end, or y itself) at y."""
-    kind, source, a, b = program.entries[entry, 0], program.entries[entry, 1], program.entries[entry, 2], program.entries[entry, 3]
+    kind, source, a, b = (
+        program.entries[entry, 0],
+        program.entries[entry, 1],
+        program.entries[entry, 2],
+        program.entries[entry, 3],
+    )
     if source >= 0:
         row = find_row(rows, y, a)
         if row < 0:

@@ -156,7 +156,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         if kind == NODE:
             key = np.int64(0)
             if step >= 0 and program.steps[step, DEDUPE]:
-                key = key_of(nodes, node, step)
+                key = key_of(nodes[nodes[node, PARENT], STAGE], step, nodes[node, ENTITY])
                 if contains(state.seen, key):
                     continue
             if step == last:
@@ -201,9 +201,9 @@ def search(rows, program, state, wanted, out, out_truth, godel):
 
 
 @inlined
-def key_of(nodes, node, step):
+def key_of(stage, step, entity):
     """The key under which the value of a variable within a stage is seen once."""
-    return ((((nodes[nodes[node, PARENT], STAGE] << 5) | step) << 31) | nodes[node, ENTITY]) + 1
+    return ((((stage << 5) | step) << 31) | entity) + 1
 
 
 @inlined
@@ -243,16 +243,19 @@ def advance(rows, program, state, node, step, bound, godel):
         if permanent > 0.0:
             state.assign[variable] = y
             whole = conj(permanent, transient, godel)
-            ceiling = opened(rows, program, state, whole, program.steps[step, OPEN_A], program.steps[step, OPEN_B], godel)
+            ceiling = opened(
+                rows, program, state, whole, program.steps[step, OPEN_A], program.steps[step, OPEN_B], godel
+            )
             if count[ABORT]:
                 return count[ABORT]
             ceiling = min(bound, ceiling)
             child = count[NODES]
-            if ceiling > 0.0 and not (
-                program.steps[step, DEDUPE] and seen_before(state, node, step, y)
-            ):
+            again = program.steps[step, DEDUPE] and contains(state.seen, key_of(nodes[node, STAGE], step, y))
+            if ceiling > 0.0 and not again:
                 if held:
-                    transient = opened(rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], godel)
+                    transient = opened(
+                        rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], godel
+                    )
                 else:
                     permanent = whole if program.steps[step, CLOSES] else permanent
                     transient = 1.0
@@ -282,12 +285,6 @@ def advance(rows, program, state, node, step, bound, godel):
                 push(state, least, item_of(step - 1, CURSOR, node))
                 return 0
     return 0
-
-
-@inlined
-def seen_before(state, node, step, y):
-    """Whether the value y was popped before under the same stage."""
-    return contains(state.seen, ((((state.nodes[node, STAGE] << 5) | step) << 31) | y) + 1)
 
 
 @inlined
@@ -361,7 +358,10 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
                 continue
             level[depth, L_GENERATOR] = chosen
             if chosen < 0:
-                level[depth, L_START], level[depth, L_STOP] = program.levels[depth, LIST_A], program.levels[depth, LIST_B]
+                level[depth, L_START], level[depth, L_STOP] = (
+                    program.levels[depth, LIST_A],
+                    program.levels[depth, LIST_B],
+                )
             else:
                 level[depth, L_START], level[depth, L_STOP] = span[chosen - first, 0], span[chosen - first, 1]
             level[depth, L_POSITION] = level[depth, L_START]
@@ -390,7 +390,9 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
             if total <= best:
                 continue
             state.assign[variable] = y
-            ceiling = opened(rows, program, state, total, program.levels[depth, OPEN_A], program.levels[depth, OPEN_B], godel)
+            ceiling = opened(
+                rows, program, state, total, program.levels[depth, OPEN_A], program.levels[depth, OPEN_B], godel
+            )
             if count[ABORT]:
                 return 0.0
             if ceiling <= best:
