@@ -236,10 +236,21 @@ def test_damaged_checkpoint_is_named(tmp_path) -> None:
 
     with pytest.raises(runs.Interrupted):
         run(tmp_path / "m", progress=press)
-    file = tmp_path / "m" / runs.CHECKPOINT
-    file.write_bytes(file.read_bytes()[:-7])
-    with pytest.raises(CorruptStore, match=r"checkpoint\.safetensors"):
-        run(tmp_path / "m", resume=True)
+    file, chance = tmp_path / "m" / runs.CHECKPOINT, random.Random(2)
+    whole = file.read_bytes()
+    for attempt in range(40):
+        place = chance.randrange(len(whole))
+        flipped = whole[:place] + bytes([whole[place] ^ 1 << chance.randrange(8)]) + whole[place + 1 :]
+        file.write_bytes(whole[:place] if attempt % 2 else flipped)
+        with pytest.raises(CorruptStore, match=r"checkpoint\.safetensors"):
+            run(tmp_path / "m", resume=True)
+    file.write_bytes(whole)
+    model = MODELS["complex"].create(24, 3, 8, 1.0, 2, torch.Generator().manual_seed(0))
+    runs.write_best(tmp_path, model)
+    runs.read_best(tmp_path, model)
+    (tmp_path / runs.BEST).write_bytes((tmp_path / runs.BEST).read_bytes()[:-1] + b"!")
+    with pytest.raises(CorruptStore, match=r"best\.safetensors"):
+        runs.read_best(tmp_path, model)
 
 
 def test_early_stop_keeps_the_best(tmp_path) -> None:

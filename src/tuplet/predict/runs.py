@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tuplet.predict.train import State
 
 CONFIG, LOG, CHECKPOINT, BEST = "config.json", "log.jsonl", "checkpoint.safetensors", "best.safetensors"
+SEAL = "crc32"
 OURS = (CONFIG, LOG, CHECKPOINT, BEST, TENSORS, DESCRIPTION, CARD)
 SHARED_FROM = 200_000_000
 FREE_KEYS = frozenset({"checkpoint_seconds"})  # settings that do not change the result
@@ -117,13 +119,13 @@ def write_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim
             tensors[f"optimizer.{name}.{key}"] = torch.as_tensor(value)
     position = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "loss"}
     tensors["position"] = torch.tensor(list(json.dumps(position).encode()), dtype=torch.uint8)
-    write_tensors(folder / CHECKPOINT, tensors)
+    _write_sealed(folder / CHECKPOINT, tensors)
 
 
 def read_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.Optimizer, state: State) -> None:
     """Put a checkpoint back into the model, the optimizer and the state."""
     file = folder / CHECKPOINT
-    tensors = read_tensors(file)
+    tensors = _read_sealed(file)
     try:
         position = json.loads(bytes(tensors.pop("position").tolist()))
         for key, value in position.items():
@@ -144,14 +146,42 @@ def read_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.
 
 
 def write_best(folder: Path, model: EmbeddingModel) -> None:
-    write_tensors(folder / BEST, {"entity": model.entity, "relation": model.relation})
+    """Keep the tables as the best so far."""
+    _write_sealed(folder / BEST, {"entity": model.entity, "relation": model.relation})
 
 
 def read_best(folder: Path, model: EmbeddingModel) -> None:
-    tensors = read_tensors(folder / BEST)
-    with torch.no_grad():
-        model.entity.copy_(tensors["entity"])
-        model.relation.copy_(tensors["relation"])
+    """Put the best tables back into the model."""
+    tensors = _read_sealed(folder / BEST)
+    try:
+        with torch.no_grad():
+            model.entity.copy_(tensors["entity"])
+            model.relation.copy_(tensors["relation"])
+    except (KeyError, RuntimeError) as error:
+        raise CorruptStore(f"{folder / BEST}: not of this run: {error}") from None
+
+
+def _write_sealed(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Tensors with a checksum among them: a run continues from what was written or not at all."""
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_tensors(file, {**ready, SEAL: torch.tensor(_checksum(ready))})
+
+
+def _read_sealed(file: Path) -> dict[str, torch.Tensor]:
+    tensors = read_tensors(file)
+    seal = tensors.pop(SEAL, None)
+    if seal is None or seal.numel() != 1 or int(seal) != _checksum(tensors):
+        raise CorruptStore(f"{file}: checksum does not fit; the file was edited or damaged; start over with --force")
+    return tensors
+
+
+def _checksum(tensors: Mapping[str, torch.Tensor]) -> int:
+    checksum = 0
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        checksum = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return checksum
 
 
 def clean(folder: Path) -> None:
