@@ -137,7 +137,10 @@ def ground(shape: Shape, adjacency: Adjacency | Walker, rng: Random, tries: int 
                     near = np.setdiff1d(near, [views[e.relation] for e in positive if e[1:3] == edge[1:3]])
                     view = near[rng.integers(len(near))] if len(near) else rng.integers(2 * walker.adjacency.relations)
                     views.setdefault(edge.relation, int(view))
-        return tuple(_bound(shape, clause, placed, views) for clause in shape.clauses)
+        bound = tuple(_bound(shape, clause, placed, views) for clause in shape.clauses)
+        # Two constants in one place may make two atoms one: another walk.
+        if all(len(graph.edges) == len(clause) for graph, clause in zip(bound, shape.clauses, strict=True)):
+            return bound
     raise BadInput(f"no walk of shape {shape.name} found in {tries} tries")
 
 

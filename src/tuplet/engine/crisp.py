@@ -16,12 +16,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engine.crisp_plan import ClausePlan, CrispPlan, Part, plan, plan_given
 from tuplet.engine.ranking import Clauses, Ranking
+from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lang.query_graph import QueryGraph
 
@@ -33,6 +35,8 @@ Mask = NDArray[np.bool_]
 _SLICE = 1 << 18  # candidates between two looks at the clock: a few milliseconds
 _PROBE = 1 << 12  # candidates spent after the limit to learn whether anything is left
 _BATCH = 1 << 16
+_LARGEST_TABLE = 1 << 32  # bytes
+_ENDLESS = (1 << 63) - 1
 _NO_TABLE = np.full((1, 1), -1, dtype=np.int32)
 _NO_TUPLE = np.empty(0, dtype=np.int32)
 
@@ -60,7 +64,11 @@ class _Seen:
     def grow(self) -> None:
         from tuplet.engine.kernels.crisp import rehash
 
-        larger: Tuples = np.full((4 * len(self.table), self.table.shape[1]), -1, dtype=np.int32)
+        rows, width = self.table.shape
+        rows *= 4 if rows < 1 << 20 else 2
+        if 4 * rows * width > _LARGEST_TABLE:
+            raise BudgetExceeded(f"more than {self.size:,} different tuples to remember; ask with a limit")
+        larger: Tuples = np.full((rows, width), -1, dtype=np.int32)
         rehash(self.table, larger)
         self.table = larger
 
@@ -96,6 +104,7 @@ class _Search:
         kernels, registers = self.kernels, self.registers
         registers[kernels.WRITTEN] = 0
         while not self.done:
+            clock.check()
             if self.seen:
                 registers[kernels.SEEN] = self.seen.size
             seen = self.seen.table if self.seen else _NO_TABLE
@@ -113,7 +122,6 @@ class _Search:
                 self.visited.grow()
             elif budget is not None:
                 break
-            clock.check()
         return registers.item(kernels.WRITTEN)
 
 
@@ -227,19 +235,14 @@ def run(plan: CrispPlan, adjacency: Adjacency, k: int | None = None, timeout: fl
     >>> run(plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),))], a), a, k=5).tuples.tolist()
     [[1], [2]]
     """
-    answers = _Answers(plan, adjacency, k, _BATCH, _Clock(None if timeout is None else time.monotonic() + timeout))
+    clock = _Clock(None if timeout is None else time.monotonic() + timeout)
+    answers = _Answers(plan, adjacency, k, _BATCH, clock)
     found: list[tuple[int, Tuples]] = []
     pruned = None
     try:
         found.extend(answers)
     except _OutOfTime:
         pruned = "timeout"
-    return _ranking(plan, adjacency, found, complete=answers.complete, pruned=pruned)
-
-
-def _ranking(
-    plan: CrispPlan, adjacency: Adjacency, found: list[tuple[int, Tuples]], complete: bool, pruned: str | None
-) -> Ranking:
     blocks = [block[:, list(plan.clauses[number].graph.free)] for number, block in found]
     tuples = np.concatenate([np.empty((0, plan.width), dtype=np.int32), *blocks])
     assignments = []
@@ -253,14 +256,15 @@ def _ranking(
                 missing[start : start + len(block)] = False
             start += len(block)
         if missing.any() and clause.empty is None:
-            own[missing] = witnesses(clause.graph, adjacency, tuples[missing])
+            own[missing], in_time = _witnesses(clause.graph, adjacency, tuples[missing], clock)
+            pruned = pruned if in_time else "timeout"
         assignments.append(own)
     return Ranking(
         tuples=tuples,
         truth=np.ones(len(tuples)),
         assignments=tuple(assignments),
         exact=True,
-        bound=0.0 if complete else 1.0,
+        bound=0.0 if answers.complete else 1.0,
         pruned=pruned,
     )
 
@@ -303,29 +307,42 @@ def holds(clauses: Clauses, adjacency: Adjacency, tuples: NDArray[np.integer]) -
 
 def witnesses(graph: QueryGraph, adjacency: Adjacency, tuples: NDArray[np.integer]) -> Tuples:
     """An assignment of all variables of a clause [n, variables] for each tuple [n, k], or -1 everywhere."""
+    return _witnesses(graph, adjacency, tuples, _Clock(None))[0]
+
+
+def _witnesses(
+    graph: QueryGraph, adjacency: Adjacency, tuples: NDArray[np.integer], clock: _Clock
+) -> tuple[Tuples, bool]:
+    """The assignments, and whether there was time for all of them."""
     from tuplet.engine.kernels import crisp as kernels
 
+    witness: Any = kernels.witness
     given = np.ascontiguousarray(tuples, dtype=np.int32)
     assignment = np.full((len(given), len(graph.variables)), -1, dtype=np.int32)
     (clause,) = plan_given([graph], adjacency).clauses
-    if clause.empty is not None:
-        return assignment
-    found = np.ones(len(given), dtype=np.bool_)
+    found = np.full(len(given), clause.empty is None)
+    # With a deadline, tuples go in small groups and none may take more than a slice.
+    group, budget = (len(given), _ENDLESS) if clock.deadline is None else (64, _SLICE)
+    in_time = True
     for part in clause.parts:
         columns = [step.variable for step in part.order]
-        if not part.free:
-            # The same for all tuples.
-            first = _collect(_Search(clause, part, adjacency, None), 1, _Clock(None))
-            found &= len(first) == 1
-            assignment[:, columns] = first[:1, columns] if len(first) else -1
-            continue
         out = np.full_like(assignment, -1)
         here = np.zeros(len(given), dtype=np.bool_)
-        program = (part.steps, part.lists, part.checks, part.memo, np.array(graph.free, dtype=np.int64))
-        state = _state(len(graph.variables), part)
-        arguments = (*_arrays(adjacency), given.reshape(-1), *program, *state, _NO_TABLE, out, here)
-        kernels.witness(*arguments)
+        try:
+            if not part.free:  # the same for all tuples
+                first = _collect(_Search(clause, part, adjacency, None), 1, clock)
+                out[:], here[:] = first if len(first) else -1, len(first) == 1
+            else:
+                program = (part.steps, part.lists, part.checks, part.memo, np.array(graph.free, dtype=np.int64))
+                state = _state(len(graph.variables), part)
+                for start in range(0, len(given), group):
+                    clock.check()
+                    span = slice(start, start + group)
+                    fixed = (*_arrays(adjacency), given[span].reshape(-1), *program)
+                    in_time &= witness(*fixed, *state, _NO_TABLE, out[span], here[span], budget) == 0
+        except _OutOfTime:
+            in_time = False
         found &= here
         assignment[:, columns] = out[:, columns]
     assignment[~found] = -1
-    return assignment
+    return assignment, in_time

@@ -336,11 +336,11 @@ def search(
 
 
 @njit(
-    types.void(
+    types.int64(
         *(_longs, _ints, _longs, _ints),
         *(_ints, _program, _program, _program, _longs, _longs),
         *(_state, _state, _state, _state, _state, _state, _state),
-        *(_table, _table, _flags),
+        *(_table, _table, _flags, types.int64),
     ),
     cache=True,
 )
@@ -348,18 +348,24 @@ def witness(
     view_ptr, row_entity, row_ptr, neighbour,
     given, steps, lists, checks, memo, free,
     value, cursor, end, leader, mark, key, registers,
-    none, out, found,
+    none, out, found, budget,
 ):  # fmt: skip
-    """For each tuple of `given` [n·k] if it is an answer (`found` [n]), and its assignment (`out` [n, variables])."""
+    """For each tuple of `given` [n·k] if it is an answer (`found` [n]), and its assignment (`out` [n, variables]).
+
+    Returns for how many tuples `budget` candidates were not enough.
+    """
     width = len(free)
+    unknown = 0
     for i in range(len(found)):
         registers[:] = 0
         registers[OPENING] = 1
         registers[TUPLE_AT] = i * width
-        search(
+        status = search(
             view_ptr, row_entity, row_ptr, neighbour,
             given, steps, lists, checks, memo, free,
             value, cursor, end, leader, mark, key, registers,
-            none, none, out[i : i + 1], np.int64(0x7FFFFFFFFFFFFFFF),
+            none, none, out[i : i + 1], budget,
         )  # fmt: skip
         found[i] = registers[WRITTEN] == 1
+        unknown += status == PAUSED
+    return unknown
