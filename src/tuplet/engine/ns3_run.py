@@ -1,0 +1,319 @@
+"""Asking with NS3: one query with its witnesses, or many of one shape at once.
+
+run(clauses, truth, k)              the joint ranking: NS3(J)
+run_marginal(clauses, truth, k)     tuples ranked by the product of their marginals: NS3(M)
+marginals(clauses, truth)           the marginal ranking of each free variable
+run_batch(queries, table, k)        many queries of one shape, on CPU or CUDA
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.engine.batch import Clause
+from tuplet.engine.box import Box, gather
+from tuplet.engine.budget import Budget
+from tuplet.engine.logic import PRODUCT, Logic
+from tuplet.engine.ns3 import Fuzzy, Problem, marginalise, pose, solve
+from tuplet.engine.ranking import Clauses, Ranking
+from tuplet.engine.search import Clock, OutOfTime, Search
+from tuplet.engine.sparse import Table, Tensor, blocks, counts, falling, tabulate
+from tuplet.engine.witness import witnesses
+from tuplet.errors import BudgetExceeded
+from tuplet.truth.table import Truth, TruthTable
+
+Only = Literal["predicted", "observed"] | None
+
+_TESTED = 4096  # tuples whose status is looked up at once
+
+
+class Marginal(NamedTuple):
+    """Entities of one variable in order of falling truth."""
+
+    entities: NDArray[np.int32]
+    truth: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BatchRanking:
+    """The best tuples of many queries: those of query q are `query == q`, in order of falling truth."""
+
+    query: NDArray[np.int64]  # [n]
+    tuples: NDArray[np.int64]  # [n, k]
+    truth: NDArray[np.float64]  # [n]
+    exact: NDArray[np.bool_]  # [queries]
+    bound: NDArray[np.float64]  # [queries]
+
+
+def run(
+    clauses: Clauses,
+    truth: Truth,
+    k: int | None,
+    budget: Budget | None = None,
+    logic: Logic | str = PRODUCT,
+    only: Only = None,
+    timeout: float | None = None,
+    device: str = "cpu",
+) -> Ranking:
+    """The `k` best tuples of the budgeted box, ties in order of ids (None: all of them).
+
+    >>> from tuplet.lang.query_graph import Edge, QueryGraph
+    >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
+    ...                          np.array([0.5, 0.5]), np.array([False, False]))
+    >>> ranking = run([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table, k=5)
+    >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
+    ([[1, 2]], [0.25], True, 0.0)
+    """
+    budget = budget or Budget()
+    listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
+    best: Ranking | None = None
+    floor: Tensor | None = None
+    while True:
+        try:
+            box, problem = solve(replace(search, enumerate=budget.enumerate), asked, budget, floor)
+            shown, hidden = _admitted(box, clauses, listed, k, only)
+            certain, bound, kth = box.certify(shown, k, hidden)
+            exact = bool(certain[0]) and not budget.normalise
+            why = None if exact else f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
+            best = _ranking(problem, box, shown, exact, 1.0 if budget.normalise else float(bound[0]), why)
+        except OutOfTime:
+            return _stopped(best, clauses, f"the timeout of {timeout:g} s")
+        except BudgetExceeded as error:
+            if best is None:
+                raise
+            return _stopped(best, clauses, str(error))
+        if best.exact or budget.merge != "adaptive":
+            return best
+        floor, budget = kth * (1 - 1e-9), budget.grown()
+
+
+def run_marginal(
+    clauses: Clauses,
+    truth: Truth,
+    k: int,
+    budget: Budget | None = None,
+    logic: Logic | str = PRODUCT,
+    only: Only = None,
+    timeout: float | None = None,
+    device: str = "cpu",
+) -> Ranking:
+    """The `k` best tuples by the product of the marginals of their members, which is also the truth shown.
+
+    An estimate: the members of a tuple listed may not go together at all; such a tuple has no witness. Never exact for
+    more than one free variable.
+    """
+    budget = budget or Budget()
+    if len(clauses[0].free) < 2:
+        return run(clauses, truth, k, budget, logic, only, timeout, device)
+    listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
+    try:
+        problem, nodes, outside = _marginals(search, asked, budget)
+        most = k if only is None else max(_TESTED, k)
+        tuples, value = _products(nodes, most, search)
+        if only is not None:
+            status = _is_crisp(clauses, listed, tuples.cpu().numpy())
+            keep = torch.as_tensor(status == (only == "observed"), device=tuples.device).nonzero().view(-1)[:k]
+            tuples, value = tuples[keep], value[keep]
+        highest = min(float(node.upper.max()) if len(node.rows) else 0.0 for node in nodes)
+        bound = max(highest, float(outside[0]))
+        assignments = tuple(
+            witnesses(search, domains.clause, tuples, domains)[0].cpu().numpy().astype(np.int32)
+            for domains in problem.domains
+        )
+    except OutOfTime:
+        return _stopped(None, clauses, f"the timeout of {timeout:g} s")
+    why = "ranked by marginals" if bound else None
+    ids = tuples.cpu().numpy().astype(np.int32)
+    return Ranking(ids, value.double().cpu().numpy(), assignments, bound == 0, bound, why)
+
+
+def marginals(
+    clauses: Clauses, truth: Truth, budget: Budget | None = None, logic: Logic | str = PRODUCT, device: str = "cpu"
+) -> tuple[Marginal, ...]:
+    """The marginal ranking of each free variable, in the order asked."""
+    budget = budget or Budget()
+    _, asked, search = _prepare(clauses, truth, budget, logic, None, device)
+    _, nodes, _ = _marginals(search, asked, budget)
+    found = []
+    for node in nodes:
+        order = falling(node.rows.query, node.value, -node.rows.columns[0])
+        ids, values = node.rows.columns[0][order], node.value[order]
+        found.append(Marginal(ids.cpu().numpy().astype(np.int32), values.double().cpu().numpy()))
+    return tuple(found)
+
+
+def run_batch(
+    queries: Sequence[Clauses],
+    table: Table,
+    k: int,
+    budget: Budget | None = None,
+    logic: Logic | str = PRODUCT,
+) -> BatchRanking:
+    """The `k` best tuples of each of many queries of one shape."""
+    box = solve_batch(queries, table, k, budget, logic)
+    order = box.order()
+    place = _places(box.rows.query[order], len(queries))
+    best = order[place < k]
+    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=table.device)
+    shown[best] = True
+    exact, bound, _ = box.certify(shown, k)
+    if budget is not None and budget.normalise:
+        exact, bound = torch.zeros_like(exact), torch.ones_like(bound)
+    tuples = torch.stack([column[best] for column in box.rows.columns], 1) if box.rows.columns else best.new_zeros(0, 0)
+    arrays = (box.rows.query[best], tuples, box.value[best].double(), exact, bound.double())
+    return BatchRanking(*(array.cpu().numpy() for array in arrays))
+
+
+def solve_batch(
+    queries: Sequence[Clauses], table: Table, k: int, budget: Budget | None = None, logic: Logic | str = PRODUCT
+) -> Box:
+    """The boxes of many queries of one shape, in chunks that keep memory within bounds."""
+    budget = budget or Budget()
+    search = Search(table, Logic.of(logic), budget.enumerate, budget.normalise)
+    asked = [Clause.of(same, table) for same in zip(*queries, strict=True)]
+    return _solve_chunks(search, asked, k, budget, None)
+
+
+def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budget, floor: Tensor | None) -> Box:
+    table, queries = search.table, asked[0].queries
+    cost = torch.full((queries,), 4 * (budget.of(len(asked[0].shape.free)) or table.entities), device=table.device)
+    for clause in asked:
+        for literal in clause.literals:
+            if literal.relation is not None:
+                cost += table.edges(literal.relation) + 1  # no list of pairs is longer than the relation's edges
+    parts = []
+    for part in blocks(cost, 4 * table.block):
+        here = torch.arange(queries, device=table.device)[part]
+        some = [clause.take(here) for clause in asked]
+        low = None if floor is None else floor[part]
+        box, _ = solve(replace(search, enumerate=budget.enumerate), some, budget, low)
+        if budget.merge == "adaptive":
+            box = _grow(search, some, k, budget, box)
+        parts.append((here, box))
+    return parts[0][1] if len(parts) == 1 else gather(parts, queries)
+
+
+def _grow(search: Search, asked: Sequence[Clause], k: int, budget: Budget, box: Box) -> Box:
+    """The box with the uncertain queries searched again with a larger budget, until rows exceed the limit."""
+    order = box.order()
+    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
+    shown[order[_places(box.rows.query[order], asked[0].queries) < k]] = True
+    certain, _, kth = box.certify(shown, k)
+    if bool(certain.all()) or budget.B is None or budget.rows < budget.B:
+        return box
+    slack = 1e-9 if box.value.dtype == torch.float64 else 1e-5
+    open_, closed = (~certain).nonzero().view(-1), certain.nonzero().view(-1)
+    again = [clause.take(open_) for clause in asked]
+    try:
+        larger = _solve_chunks(search, again, k, budget.grown(), kth[open_] * (1 - slack))
+    except BudgetExceeded:
+        return box
+    return gather([(open_, larger), (closed, box.take(closed))], asked[0].queries)
+
+
+def _places(query: Tensor, queries: int) -> Tensor:
+    """The place of each row among the rows of its query."""
+    length = counts(query, queries)
+    return torch.arange(len(query), device=query.device) - (torch.cumsum(length, 0) - length)[query]
+
+
+def _prepare(
+    clauses: Clauses, truth: Truth, budget: Budget, logic: Logic | str, timeout: float | None, device: str
+) -> tuple[TruthTable, list[Clause], Search]:
+    relations = sorted({edge.relation for clause in clauses for edge in clause.edges})
+    clock = Clock(None if timeout is None else time.monotonic() + timeout)
+    listed = tabulate(truth, relations)
+    table = Table.of(listed, relations, device)
+    asked = [Clause.of([clause], table) for clause in clauses]
+    return listed, asked, Search(table, Logic.of(logic), budget.enumerate, budget.normalise, clock)
+
+
+def _marginals(search: Search, asked: Sequence[Clause], budget: Budget) -> tuple[Problem, list[Fuzzy], Tensor]:
+    problem, outside = pose(search, asked, budget)
+    nodes = []
+    for place in range(problem.unknowns):
+        node, lost = marginalise(problem, place)
+        nodes.append(node)
+        outside = outside.maximum(lost)
+    return problem, nodes, outside
+
+
+def _products(nodes: Sequence[Fuzzy], most: int, search: Search) -> tuple[Tensor, Tensor]:
+    """The tuples of largest product (conjunction) of marginals, which are among the products of the best prefixes."""
+    tuples = torch.zeros((1, 0), dtype=torch.int64, device=search.table.device)
+    value = torch.ones(1, dtype=search.table.dtype, device=search.table.device)
+    for node in nodes:
+        top = falling(node.rows.query, node.value, -node.rows.columns[0])[:most]
+        grid = search.joint(value[:, None], node.value[top][None, :]).reshape(-1)
+        order = torch.argsort(grid, descending=True, stable=True)[:most]
+        left, right = order // max(len(top), 1), order % max(len(top), 1)
+        tuples = torch.cat([tuples[left], node.rows.columns[0][top][right][:, None]], 1)
+        value = grid[order]
+    return tuples, value
+
+
+def _admitted(box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only: Only) -> tuple[Tensor, Tensor | None]:
+    """Marks the `k` best rows that the filter admits, and those that it does not admit as far as it looked."""
+    order = box.order()
+    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
+    if only is None:
+        shown[order[:k]] = True
+        return shown, None
+    hidden = torch.zeros_like(shown)
+    left = len(order) if k is None else k
+    for some in torch.split(order, _TESTED):
+        if not left:
+            break
+        tuples = torch.stack([column[some] for column in box.rows.columns], 1).cpu().numpy()
+        right = torch.as_tensor(_is_crisp(clauses, truth, tuples) == (only == "observed"), device=order.device)
+        hidden[some[~right]] = True
+        shown[some[right][:left]] = True
+        left -= min(left, int(right.sum()))
+    return shown, hidden
+
+
+def _is_crisp(clauses: Clauses, truth: TruthTable, tuples: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which tuples are answers on the observed facts."""
+    from tuplet.engine import crisp  # compiled: only needed for this filter
+
+    return crisp.holds(clauses, truth.facts(), tuples.astype(np.int32))
+
+
+def _ranking(problem: Problem, box: Box, shown: Tensor, exact: bool, bound: float, why: str | None) -> Ranking:
+    """The rows shown, with witnesses. A witness better than a truncated search of a cycle found corrects the truth."""
+    order = box.order()
+    order = order[shown[order]]
+    tuples = torch.stack([c[order] for c in box.rows.columns], 1) if box.rows.columns else order[:, None][:, :0]
+    value, total = box.value[order], torch.zeros(len(order), dtype=box.value.dtype, device=order.device)
+    assignments = []
+    for domains in problem.domains:
+        found, truth = witnesses(problem.search, domains.clause, tuples, domains)
+        assignments.append(found.cpu().numpy().astype(np.int32))
+        total = problem.search.either(total, truth)
+    if not problem.budget.normalise:
+        value = torch.where(total > value * (1 + 1e-9), total, value)
+    again = torch.argsort(value, descending=True, stable=True).cpu().numpy()
+    return Ranking(
+        tuples.cpu().numpy().astype(np.int32)[again],
+        value.double().cpu().numpy()[again],
+        tuple(assignment[again] for assignment in assignments),
+        exact,
+        bound,
+        why,
+    )
+
+
+def _stopped(best: Ranking | None, clauses: Clauses, why: str) -> Ranking:
+    """What there is when the search was stopped."""
+    if best is not None:
+        return replace(best, pruned=why)
+    nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
+    none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
+    return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned=why)
