@@ -86,28 +86,38 @@ def run(
 
         adjacency = table.facts() if facts is None else facts
         stream = Filtered(stream, lambda tuples: crisp.holds(plan.clauses, adjacency, tuples) == (only == "observed"))
-    tuples, found = stream.take(k)
-    stopped = stream.stopped
-    bound = stream.bound
+    if stream is streams[0]:
+        tuples, truth, witness = streams[0].take_explained(k)
+        witnesses = [witness]
+    else:
+        tuples, _ = stream.take(k)
+        truth, witnesses = _explain(streams, tuples, rules)
+    stopped, bound = stream.stopped, stream.bound
     if stopped is not None and len(tuples) < k:
         # what was found but not yet proven to come next
-        extra, extra_truth = stream.unproven(k - len(tuples))
-        tuples, found = np.concatenate([tuples, extra]), np.concatenate([found, extra_truth])
-    points = [s.points(tuples, found if len(streams) == 1 else None) for s in streams]
-    truth = reduce(rules.disjunction, [value for value, _ in points])
+        extra, _ = stream.unproven(k - len(tuples))
+        more, more_witnesses = _explain(streams, extra, rules)
+        tuples, truth = np.concatenate([tuples, extra]), np.concatenate([truth, more])
+        witnesses = [np.concatenate(pair) for pair in zip(witnesses, more_witnesses, strict=True)]
     # equal up to rounding of the bounds; the order is that of the recomputed truth, ties by ids
     order = np.lexsort((*tuples.T[::-1], -truth)) if tuples.shape[1] else np.arange(len(tuples))
     exact = len(tuples) == k or stopped is None
-    if stopped is not None and len(found) and len(tuples) == k:
+    if stopped is not None and len(tuples) == k:
         exact = bool(truth.min() >= bound * (1 - 1e-9))
     return Ranking(
         tuples[order],
         truth[order],
-        tuple(witness[order] for _, witness in points),
+        tuple([witness[order] for witness in witnesses]),
         exact=exact,
         bound=bound,
         pruned=None if exact else stopped,
     )
+
+
+def _explain(streams: list[ClauseStream], tuples: NDArray[np.int32], logic: Logic) -> tuple[Values, list[NDArray[np.int32]]]:
+    """Truth and witnesses of tuples."""
+    points = [stream.points(tuples) for stream in streams]
+    return reduce(logic.disjunction, [value for value, _ in points]), [witness for _, witness in points]
 
 
 def _joined(streams: list[ClauseStream], logic: Logic) -> Stream:

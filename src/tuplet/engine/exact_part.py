@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +16,9 @@ from tuplet.lang.query_graph import QueryGraph
 from tuplet.truth.table import TruthTable
 
 Names: TypeAlias = tuple[str, ...]
+
+_NO_IDS = np.zeros(0, dtype=np.int32)
+_NO_VALUES = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -65,78 +69,145 @@ def rows_of(table: TruthTable) -> Rows:
 
 def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClause:
     """The clause as programs on a table."""
-    ground = tuple(
-        1.0 - table.value(~e.head, e.relation, ~e.tail) if e.negated else table.value(~e.head, e.relation, ~e.tail)
-        for e in clause.edges
-        if e.head < 0 and e.tail < 0
-    ) + tuple(float(a != b) for a, b in clause.different if (a < 0 and b < 0) or a == b)
-    return BoundClause(clause, tuple(_bind_part(clause, m, table, rows) for m in _groups(clause)), ground)
+    edges, different = clause.edges, clause.different
+    if len(set(edges)) < len(edges):
+        edges = tuple(dict.fromkeys(edges))
+    outline = _outline(
+        len(clause.variables),
+        clause.free,
+        tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
+        tuple([(max(a, -1), max(b, -1)) for a, b in different]),
+    )
+    ground: list[float] = []
+    for i in outline.ground:
+        value = table.value(~edges[i].head, edges[i].relation, ~edges[i].tail)
+        ground.append(1.0 - value if edges[i].negated else value)
+    for i in outline.ground_different:
+        ground.append(float(different[i][0] != different[i][1]))
+    parts = []
+    for part in outline.parts:
+        spans = {}
+        for local, i in part.constants:
+            head, relation, tail, _ = edges[i]
+            spans[local] = _span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
+        layout = part.layout(spans)
+        unequal = [~min(different[i]) for i in part.different]
+        program = _fill(layout, [edges[i].relation for i in part.edges], spans, unequal, rows)
+        names = tuple([clause.variables[v] for v in part.members])
+        parts.append(Part(part.members, part.free, part.existential, layout, program, names))
+    return BoundClause(clause, tuple(parts), tuple(ground))
 
 
-def _groups(clause: QueryGraph) -> list[list[int]]:
-    """The variables of each connected part."""
-    root = list(range(len(clause.variables)))
+def _span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
+    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
+    row = int(kernel.find_row(rows, entity, view))
+    return (int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])) if row >= 0 else (0, 0)
+
+
+@dataclass(frozen=True)
+class PartOutline:
+    """What of a part depends on the form of its clause alone."""
+
+    members: tuple[int, ...]
+    free: int
+    existential: bool
+    edges: tuple[int, ...]  # positions of its atoms in the clause
+    different: tuple[int, ...]
+    constants: tuple[tuple[int, int], ...]  # atoms with a constant: number in the part, position in the clause
+    shape: Shape
+    layouts: dict[tuple[int, ...], Layout]  # by order of the anchors
+
+    def layout(self, spans: dict[int, tuple[int, int]]) -> Layout:
+        """The layout for the given rows of the constants: the search starts at the shortest."""
+        anchors = self.shape.anchors
+        if len(anchors) > 1:
+            anchors = tuple(sorted(anchors, key=lambda i: (spans[i][1] - spans[i][0], i)))
+        if anchors not in self.layouts:
+            self.layouts[anchors] = layout_of(replace(self.shape, anchors=anchors))
+        return self.layouts[anchors]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What of a clause depends on its form alone."""
+
+    parts: tuple[PartOutline, ...]
+    ground: tuple[int, ...]  # atoms between constants
+    ground_different: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _outline(
+    variables: int,
+    free: tuple[int, ...],
+    edges: tuple[tuple[int, int, bool], ...],
+    different: tuple[tuple[int, int], ...],
+) -> Outline:
+    root = list(range(variables))
 
     def find(v: int) -> int:
         while root[v] != v:
             v = root[v]
         return v
 
-    for a, b in [*((e.head, e.tail) for e in clause.edges), *clause.different]:
+    for a, b in [*((h, t) for h, t, _ in edges), *different]:
         if a >= 0 and b >= 0:
             root[max(find(a), find(b))] = min(find(a), find(b))
     groups: dict[int, list[int]] = {}
-    for v in range(len(clause.variables)):
+    for v in range(variables):
         groups.setdefault(find(v), []).append(v)
-    return list(groups.values())
+    return Outline(
+        tuple(_part_outline(group, free, edges, different) for group in groups.values()),
+        tuple(i for i, (h, t, _) in enumerate(edges) if h < 0 and t < 0),
+        tuple(i for i, (a, b) in enumerate(different) if a == b or (a < 0 and b < 0)),
+    )
 
 
-def _bind_part(clause: QueryGraph, group: list[int], table: TruthTable, rows: Rows) -> Part:
-    asked = set(clause.free)
-    free = [v for v in group if v in asked]
-    existential = not free
-    members = [*(free or group[:1]), *(v for v in group if v not in asked and (free or v != group[0]))]
+def _part_outline(
+    group: list[int],
+    free: tuple[int, ...],
+    edges: tuple[tuple[int, int, bool], ...],
+    different: tuple[tuple[int, int], ...],
+) -> PartOutline:
+    asked = [v for v in group if v in free]
+    # of a purely existential part one variable stands as free: the best value of the part is that of its best tuple
+    leading = asked or group[:1]
+    members = [*leading, *(v for v in group if v not in leading)]
     number = {v: i for i, v in enumerate(members)}
-    edges = [e for e in dict.fromkeys(clause.edges) if e.head in number or e.tail in number]
-    different = [d for d in dict.fromkeys(clause.different) if (d[0] in number or d[1] in number) and d[0] != d[1]]
-    spans = {}
-    for i, e in enumerate(edges):
-        if e.head < 0 or e.tail < 0:
-            constant, view = (~e.head, 2 * e.relation) if e.head < 0 else (~e.tail, 2 * e.relation + 1)
-            spans[i] = table.adjacency.span(constant, view)
-    anchors = sorted((i for i in spans if not edges[i].negated), key=lambda i: (spans[i][1] - spans[i][0], i))
+    own = [i for i, (h, t, _) in enumerate(edges) if h in number or t in number]
+    unequal = [i for i, (a, b) in enumerate(different) if a != b and (a in number or b in number)]
+    constants = [(local, i) for local, i in enumerate(own) if edges[i][0] < 0 or edges[i][1] < 0]
     shape = Shape(
         len(members),
-        len(free) or 1,
-        tuple((number.get(e.head, -1), number.get(e.tail, -1), e.negated) for e in edges),
-        tuple((number.get(a, -1), number.get(b, -1)) for a, b in different),
-        tuple(anchors),
+        len(leading),
+        tuple((number.get(edges[i][0], -1), number.get(edges[i][1], -1), edges[i][2]) for i in own),
+        tuple((number.get(different[i][0], -1), number.get(different[i][1], -1)) for i in unequal),
+        tuple(local for local, i in constants if not edges[i][2]),
     )
-    layout = layout_of(shape)
-    program = _fill(layout, [e.relation for e in edges], spans, [~min(a, b) for a, b in different], rows)
-    names = tuple(clause.variables[v] for v in members)
-    return Part(tuple(members), len(free) or 1, existential, layout, program, names)
+    return PartOutline(
+        tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, {}
+    )
 
 
 def _fill(
     layout: Layout, relation: list[int], spans: dict[int, tuple[int, int]], unequal: list[int], rows: Rows
 ) -> Program:
-    """The program of a layout with the given relation of each atom, rows of the constants, and constants of inequalities."""
+    """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
-    views, constants, unequals = layout.views, layout.constants, layout.unequals
-    entries[views[0], 2] += 2 * np.array(relation, dtype=np.int64)[views[1]]
-    if len(constants[0]):
-        entries[constants[0], 2:4] = [spans[i] for i in constants[1].tolist()]
-    if len(unequals[0]):
-        entries[unequals[0], 2] = [unequal[i] for i in unequals[1].tolist()]
+    at, atoms = layout.views
+    entries[at, 2] += 2 * np.array(relation, dtype=np.int64)[atoms]
+    for at, atom in layout.constants:
+        entries[at, 2], entries[at, 3] = spans[atom]
+    for at, atom in layout.unequals:
+        entries[at, 2] = unequal[atom]
+    if not layout.lists:
+        return Program(entries, *layout.fixed_arrays, _NO_IDS, _NO_VALUES)
     ids, best, where = _lists(layout, relation, rows)
-    arrays = layout.arrays
-    if layout.list_rows:
-        arrays = {name: array.copy() for name, array in arrays.items()}
-        first = {"edges": kernel.SPAN_A, "steps": kernel.LIST_A, "levels": kernel.LIST_A}
-        for name, row, variable in layout.list_rows:
-            arrays[name][row, first[name] : first[name] + 2] = where[variable]
-    return Program(entries=entries, list_ids=ids, list_best=best, **arrays)
+    arrays = {name: array.copy() for name, array in layout.arrays.items()}
+    first = {"edges": kernel.SPAN_A, "steps": kernel.LIST_A, "levels": kernel.LIST_A}
+    for name, row, variable in layout.list_rows:
+        arrays[name][row, first[name] : first[name] + 2] = where[variable]
+    return Program(entries, *arrays.values(), ids, best)
 
 
 def _lists(

@@ -24,7 +24,6 @@ from tuplet.errors import BudgetExceeded
 Longs: TypeAlias = NDArray[np.int64]
 
 MOST_VARIABLES = 30
-_NO_SLOTS = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,11 @@ class Layout:
     entries: list[Entry] = field(default_factory=list)
     arrays: dict[str, Longs] = field(default_factory=dict)
     template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
-    views: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # entries whose row belongs to a variable, and their atoms
-    constants: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # entries whose row belongs to a constant
-    unequals: tuple[Longs, Longs] = field(default=_NO_SLOTS)  # inequalities with a constant
+    views: tuple[Longs, Longs] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    # views: entries whose row belongs to a variable, and their atoms; the same for rows of constants, and inequalities
+    constants: list[tuple[int, int]] = field(default_factory=list)
+    unequals: list[tuple[int, int]] = field(default_factory=list)
+    fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
     def finish(self) -> None:
@@ -86,14 +87,16 @@ class Layout:
             [[e.kind, e.source, int(e.inverse), edges + i, e.extra] for i, e in enumerate(self.entries)], 5
         )
 
-        def slots(chosen: list[int]) -> tuple[Longs, Longs]:
-            return np.array(chosen, dtype=np.int64), np.array([self.entries[i].edge for i in chosen], dtype=np.int64)
-
         unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
         constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
-        self.views = slots(sorted(set(range(len(self.entries))) - set(unequal) - set(constant)))
-        self.constants = slots(constant)
-        self.unequals = slots([i for i in unequal if self.entries[i].source < 0])
+        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant))
+        self.views = (
+            np.array(views, dtype=np.int64),
+            np.array([self.entries[i].edge for i in views], dtype=np.int64),
+        )
+        self.constants = [(i, self.entries[i].edge) for i in constant]
+        self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]
+        self.fixed_arrays = tuple(self.arrays.values())
 
 
 class _Builder:

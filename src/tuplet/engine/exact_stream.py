@@ -139,7 +139,8 @@ class PartStream:
     stopped: str | None
 
     def take(self, n: int) -> tuple[Ids, Values]:
-        out, truth = np.empty((n, self.part.free), dtype=np.int32), np.empty(n)
+        """The next n tuples, as the best values of all variables of the part [n, variables], the free ones first."""
+        out, truth = np.empty((n, len(self.part.members)), dtype=np.int32), np.empty(n)
         count = self.state.count
         count[kernel.EMITTED] = 0
         slice_size = SLICE
@@ -235,8 +236,10 @@ class ClauseStream:
         columns = [v for p in self.parts for v in p.part.members[: p.part.free]]
         self.columns = [columns.index(v) for v in clause.clause.free]
         self.places = [[clause.clause.free.index(v) for v in p.part.members[: p.part.free]] for p in self.parts]
+        # where each variable of the clause stands in the only part
+        self.members = np.argsort(self.parts[0].part.members) if len(streams) == 1 and self.parts else None
         self.done, self.stopped = self.factor <= 0, None
-        self.bound = self.factor
+        self.bound = 0.0 if self.done else self.factor
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.pushed: set[tuple[int, ...]] = set()
         self._started = False
@@ -262,15 +265,38 @@ class ClauseStream:
         return truth, witness
 
     def take(self, n: int) -> tuple[Ids, Values]:
+        if len(self.parts) == 1 and not self.aside:
+            values, truth, _ = self._take_single(n)
+            return values, truth
         if not self._started and not self.done:
             self._start()
         if self.done or self.stopped is not None:
             return self._none()
         if len(self.parts) != 1:
             return self._combine(n)
-        tuples, truth = self.parts[0].take(n)
+        values, truth = self.parts[0].take(n)
         self._follow(self.parts[0])
-        return tuples[:, self.columns], truth if self.factor == 1.0 else self.logic.conjunction(truth, self.factor)
+        return values[:, self.columns], self.logic.conjunction(truth, self.factor)
+
+    def take_explained(self, n: int) -> tuple[Ids, Values, Ids]:
+        """The next n tuples with their truth and the best values of all variables of the clause."""
+        if len(self.parts) == 1 and not self.aside:
+            return self._take_single(n)
+        tuples, found = self.take(n)
+        return (tuples, *self.points(tuples, found))
+
+    def _take_single(self, n: int) -> tuple[Ids, Values, Ids]:
+        """A clause of one part needs no combining."""
+        self._started = True
+        if self.done or self.stopped is not None:
+            return (*self._none(), np.zeros((0, len(self.clause.clause.variables)), dtype=np.int32))
+        part = self.parts[0]
+        values, truth = part.take(n)
+        self._follow(part)
+        witness = values[:, self.members]
+        if self.factor != 1.0:
+            truth = self.logic.conjunction(truth, self.factor)
+        return values[:, self.columns], truth, witness
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
         if len(self.parts) != 1 or not self._started:
@@ -286,7 +312,7 @@ class ClauseStream:
         self._started = True
         for part in self.aside:
             values, truth = part.take(1)
-            self.best_aside.append(values)
+            self.best_aside.append(values[:, :1])
             self.factor = float(self.logic.conjunction(self.factor, truth[0] if len(truth) else part.bound))
             self.stopped = self.stopped or (None if len(truth) else part.stopped)
         self.bound = self.factor
@@ -329,7 +355,7 @@ class ClauseStream:
                     return
                 more, truth = part.take(max(16, len(self.lists[i][1])))
                 self.lists[i] = (
-                    np.concatenate([self.lists[i][0], more]),
+                    np.concatenate([self.lists[i][0], more[:, : part.part.free]]),
                     np.concatenate([self.lists[i][1], truth]),
                 )
             value = float(self.logic.conjunction(value, self.lists[i][1][place]))

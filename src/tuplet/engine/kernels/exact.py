@@ -82,9 +82,9 @@ class Program(NamedTuple):
     parts: Any  # [·, 2] ranges of levels that are independent given the free variables
     fixed: Any  # [·] entries among free variables
     fixed_target: Any  # [·] their variables
-    list_ids: Any  # [·] candidates of roots without constant
-    list_best: Any  # [·] a bound on each
     lazy: Any  # [1] whether complete tuples still have to be evaluated
+    list_ids: Any  # [·] candidates of variables that neither a constant nor another variable gives
+    list_best: Any  # [·] a bound on each
 
 
 class State(NamedTuple):

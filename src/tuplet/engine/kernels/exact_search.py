@@ -149,10 +149,13 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         node, kind = item & LOWEST_BITS, (item >> 40) & 3
         pop(state)
         step = nodes[node, STEP]
-        if kind == TUPLE:
-            emit(program, state, node, bound, out, out_truth)
-            continue
         restore(program, state, node)
+        if kind == TUPLE:
+            emit(rows, program, state, bound, out, out_truth, godel)
+            if count[ABORT]:
+                push(state, bound, item)
+                return count[ABORT]
+            continue
         if kind == NODE:
             key = np.int64(0)
             if step >= 0 and program.steps[step, DEDUPE]:
@@ -163,17 +166,18 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                 value = bound
                 if program.lazy[0]:
                     value = complete(rows, program, state, bound, godel)
-                    if count[ABORT]:
-                        push(state, bound, item)
-                        return count[ABORT]
+                # rounding apart, a value that reaches its bound can leave at once
+                if not count[ABORT] and value >= bound * (1.0 - 1e-12):
+                    emit(rows, program, state, bound, out, out_truth, godel)
+                    value = 0.0
+                if count[ABORT]:
+                    push(state, bound, item)
+                    return count[ABORT]
                 if key:
                     insert(state.seen, key)
                     count[SEEN] += 1
                 count[COMMITS] += 1
-                # rounding apart, a value that reaches its bound can leave at once
-                if value >= bound * (1.0 - 1e-12):
-                    emit(program, state, node, value, out, out_truth)
-                elif value > 0.0:
+                if value > 0.0:
                     push(state, value, item_of(step, TUPLE, node))
                 continue
             if key:
@@ -287,15 +291,16 @@ def advance(rows, program, state, node, step, bound, godel):
     return 0
 
 
-@inlined
-def emit(program, state, node, value, out, out_truth):
-    """Writes the tuple of a complete node."""
-    restore(program, state, node)
-    at = state.count[EMITTED]
-    for v in range(out.shape[1]):
-        out[at, v] = state.assign[v]
-    out_truth[at] = value
-    state.count[EMITTED] = at + 1
+@njit(cache=True, nogil=True, _nrt=False)
+def emit(rows, program, state, bound, out, out_truth, godel):
+    """Writes the tuple in `assign` with its best existentials, and its truth as the product over its atoms."""
+    value = complete(rows, program, state, bound, godel)
+    if not state.count[ABORT]:
+        at = state.count[EMITTED]
+        for v in range(out.shape[1]):
+            out[at, v] = state.witness[v]
+        out_truth[at] = value
+        state.count[EMITTED] = at + 1
 
 
 @njit(cache=True, nogil=True, _nrt=False)
