@@ -66,6 +66,15 @@ def test_a_cut_list_is_exact_above_its_last_value_only() -> None:
     assert ranks.greater.tolist() == [11, 12, 0]
 
 
+def test_what_is_not_in_a_cut_list_may_equal_its_last_value() -> None:
+    listed = np.column_stack([np.arange(12)] * 2)
+    ranks = joint_ranks(listed, [0.9] * 3 + [0.5] * 9, PAIRS[:0], np.array([[50, 50]]))
+    assert ranks.greater.tolist() == [3]
+    assert not ranks.decided(10).any()
+    assert ranks.decided(3).all()
+    assert ranks.values() == dict.fromkeys(NAMES, 0.0)
+
+
 def test_wide_tuples_are_told_apart() -> None:
     """15,000^5 does not fit into 64 bits."""
     wide = np.array([[14_999, 0, 7, 7, 14_999], [14_999, 0, 7, 7, 14_998], [1, 2, 3, 4, 5]])

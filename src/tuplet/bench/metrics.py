@@ -101,8 +101,9 @@ def joint_ranks(
         if len(value) != len(hard_keys):
             raise BadInput(f"{len(hard_keys)} hard tuples, but {len(value)} truth values of them")
     others = listed_truth[~np.isin(keys, np.concatenate([easy_keys, hard_keys]))]
-    greater, ties = _counts(others[others > 0], value)
     last = listed_truth[-1] if len(listed_truth) else np.inf
+    # What is not in a cut list may equal its last value, so only what is greater than that surely stands before it.
+    greater, ties = _counts(others[others > 0], np.where(unreached & (not complete), last, value))
     resolved = np.ones(len(value), bool) if complete else (value > last * (1 + TOLERANCE)) | (value <= 0) & ~unreached
     return Ranks(greater, ties, (value > 0) & ~unreached, resolved)
 

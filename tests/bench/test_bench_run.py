@@ -1,0 +1,251 @@
+"""Runs: the right numbers, resumable after a kill, the same with workers; reports that hold together."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_graph import random_graph
+
+from tuplet.bench.queries import QuerySet, write
+from tuplet.bench.report import Result, write_report
+from tuplet.bench.run import RunSettings, digest, evaluate, read_rows, run, units
+from tuplet.bench.sample import sample
+from tuplet.engine.brute import score
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.store import open_store
+from tuplet.truth.store import StoreFiles
+from tuplet.truth.table import TruthTable
+
+SHAPES = ["2fp", "2fcn", "2fd", "1p"]
+
+
+def make_store(path: Path, graph: KnowledgeGraph, seed: int = 0) -> None:
+    """Known facts are true, every test edge and some noise has one of a few truth values, so that ties abound."""
+    rng = np.random.default_rng(seed)
+    known = np.column_stack(graph.edges("train", "valid"))
+    noise = rng.integers((len(graph.entities), len(graph.relations), len(graph.entities)), size=(600, 3))
+    edges, first = np.unique(
+        np.concatenate([known, np.column_stack(graph.edges("test")), noise]), axis=0, return_index=True
+    )
+    observed = first < len(known)
+    truth = np.where(observed, 1.0, rng.choice([0.25, 0.5, 0.75], size=len(edges)))
+    table = TruthTable.build(len(graph.entities), len(graph.relations), *edges.T, truth, observed)
+    StoreFiles.create(path, graph, table, {"threshold": 0.0, "calibration": {}, "observed": ["train", "valid"]})
+
+
+@pytest.fixture(scope="module")
+def graph() -> KnowledgeGraph:
+    return random_graph(3, entities=30, relations=5, edges=350)
+
+
+@pytest.fixture(scope="module")
+def store(graph: KnowledgeGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("run") / "store"
+    make_store(path, graph)
+    return path
+
+
+@pytest.fixture(scope="module")
+def queries(graph: KnowledgeGraph) -> QuerySet:
+    return sample(graph, SHAPES, 12, seed=1)
+
+
+def numbers(folder: Path) -> list[dict[str, object]]:
+    """Everything but the times."""
+    return [{key: value for key, value in row.items() if key != "ms"} for row in read_rows(folder)]
+
+
+def test_metrics_of_the_exact_engine_equal_counting_over_all_tuples(store: Path, queries: QuerySet) -> None:
+    source = open_store(store).source
+    entities = len(source.graph.entities)
+    assert source.truth is not None
+    for query in [q for q in queries if q.k == 2][::3]:
+        row = evaluate(query, source, RunSettings(reach=5))
+        every = list(product(range(entities), repeat=query.k))
+        truth = score(query.clauses(), source.truth, np.array(every))
+        answers = {tuple(t) for part in (query.easy, query.hard) for t in part.tolist()}
+        others = np.array([v for t, v in zip(every, truth.tolist(), strict=True) if t not in answers])
+        hits = []
+        for t in query.hard.tolist():
+            own = truth[every.index(tuple(t))]
+            above = np.count_nonzero(others > own * (1 + 1e-9))
+            beside = np.count_nonzero(np.abs(others - own) <= 1e-9 * own)
+            hits.append(np.clip((10 - above) / (beside + 1), 0, 1) if own > 0 else 0.0)
+        assert row["hit10"] == pytest.approx(np.mean(hits))
+        assert row["decided"] == 1
+        assert row["answered"]
+        assert row["exact"]
+
+
+def test_workers_threads_and_blocks_change_nothing(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    run(store, queries, tmp_path / "one", block=5)
+    run(store, queries, tmp_path / "two", block=5, workers=2)
+    with ThreadPoolExecutor(2) as pool:
+        run(store, queries, tmp_path / "threads", block=5, executor=pool)
+    run(store, queries, tmp_path / "large", block=100)
+    first = numbers(tmp_path / "one")
+    assert len(first) == 48
+    assert first == numbers(tmp_path / "two") == numbers(tmp_path / "threads") == numbers(tmp_path / "large")
+    assert json.loads((tmp_path / "one" / "run.json").read_text())["queries"]["digest"] == digest(queries)
+
+
+SCRIPT = """
+import sys, time
+import tuplet.bench.run as runs
+from tuplet.bench.queries import read
+slowly = runs.evaluate
+def evaluate(*arguments):
+    time.sleep(0.05)
+    return slowly(*arguments)
+runs.evaluate = evaluate
+runs.run(sys.argv[1], read(sys.argv[2]), sys.argv[3], block=3)
+"""
+
+
+def test_a_run_killed_twice_and_resumed_equals_an_uninterrupted_one(
+    store: Path, queries: QuerySet, tmp_path: Path
+) -> None:
+    write(queries, tmp_path / "queries.parquet")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    result = tmp_path / "result"
+    for already in (0, 3):
+        process = subprocess.Popen(
+            [sys.executable, tmp_path / "script.py", store, tmp_path / "queries.parquet", result]
+        )
+        deadline = time.monotonic() + 60
+        while len(list(result.glob("parts/*.parquet"))) < already + 2 and time.monotonic() < deadline:
+            assert process.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    finished = {p.name: p.stat().st_mtime_ns for p in result.glob("parts/*.parquet")}
+    assert 4 <= len(finished) < 16
+    with pytest.raises(BadInput, match="is unfinished"):
+        Result.read(result)
+    calls: list[tuple[float, float]] = []
+    run(store, queries, result, block=3, progress=lambda done, total: calls.append((done, total)))
+    assert calls[0] == (3 * len(finished), 48)
+    assert calls[-1] == (48, 48)
+    assert all((result / "parts" / name).stat().st_mtime_ns == when for name, when in finished.items())
+    run(store, queries, tmp_path / "straight", block=3)
+    assert numbers(result) == numbers(tmp_path / "straight")
+    assert not [p for p in (tmp_path / "straight" / "parts").iterdir() if p.name.startswith(".")]
+
+
+def test_a_folder_of_another_run_is_refused(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    run(store, queries, tmp_path / "result", block=50)
+    with pytest.raises(BadInput, match=r'settings\.engine is "exact", not "crisp"'):
+        run(store, queries, tmp_path / "result", RunSettings("crisp"), block=50)
+    with pytest.raises(BadInput, match=r"queries\.count is 48, not 47"):
+        run(store, QuerySet(queries.queries[1:], queries.meta), tmp_path / "result", block=50)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(BadInput, match="not empty and not a benchmark result"):
+        run(store, queries, tmp_path / "full")
+    with pytest.raises(BadInput, match="did you mean 'exact'"):
+        run(store, queries, tmp_path / "new", RunSettings("exactly"))
+    with pytest.raises(BadInput, match="no queries"):
+        run(store, QuerySet(()), tmp_path / "new")
+    other = QuerySet(queries.queries, {**queries.meta, "graph": "0123456789abcdef"})
+    with pytest.raises(BadInput, match="sampled from graph 0123456789ab"):
+        run(store, other, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_units_show_every_shape_early(queries: QuerySet) -> None:
+    first = units(queries, 5)[:4]
+    assert [unit.queries[0].shape for unit in first] == SHAPES
+    assert sum(len(unit.queries) for unit in units(queries, 5)) == 48
+
+
+def test_the_crisp_engine_finds_no_hard_answer(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    run(store, queries, tmp_path / "crisp", RunSettings("crisp"))
+    positive = [row for row in read_rows(tmp_path / "crisp") if row["shape"] in ("2fp", "2fd", "1p")]
+    assert all(row["hit10"] == row["mrr"] == 0 for row in positive)
+
+
+# --- reports -----------------------------------------------------------------------------------------------------
+
+
+class _Strict(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        self.sources += [value or "" for name, value in attributes if name in ("src", "href")]
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    run(store, queries, tmp_path / "exact")
+    for budget in (10, 100):
+        run(store, queries, tmp_path / f"b{budget}", RunSettings("exact", reach=20, options={"budget": budget}))
+    fewer = QuerySet(queries.queries[:24], queries.meta)
+    run(store, fewer, tmp_path / "fewer", RunSettings("crisp"))
+    folders = [tmp_path / name for name in ("exact", "b10", "b100", "fewer")]
+    target = write_report(folders, tmp_path / "deep" / "report")
+    assert sorted(p.name for p in target.iterdir()) == ["index.html", "report.csv", "report.md", "report.tex"]
+    text = (target / "report.md").read_text()
+    assert text.count("## Query set") == 2  # runs on other queries are not put side by side
+    assert "| shape | exact | exact budget=10 | exact budget=100 |" in text
+    assert "published" not in text
+    rows = list(csv.DictReader((target / "report.csv").open()))
+    cells = {(r["query_set"], r["run"], r["metric"], r["group"]): float(r["mean"]) for r in rows}
+    own = read_rows(tmp_path / "exact")
+    by_shape = {s: np.mean([row["hit10"] for row in own if row["shape"] == s]) for s in SHAPES}
+    for shape, mean in by_shape.items():
+        assert cells["1", "exact", "hit10", shape] == pytest.approx(mean)
+    assert cells["1", "exact", "hit10", "all"] == pytest.approx(np.mean(list(by_shape.values())))
+    assert cells["1", "exact", "hit10", "k=2"] == pytest.approx(np.mean([by_shape[s] for s in SHAPES[:3]]))
+    assert f"| 2fp | {100 * by_shape['2fp']:.1f} ± " in text
+    page = (target / "index.html").read_text()
+    parser = _Strict()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.sources == []
+    assert page.count("<svg") == 3
+    assert "budget B" in page
+    with pytest.raises(BadInput, match="--force"):
+        write_report(folders, target)
+    write_report(folders[:1], target, force=True)
+    with pytest.raises(BadInput, match="not a benchmark report"):
+        write_report(folders[:1], tmp_path, force=True)
+    with pytest.raises(BadInput, match="not a benchmark result"):
+        write_report([tmp_path], tmp_path / "x")
+    assert sorted(os.listdir(tmp_path / "deep")) == ["report"]
+
+
+def test_published_numbers_stand_beside(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    run(store, queries, tmp_path / "exact")
+    manifest = json.loads((tmp_path / "exact" / "run.json").read_text())
+    manifest["store"] |= {"entities": 14_505, "relations": 237}
+    (tmp_path / "exact" / "run.json").write_text(json.dumps(manifest))
+    text = (write_report([tmp_path / "exact"], tmp_path / "report") / "report.md").read_text()
+    assert "| shape | exact | NS3(J) (published) | NS3(M) (published) | FIT (published) |" in text
+    line = next(line for line in text.splitlines() if line.startswith("| 2fp |"))
+    assert line.endswith("| 28.5 | 14.4 | 9.7 |")
+    means = next(line for line in text.splitlines() if line.startswith("| mean |"))
+    assert means.endswith("| – | – | – |")  # 1p has no published number
+    assert "context, not a comparison" in text
