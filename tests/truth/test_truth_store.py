@@ -292,6 +292,22 @@ def test_one_writer_many_readers(made: Path, tmp_path: Path) -> None:
     assert (reader.table.truth == before).all()  # an open reader keeps its state
 
 
+def test_readers_beside_a_writer(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    shutil.copytree(made / "a.store", path)
+    code = WRITER.format(tests="", imports="", action=ACTIONS["change"].format(path=str(path)))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        until, seen = time.monotonic() + (20 if SOAK else 1.5), set()
+        while time.monotonic() < until:
+            store = StoreFiles.open(path)
+            seen.add(store.table.observed_edge(0, 0, 29))
+            assert store.table.observed_edge(0, 0, 29) == (store.graph.adjacency.find(0, 0, 29) >= 0)
+        process.kill()
+    assert seen == {False, True}
+
+
 def every_file(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file())
 

@@ -40,6 +40,7 @@ Progress = Callable[[int, int], None]
 _MARGIN_FLOAT32, _MARGIN_TF32 = 1e-3, 0.05
 _BYTES_PER_SCORE = 12  # score, its log-softmax, the mark, and room for what the predictor needs itself
 _BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
+_MOST_PAIRS = 1 << 18
 _MOST_SCORES = 1 << 30  # torch.nonzero counts in 32 bits
 
 
@@ -113,6 +114,17 @@ def scores_of_pairs(
     return torch.cat(parts) if parts else torch.zeros(0, device=near.device)
 
 
+def sum_by_row(values: Tensor, row: Tensor, rows: int) -> Tensor:
+    """Sums of the values of each row, in fixed point: on a GPU integers add up the same in any order, floats do not.
+
+    >>> sum_by_row(torch.tensor([0.5, 0.25, -1.0]), torch.tensor([0, 0, 2]), 3).tolist()
+    [0.75, 0.0, -1.0]
+    """
+    scaled = (values.double() * 2.0**40).round().long()
+    total = torch.zeros(rows, dtype=torch.int64, device=values.device).index_add_(0, row, scaled)
+    return (total.double() / 2.0**40).float()
+
+
 @dataclass(frozen=True)
 class Sweeper:
     """Computes rows in blocks: their shifts and the entries that reach a floor."""
@@ -133,7 +145,9 @@ class Sweeper:
         if memory < width * _BYTES_PER_SCORE:
             raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {width * _BYTES_PER_SCORE:,}")
         block = min(memory // (width * _BYTES_PER_SCORE), _MOST_SCORES // predictor.entities or 1, predictor.entities)
-        return Sweeper(predictor, basis, calibration, max(1, block), max(64, memory // _BYTES_PER_PAIR))
+        return Sweeper(
+            predictor, basis, calibration, max(1, block), max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))
+        )
 
     @property
     def rounded(self) -> bool:
@@ -186,7 +200,7 @@ class Sweeper:
             exact = scores_of_pairs(self.predictor, ends[0], relation, ends[1], inverse, self.chunk)
             base = normaliser[row]
             change = torch.exp(exact - base) - torch.exp(scores.view(-1)[flat] - base)
-            normaliser += torch.log1p(torch.zeros_like(normaliser).index_add_(0, row, change).clamp(min=-0.5))
+            normaliser += torch.log1p(sum_by_row(change, row, len(normaliser)).clamp(min=-0.5))
             shift = self.calibration.shift(count, log_observed, normaliser)
         return shift, rows[row], other
 
@@ -197,7 +211,7 @@ class Sweeper:
         scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
         lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
         highest = lowest.scatter_reduce(0, row, scores, "amax")
-        total = torch.zeros_like(highest).index_add_(0, row, torch.exp(scores - highest[row]))
+        total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
         return self.basis.count(relation, inverse), torch.where(total > 0, highest + total.log(), lowest)
 
     def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -276,7 +290,10 @@ class Parts:
         for column in edges:
             digest.update(np.asarray(column, dtype=np.int32).tobytes())
         folder = root / digest.hexdigest()[:16]
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"cannot write {folder}: {error.strerror}") from None
         return Parts(folder)
 
     def load(self, relation: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]] | None:

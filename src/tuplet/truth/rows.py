@@ -2,8 +2,8 @@
 
 The truth of an edge needs the shift (see `calibrate`) of both its rows. The row asked for gives one; the shifts at the
 other ends would be those of all entities, a whole sweep. They are not needed: the log-sum-exp over *some* entities,
-those that the relation is known to reach, is a lower bound of a row's normaliser, so it gives an upper bound of the
-truth. Only ends whose upper bound reaches the threshold get their exact shift, which is then kept: the result is exact.
+those that the relation is known to reach and a sample, bounds a row's normaliser from below, so the truth from above.
+Only ends whose upper bound reaches the threshold get their exact shift, which is then kept: the result is exact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuplet.truth.table import Floats, Row, TruthTable
 
 Tensor = torch.Tensor
 
-_BOUND_BY = 1024  # how many known ends bound a normaliser
+_BOUND_BY = 512  # how many known ends, and how many of everyone, bound a normaliser
 _SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
 
 
@@ -56,6 +56,7 @@ class RowsOnDemand:
         self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
         self._parts = Parts.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
         self._shifts: dict[tuple[int, bool], _Shifts] = {}
+        self._recent: list[tuple[int, bool]] = []
         self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
         self._keep = keep
 
@@ -140,8 +141,8 @@ class RowsOnDemand:
                     scores = (self.predictor.heads if inverse else self.predictor.tails)(own, relation)[0].float()
                     logs[direction] = scores - self._of(relation, direction).exact(own)
                 else:
-                    scores = scores_of_pairs(self.predictor, ends[0], relation, ends[1], direction, self._sweeper.chunk)
-                    logs[direction] = scores - self._of(relation, direction).lower()
+                    shifts = self._of(relation, direction)
+                    logs[direction] = shifts.scores_to(own) - shifts.lower()
             at_most = self.calibration.combine(*logs)
             near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
             truth = self._truth(ends[0][near], ends[1][near], relation)
@@ -160,6 +161,11 @@ class RowsOnDemand:
         key = (relation, inverse)
         if key not in self._shifts:
             self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._parts)
+        # What a relation asks of all entities is as large as the model: only that of the last two views is kept.
+        self._recent = [key, *(k for k in self._recent if k != key)]
+        for old in self._recent[2:]:
+            self._shifts[old].forget()
+        del self._recent[2:]
         return self._shifts[key]
 
 
@@ -170,15 +176,19 @@ class _Shifts:
         self._sweeper, self._relation, self._inverse, self._parts = sweeper, relation, inverse, parts
         self._observed = sweeper.observed(relation, inverse)
         self._lower: Tensor | None = None
-        stored = parts.load_array(self._name) if parts else None
-        if stored is None or len(stored) != sweeper.predictor.entities:
-            self._exact = torch.full_like(self._observed[0], math.nan)
-        else:
-            self._exact = torch.from_numpy(stored).to(self._observed[0].device)
+        self._queries: Tensor | None = None
+        stored = self._stored("shift")
+        self._exact = torch.full_like(self._observed[0], math.nan) if stored is None else stored
 
     @property
     def _name(self) -> str:
-        return f"shift-{self._relation}-{'heads' if self._inverse else 'tails'}"
+        return f"{self._relation}-{'heads' if self._inverse else 'tails'}"
+
+    def _stored(self, what: str) -> Tensor | None:
+        array = self._parts.load_array(f"{what}-{self._name}") if self._parts else None
+        if array is None or array.shape != (self._sweeper.predictor.entities,):
+            return None
+        return torch.from_numpy(array.astype(np.float32)).to(self._observed[0].device)
 
     def exact(self, rows: Tensor) -> Tensor:
         """The shifts of some rows. [n] → [n]"""
@@ -186,36 +196,55 @@ class _Shifts:
         if len(missing):
             self._exact[missing] = self._sweeper.shifts(missing, self._relation, self._inverse, self._observed)
             if self._parts and len(missing) > 1:
-                self._parts.save_array(self._name, self._exact.cpu().numpy())
+                self._parts.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
         return self._exact[rows]
+
+    def forget(self) -> None:
+        """Give back the memory of what can be had again at once."""
+        self._queries = None
+
+    def scores_to(self, end: Tensor) -> Tensor:
+        """The entry of one entity in every row. [1] → [entities]"""
+        predictor = self._sweeper.predictor
+        if isinstance(predictor, EmbeddingModel):
+            return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
+        rows = torch.arange(predictor.entities, device=end.device)
+        ends = (end.expand_as(rows), rows) if self._inverse else (rows, end.expand_as(rows))
+        return scores_of_pairs(predictor, ends[0], self._relation, ends[1], self._inverse, self._sweeper.chunk)
 
     def lower(self) -> Tensor:
         """A number at most as large as the shift, for every row. [entities]"""
         if self._lower is None:
-            normaliser = _lower_normalisers(self._sweeper, self._relation, self._inverse)
-            if normaliser is None:
-                rows = torch.arange(len(self._exact), device=self._exact.device)
-                self._lower = self.exact(rows)
+            self._lower = self._stored("bound")
+        if self._lower is None:
+            predictor = self._sweeper.predictor
+            if not isinstance(predictor, EmbeddingModel):  # offers no part of a row
+                self._lower = self.exact(torch.arange(len(self._exact), device=self._exact.device))
             else:
+                normaliser = self._partial_normalisers(predictor)
                 self._lower = self._sweeper.calibration.shift(*self._observed, normaliser) - _SLACK
+                if self._parts:
+                    self._parts.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
         return self._lower
 
+    def _partial_normalisers(self, predictor: EmbeddingModel) -> Tensor:
+        """Log-sum-exp of every row over common known ends and a sample of everyone. [entities]"""
+        known, times = torch.unique(self._sweeper.basis.edges(self._relation)[not self._inverse], return_counts=True)
+        if len(known) > _BOUND_BY:
+            known = known[torch.topk(times, _BOUND_BY).indices]
+        # Where the relation makes no sense the mass is spread over everyone: some of everyone then bound it.
+        step = max(1, predictor.entities // _BOUND_BY)
+        sample = torch.arange(0, predictor.entities, step, device=known.device)
+        few = predictor.entity[torch.unique(torch.cat([known, sample]))]
+        blocks = torch.split(self._all_queries(predictor), self._sweeper.chunk)
+        return torch.cat([torch.logsumexp(predictor.score_all(block, few).float(), 1) for block in blocks])
 
-def _lower_normalisers(sweeper: Sweeper, relation: int, inverse: bool) -> Tensor | None:
-    """Log-sum-exp of every row over the commonest known ends, or None if the predictor offers no part of a row."""
-    predictor = sweeper.predictor
-    known, times = torch.unique(sweeper.basis.edges(relation)[not inverse], return_counts=True)
-    if not isinstance(predictor, EmbeddingModel) or not len(known):
-        return None
-    if len(known) > _BOUND_BY:
-        known = known[torch.topk(times, _BOUND_BY).indices]
-    few = predictor.entity[known]
-    vector = predictor.relation[relation + predictor.relations if inverse else relation]
-    blocks = []
-    for rows in torch.split(predictor.entity, sweeper.chunk):
-        scores = predictor.score_all(predictor.query(rows, vector.expand(len(rows), -1)), few).float()
-        blocks.append(torch.logsumexp(scores, 1))
-    return torch.cat(blocks)
+    def _all_queries(self, predictor: EmbeddingModel) -> Tensor:
+        """What each row looks for. [entities, width]"""
+        if self._queries is None:
+            vector = predictor.relation[self._relation + predictor.relations * self._inverse]
+            self._queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
+        return self._queries
 
 
 def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
