@@ -213,6 +213,12 @@ class _Answers:
         self.complete = start >= total and all(search.done for search in searches)
 
 
+def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:
+    if columns == tuple(range(len(columns))):
+        return np.ascontiguousarray(block[:, : len(columns)])  # as a rule: free variables come first
+    return block[:, list(columns)]
+
+
 def _collect(search: _Search, limit: int | None, clock: _Clock) -> Tuples:
     """The next assignments of one part, at most `limit`."""
     blocks = [np.empty((0, search.variables), dtype=np.int32)]
@@ -243,10 +249,10 @@ def run(plan: CrispPlan, adjacency: Adjacency, k: int | None = None, timeout: fl
         found.extend(answers)
     except _OutOfTime:
         pruned = "timeout"
-    blocks = [block[:, list(plan.clauses[number].graph.free)] for number, block in found]
-    tuples = np.concatenate([np.empty((0, plan.width), dtype=np.int32), *blocks])
-    assignments = []
-    for number, clause in enumerate(plan.clauses):
+    blocks = [_columns(block, plan.clauses[number].graph.free) for number, block in found]
+    tuples = blocks[0] if len(blocks) == 1 else np.concatenate([np.empty((0, plan.width), dtype=np.int32), *blocks])
+    assignments = [block for _, block in found] if len(plan.clauses) == len(found) == 1 else []
+    for number, clause in enumerate(plan.clauses if not assignments else ()):
         own = np.full((len(tuples), len(clause.graph.variables)), -1, dtype=np.int32)
         missing = np.ones(len(tuples), dtype=np.bool_)
         start = 0
@@ -273,7 +279,7 @@ def stream(plan: CrispPlan, adjacency: Adjacency, batch: int = _BATCH, limit: in
     """All answers (at most `limit`) as arrays of distinct tuples [n, k], n at most `batch`."""
     for number, block in _Answers(plan, adjacency, limit, batch, _Clock(None)):
         if len(block):
-            yield block[:, list(plan.clauses[number].graph.free)]
+            yield _columns(block, plan.clauses[number].graph.free)
 
 
 def count(plan: CrispPlan, adjacency: Adjacency, limit: int | None = None, timeout: float | None = None) -> int:

@@ -7,11 +7,14 @@ average of their view. An existential variable is bound early when that is cheap
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.engine.crisp_text import describe
 from tuplet.engine.ranking import Clauses
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
@@ -25,8 +28,7 @@ ROW_ENTITY, NEIGHBOUR, TUPLE = range(3)
 LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY = range(4)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One variable of the order: how many candidates are expected, and over how many partial answers."""
 
     variable: int
@@ -34,17 +36,16 @@ class Step:
     partial: float
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The program of one independent part of a clause; variables keep their numbers in the clause."""
 
     order: tuple[Step, ...]
     free: tuple[int, ...]  # those of the clause's free variables that are in this part, in its order
     distinct: bool  # the same tuple may be reached twice
-    steps: Program2D = field(repr=False)
-    lists: Program2D = field(repr=False)
-    checks: Program2D = field(repr=False)
-    memo: NDArray[np.int64] = field(repr=False)
+    steps: Program2D
+    lists: Program2D
+    checks: Program2D
+    memo: NDArray[np.int64]
     memo_width: int = 0  # columns of the table of visited parts; 0 if none is needed
 
 
@@ -82,7 +83,7 @@ class CrispPlan:
                 if len(clause.parts) > 1:
                     kind = "answers combine freely" if part.free else "one witness suffices"
                     lines.append(f"  independent part {part_number} of {len(clause.parts)} ({kind})")
-                lines += _describe(clause.graph, part, entity, relation)
+                lines += describe(clause.graph, part, entity, relation)
         if len(self.clauses) > 1:
             lines.append("union: a tuple found before is skipped")
         return "\n".join(lines)
@@ -336,7 +337,11 @@ def _program(clause: _Clause, order: list[tuple[int, float, float]], free: tuple
         spans.append((first_list, first_negated, len(lists), first_check, len(checks)))
 
     # Depths as bit masks: which earlier depths the rest depends on, and which are free.
-    touching = [sum(1 << depth_of[u] for u in depth_of if clause.touching[v] >> u & 1) for v, _, _ in order]
+    touching = [0] * n
+    for depth, (v, _, _) in enumerate(order):
+        for other, at in depth_of.items():
+            if clause.touching[v] >> other & 1:
+                touching[depth] |= 1 << at
     free_depths = 0 if given else sum(1 << depth_of[v] for v in free)
     needs = [0] * (n + 1)
     rest = 0
@@ -351,7 +356,7 @@ def _program(clause: _Clause, order: list[tuple[int, float, float]], free: tuple
         depth = succeeded[depth]
     last_free = free_depths.bit_length() - 1
 
-    steps: list[tuple[int, ...]] = []
+    numbers: list[int] = []  # all tables in one block: one array to make instead of four
     memo: list[int] = []
     memo_width = 0
     for depth, (v, _, _) in enumerate(order):
@@ -364,64 +369,20 @@ def _program(clause: _Clause, order: list[tuple[int, float, float]], free: tuple
             memo_width = max(memo_width, 1 + len(memo) - first_memo)
         early = int(depth == last_free and depth < n - 1)
         jumps = needs[depth].bit_length() - 1, succeeded[depth]
-        steps.append((v, *spans[depth], *jumps, first_memo, len(memo), early))
-    steps.append((-1, 0, 0, 0, 0, 0, -1, succeeded[n], 0, 0, 0))
+        numbers += (v, *spans[depth], *jumps, first_memo, len(memo), early)
+    numbers += (-1, 0, 0, 0, 0, 0, -1, succeeded[n], 0, 0, 0)
+    ends = [len(numbers)]
+    for table in (lists, checks):
+        numbers += chain.from_iterable(table)
+        ends.append(len(numbers))
+    block = np.array(numbers + memo, dtype=np.int64)
     return Part(
-        order=tuple(Step(*step) for step in order),
+        order=tuple(map(Step._make, order)),
         free=free,
         distinct=bool(repeated),
-        steps=np.array(steps, dtype=np.int64),
-        lists=np.array(lists, dtype=np.int64),
-        checks=np.array(checks, dtype=np.int64).reshape(-1, 2),
-        memo=np.array(memo, dtype=np.int64),
+        steps=block[: ends[0]].reshape(n + 1, -1),
+        lists=block[ends[0] : ends[1]].reshape(-1, 4),
+        checks=block[ends[1] : ends[2]].reshape(-1, 2),
+        memo=block[ends[2] :],
         memo_width=memo_width,
     )
-
-
-def _describe(graph: QueryGraph, part: Part, entity: Callable[[int], str], relation: Callable[[int], str]) -> list[str]:
-    """The steps of a part in words."""
-
-    def name(node: int, placed: set[int]) -> str:
-        return entity(~node) if node < 0 else f"?{graph.variables[node]}" if node in placed else "·"
-
-    lines = []
-    placed: set[int] = set()
-    memo_steps = {i for i, step in enumerate(part.steps[:-1].tolist()) if step[9] > step[8]}
-    for number, step in enumerate(part.order):
-        v = step.variable
-        before, placed = placed, placed | {v}
-        rows: list[str] = []
-        filters: list[str] = []
-        checks: list[str] = []
-        for e in dict.fromkeys(graph.edges):
-            if v not in (e.head, e.tail):
-                continue
-            atom = f"{relation(e.relation)}({name(e.head, placed)}, {name(e.tail, placed)})"
-            other = e.tail if e.head == v else e.head
-            if e.negated:
-                checks += [f"not {atom}"] if other < 0 or other in placed else []
-            elif other == v:
-                checks.append(atom)
-            else:
-                (rows if other < 0 or other in before else filters).append(atom)
-        checks += [
-            f"{name(a, placed)} != {name(b, placed)}"
-            for a, b in graph.different
-            if v in (a, b) and all(x < 0 or x in placed for x in (a, b))
-        ]
-        loops = [f"{relation(e.relation)}(·, ·)" for e in graph.edges if e.head == e.tail == v and not e.negated]
-        amount = f"~{step.candidates:.3g} candidate" + ("" if f"{step.candidates:.3g}" == "1" else "s")
-        if before:
-            amount += " per " + ", ".join(f"?{graph.variables[s.variable]}" for s in part.order[:number])
-        text = f"  {number + 1}. ?{graph.variables[v]} {'free' if v in part.free else 'exists'}, {amount}: "
-        text += " ∩ ".join(dict.fromkeys(rows + filters or loops))
-        if checks:
-            text += "; check " + ", ".join(checks)
-        if number in memo_steps:
-            text += "; each combination of what follows once"
-        if number > max((i for i, s in enumerate(part.order) if s.variable in part.free), default=-1):
-            text += "; first witness suffices"
-        lines.append(text)
-    if part.distinct:
-        lines.append(f"  distinct ({', '.join(f'?{graph.variables[v]}' for v in part.free)})")
-    return lines
