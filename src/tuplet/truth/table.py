@@ -277,7 +277,7 @@ class TruthTable:
             payload = {name: arrays[name] for name in _PAYLOAD if name != "row_dropped"}
             dropped = arrays.get("row_dropped")
             if dropped is None:
-                dropped = np.full(len(adjacency.row_entity), threshold, dtype=np.float32)
+                dropped = np.broadcast_to(np.float32(threshold), len(adjacency.row_entity))
             table = TruthTable(
                 entities=int(meta["entities"]), adjacency=adjacency, row_dropped=dropped, threshold=threshold, **payload
             )
