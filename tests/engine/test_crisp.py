@@ -144,6 +144,16 @@ def test_a_variable_that_nothing_binds_is_refused(halves: Adjacency) -> None:
         plan([unsafe], halves)
 
 
+def test_planner_and_kernel_speak_the_same_numbers() -> None:
+    from tuplet.engine import crisp_plan
+    from tuplet.engine.kernels import crisp as kernels
+
+    shared = "SPAN POINTED LOOKED_UP GIVEN ROW_ENTITY NEIGHBOUR TUPLE LOOP NO_LOOP DIFFERENT DIFFERENT_ENTITY OPENING"
+    for name in [*shared.split(), "REGISTERS"]:
+        assert getattr(crisp_plan, name) == getattr(kernels, name), name
+    assert (kernels.MEMO, kernels.MEMO_END, kernels.STEP_COLUMNS) == (8, 9, 11)
+
+
 def test_the_plan_explains_itself() -> None:
     facts = [(0, 0, 1), (0, 0, 2), (1, 1, 3), (2, 1, 3), (2, 1, 4), (3, 2, 3), (5, 2, 6)]
     adjacency = make(facts, 3)

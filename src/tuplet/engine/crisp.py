@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.crisp_plan import ClausePlan, CrispPlan, Part, plan, plan_given
+from tuplet.engine.crisp_plan import OPENING, REGISTERS, ClausePlan, CrispPlan, Part, plan, plan_given
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
@@ -133,9 +133,9 @@ def _state(variables: int, part: Part) -> tuple[NDArray[np.int64], ...]:
     """value, cursor, end, leader, mark, key, registers: where a search stands at its beginning."""
     depths, lists = len(part.steps), len(part.lists)
     key = max(len(part.free), part.memo_width, 1)
-    state = tuple(np.zeros(size, dtype=np.int64) for size in (variables, lists, lists, depths, depths, key, 7))
+    state = tuple(np.zeros(size, dtype=np.int64) for size in (variables, lists, lists, depths, depths, key, REGISTERS))
     state[0][:] = -1
-    state[-1][1] = 1  # open the first step
+    state[-1][OPENING] = 1
     return state
 
 

@@ -26,6 +26,7 @@ Program2D = NDArray[np.int64]
 SPAN, POINTED, LOOKED_UP, GIVEN = range(4)
 ROW_ENTITY, NEIGHBOUR, TUPLE = range(3)
 LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY = range(4)
+OPENING, REGISTERS = 1, 7
 
 
 class Step(NamedTuple):

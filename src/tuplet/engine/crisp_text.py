@@ -19,7 +19,8 @@ def describe(graph: QueryGraph, part: Part, entity: Callable[[int], str], relati
 
     lines = []
     placed: set[int] = set()
-    memo_steps = {i for i, step in enumerate(part.steps[:-1].tolist()) if step[9] > step[8]}
+    memo, memo_end = 8, 9  # columns of the program
+    memo_steps = {i for i, step in enumerate(part.steps[:-1].tolist()) if step[memo_end] > step[memo]}
     for number, step in enumerate(part.order):
         v = step.variable
         before, placed = placed, placed | {v}
