@@ -164,6 +164,7 @@ class Duck:
         import duckdb
         import pyarrow as pa
 
+        self.prepared: set[str] = set()
         self.connection = duckdb.connect(config={"threads": 2})
         heads, relations, tails, forward = table.adjacency.triples()
         edges = pa.table({"h": heads, "r": relations, "t": tails, "p": table.truth[forward].astype(np.float64)})
@@ -182,8 +183,6 @@ class Duck:
         start = time.perf_counter()
         rows = self.connection.execute(call).fetchall()
         return 1e3 * (time.perf_counter() - start), np.array([row[-1] for row in rows])
-
-    prepared: set[str] = set()
 
     @staticmethod
     def sql(query: QueryGraph, k: int) -> tuple[str, list[int]]:
@@ -212,7 +211,8 @@ class Duck:
                     at[node] = column
         free = [f"{at[v]} as v{v}" for v in query.free]
         names = ", ".join(f"v{v}" for v in query.free)
-        inner = f"select {', '.join(free)}, {' * '.join(product)} as truth from {', '.join(tables)} where {' and '.join(where)}"
+        inner = f"select {', '.join(free)}, {' * '.join(product)} as truth"
+        inner += f" from {', '.join(tables)} where {' and '.join(where)}"
         if query.existential:
             inner = f"select {names}, max(truth) as truth from ({inner}) group by {names}"
         return f"select {names}, truth from ({inner}) where truth > 0 order by truth desc limit {k}", values
@@ -225,7 +225,8 @@ def shapes(options: argparse.Namespace) -> None:
         sampler = Sampler(triples, options.seed)
         duck = Duck(table) if options.duckdb else None
         print(
-            f"\n### {name}: {table.entities:,} entities, {table.edges:,} edges, K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n"
+            f"\n### {name}: {table.entities:,} entities, {table.edges:,} edges, "
+            f"K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n"
         )
         head = "| shape | mean ms | median ms | p99 ms | max ms |" + (
             " DuckDB mean ms | times faster | same lists |" if duck else ""
@@ -262,10 +263,12 @@ def shapes(options: argparse.Namespace) -> None:
             print(line, flush=True)
         trees = [means[s] for s in means if s in TREES]
         print(
-            f"\nmean over {len(means)} shapes {np.mean(list(means.values())):.3f} ms; tree shapes {np.mean(trees):.3f} ms; "
+            f"\nmean over {len(means)} shapes {np.mean(list(means.values())):.3f} ms; "
+            f"tree shapes {np.mean(trees):.3f} ms; "
             f"p99 over all {np.percentile(everything, 99):.2f} ms, worst shape p99 {max(p99s.values()):.2f} ms"
             + (
-                f"; DuckDB: {np.exp(np.mean(np.log(ratios))):.0f} times slower (geometric mean), least {min(ratios):.0f}"
+                f"; DuckDB: {np.exp(np.mean(np.log(ratios))):.0f} times slower (geometric mean),"
+                f" least {min(ratios):.0f}"
                 if ratios
                 else ""
             )
@@ -293,7 +296,8 @@ def synthetic(entities: int, degree: int, relations: int, seed: int) -> tuple[Tr
 def growth(options: argparse.Namespace) -> None:
     data = Path(options.data)
     print(
-        "\n### Cost against k (fb15k-237)\n\n| k | chain mean ms | chain p99 | star mean ms | star p99 |\n|---|---|---|---|---|"
+        "\n### Cost against k (fb15k-237)\n\n"
+        "| k | chain mean ms | chain p99 | star mean ms | star p99 |\n|---|---|---|---|---|"
     )
     table, triples = read_table("fb15k-237", data)
     sampler = Sampler(triples, options.seed)

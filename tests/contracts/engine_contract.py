@@ -130,7 +130,7 @@ def random_clause(
         else:
             edges.append(either_way(v, int(rng.integers(v))))
     if n > 1 and rng.random() < 0.3:
-        edges = [e for e in edges if e.head >= 0 and e.tail >= 0 or e.head == e.tail]  # no constants at all
+        edges = [e for e in edges if (e.head >= 0 and e.tail >= 0) or e.head == e.tail]  # no constants at all
     for _ in range(cyclic):
         a, b = (int(x) for x in rng.integers(0, n, 2))
         edges.append(either_way(a, b))

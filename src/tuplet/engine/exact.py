@@ -1,8 +1,8 @@
 """The exact engine: the true joint top-k over E^k, with proof.
 
-Under a conjunction that only lowers truth and a maximum over existentials, ranking tuples is best-first search: a prefix
-of a tuple is worth the best completion it can have, and max-product messages over the clause tell that exactly on trees
-and from above on cycles. Tuples leave the search in order of decreasing truth, so the k-th one ends it.
+Under a conjunction that only lowers truth and a maximum over existentials, ranking tuples is best-first search: a
+prefix of a tuple is worth the best completion it can have, and max-product messages over the clause tell that exactly
+on trees and from above on cycles. Tuples leave the search in order of decreasing truth, so the k-th one ends it.
 
 >>> from tuplet.lang.query_graph import Edge
 >>> table = TruthTable.build(4, 1, np.array([0, 0, 1]), np.array([0, 0, 0]), np.array([1, 2, 3]),
@@ -24,8 +24,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_part import BoundClause, Rows, bind_clause, rows_of
-from tuplet.engine.exact_stream import Budget, ClauseStream, Filtered, Stream, Union
+from tuplet.engine.exact_part import BoundClause, bind_clause, rows_of
+from tuplet.engine.exact_stream import Budget, ClauseStream, Stream
+from tuplet.engine.exact_union import Filtered, Union
+from tuplet.engine.kernels.exact_rows import Rows
 from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.graph.adjacency import Adjacency
@@ -74,8 +76,8 @@ def run(
 ) -> Ranking:
     """The `k` best tuples with their witnesses; what a limit cuts short is marked and bounded.
 
-    `timeout` is in seconds, `memory` in bytes of search state, `work` in rows entries looked at. `facts` are the observed
-    facts for `only` (made from the table if not given).
+    `timeout` is in seconds, `memory` in bytes of search state, `work` in row entries looked at. `facts` are the
+    observed facts for `only` (made from the table if not given).
     """
     rules = Logic.of(logic)
     budget = Budget(timeout, memory, work)
@@ -114,7 +116,9 @@ def run(
     )
 
 
-def _explain(streams: list[ClauseStream], tuples: NDArray[np.int32], logic: Logic) -> tuple[Values, list[NDArray[np.int32]]]:
+def _explain(
+    streams: list[ClauseStream], tuples: NDArray[np.int32], logic: Logic
+) -> tuple[Values, list[NDArray[np.int32]]]:
     """Truth and witnesses of tuples."""
     points = [stream.points(tuples) for stream in streams]
     return reduce(logic.disjunction, [value for value, _ in points]), [witness for _, witness in points]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_plan import Layout, Longs, Shape, layout_of
-from tuplet.engine.kernels import exact as kernel
-from tuplet.engine.kernels.exact import Program, Rows
+from tuplet.engine.exact_layout import Layout, Longs, Shape
+from tuplet.engine.exact_plan import layout_of
+from tuplet.engine.kernels import exact_rows as kernel
+from tuplet.engine.kernels.exact_rows import Program, Rows
 from tuplet.lang.query_graph import QueryGraph
 from tuplet.truth.table import TruthTable
 
@@ -31,77 +32,6 @@ class Part:
     layout: Layout
     program: Program
     names: Names
-
-
-@dataclass(frozen=True)
-class BoundClause:
-    """The parts of a clause, and the truth values of its atoms between constants."""
-
-    clause: QueryGraph
-    parts: tuple[Part, ...]
-    ground: tuple[float, ...]
-
-    def describe(self, rows: Rows) -> str:
-        """Order, bounds and estimated cost, a line per step."""
-        lines = []
-        for value in self.ground:
-            lines.append(f"  atom between constants: truth {value:.6g}")
-        for number, part in enumerate(self.parts):
-            if len(self.parts) > 1:
-                lines.append(f"  part {number + 1} of {len(self.parts)}, combined in order of truth")
-            lines += [f"  {line}" for line in _describe(part, rows)]
-        return "\n".join(lines)
-
-
-def rows_of(table: TruthTable) -> Rows:
-    """The table's arrays as the kernels take them: plain, contiguous, read-only (one compiled version for all)."""
-
-    def fixed(array: NDArray[np.generic]) -> NDArray[np.generic]:
-        view = np.ascontiguousarray(np.asarray(array)).view()
-        view.flags.writeable = False
-        return view
-
-    a = table.adjacency
-    return Rows(
-        *map(fixed, (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best))
-    )
-
-
-def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClause:
-    """The clause as programs on a table."""
-    edges, different = clause.edges, clause.different
-    if len(set(edges)) < len(edges):
-        edges = tuple(dict.fromkeys(edges))
-    outline = _outline(
-        len(clause.variables),
-        clause.free,
-        tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
-        tuple([(max(a, -1), max(b, -1)) for a, b in different]),
-    )
-    ground: list[float] = []
-    for i in outline.ground:
-        value = table.value(~edges[i].head, edges[i].relation, ~edges[i].tail)
-        ground.append(1.0 - value if edges[i].negated else value)
-    for i in outline.ground_different:
-        ground.append(float(different[i][0] != different[i][1]))
-    parts = []
-    for part in outline.parts:
-        spans = {}
-        for local, i in part.constants:
-            head, relation, tail, _ = edges[i]
-            spans[local] = _span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
-        layout = part.layout(spans)
-        unequal = [~min(different[i]) for i in part.different]
-        program = _fill(layout, [edges[i].relation for i in part.edges], spans, unequal, rows)
-        names = tuple([clause.variables[v] for v in part.members])
-        parts.append(Part(part.members, part.free, part.existential, layout, program, names))
-    return BoundClause(clause, tuple(parts), tuple(ground))
-
-
-def _span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
-    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
-    row = int(kernel.find_row(rows, entity, view))
-    return (int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])) if row >= 0 else (0, 0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +64,80 @@ class Outline:
     parts: tuple[PartOutline, ...]
     ground: tuple[int, ...]  # atoms between constants
     ground_different: tuple[int, ...]
+    columns: Longs  # where each variable asked for stands among the free variables of the parts, one part after another
+    places: tuple[Longs, ...]  # for each part with free variables, where these stand among those asked for
+    order: Longs  # where each variable stands among the members of the parts
+
+
+@dataclass(frozen=True)
+class BoundClause:
+    """The parts of a clause, and the truth values of its atoms between constants."""
+
+    clause: QueryGraph
+    outline: Outline
+    parts: tuple[Part, ...]
+    ground: tuple[float, ...]
+
+    def describe(self, rows: Rows) -> str:
+        """Order, bounds and estimated cost, a line per step."""
+        lines = []
+        for value in self.ground:
+            lines.append(f"  atom between constants: truth {value:.6g}")
+        for number, part in enumerate(self.parts):
+            if len(self.parts) > 1:
+                lines.append(f"  part {number + 1} of {len(self.parts)}, combined in order of truth")
+            lines += [f"  {line}" for line in _describe(part, rows)]
+        return "\n".join(lines)
+
+
+def rows_of(table: TruthTable) -> Rows:
+    """The table's arrays as the kernels take them: plain, contiguous, read-only (one compiled version for all)."""
+
+    def fixed(array: NDArray[Any]) -> NDArray[Any]:
+        view = np.ascontiguousarray(np.asarray(array)).view()
+        view.flags.writeable = False
+        return view
+
+    a = table.adjacency
+    arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
+    return Rows._make([fixed(array) for array in arrays])
+
+
+def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClause:
+    """The clause as programs on a table."""
+    edges, different = clause.edges, clause.different
+    if len(set(edges)) < len(edges):
+        edges = tuple(dict.fromkeys(edges))
+    outline = _outline(
+        len(clause.variables),
+        clause.free,
+        tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
+        tuple([(max(a, -1), max(b, -1)) for a, b in different]),
+    )
+    ground: list[float] = []
+    for i in outline.ground:
+        value = table.value(~edges[i].head, edges[i].relation, ~edges[i].tail)
+        ground.append(1.0 - value if edges[i].negated else value)
+    for i in outline.ground_different:
+        ground.append(float(different[i][0] != different[i][1]))
+    parts = []
+    for part in outline.parts:
+        spans = {}
+        for local, i in part.constants:
+            head, relation, tail, _ = edges[i]
+            spans[local] = _span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
+        layout = part.layout(spans)
+        unequal = [~min(different[i]) for i in part.different]
+        program = _fill(layout, [edges[i].relation for i in part.edges], spans, unequal, rows)
+        names = tuple([clause.variables[v] for v in part.members])
+        parts.append(Part(part.members, part.free, part.existential, layout, program, names))
+    return BoundClause(clause, outline, tuple(parts), tuple(ground))
+
+
+def _span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
+    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
+    row = int(kernel.find_row(rows, entity, view))
+    return (int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])) if row >= 0 else (0, 0)
 
 
 @lru_cache(maxsize=4096)
@@ -156,10 +160,16 @@ def _outline(
     groups: dict[int, list[int]] = {}
     for v in range(variables):
         groups.setdefault(find(v), []).append(v)
+    parts = tuple(_part_outline(group, free, edges, different) for group in groups.values())
+    asked = [p.members[: p.free] for p in parts if not p.existential]
+    flat = [v for members in asked for v in members]
     return Outline(
-        tuple(_part_outline(group, free, edges, different) for group in groups.values()),
+        parts,
         tuple(i for i, (h, t, _) in enumerate(edges) if h < 0 and t < 0),
         tuple(i for i, (a, b) in enumerate(different) if a == b or (a < 0 and b < 0)),
+        np.array([flat.index(v) for v in free], dtype=np.int64),
+        tuple(np.array([free.index(v) for v in members], dtype=np.int64) for members in asked),
+        np.argsort(np.array([v for p in parts for v in p.members], dtype=np.int64)),
     )
 
 
@@ -184,9 +194,7 @@ def _part_outline(
         tuple((number.get(different[i][0], -1), number.get(different[i][1], -1)) for i in unequal),
         tuple(local for local, i in constants if not edges[i][2]),
     )
-    return PartOutline(
-        tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, {}
-    )
+    return PartOutline(tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, {})
 
 
 def _fill(
@@ -194,20 +202,20 @@ def _fill(
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
-    at, atoms = layout.views
-    entries[at, 2] += 2 * np.array(relation, dtype=np.int64)[atoms]
+    places, atoms = layout.views
+    entries[places, 2] += 2 * np.array(relation, dtype=np.int64)[atoms]
     for at, atom in layout.constants:
         entries[at, 2], entries[at, 3] = spans[atom]
     for at, atom in layout.unequals:
         entries[at, 2] = unequal[atom]
     if not layout.lists:
-        return Program(entries, *layout.fixed_arrays, _NO_IDS, _NO_VALUES)
+        return Program._make((entries, *layout.fixed_arrays, _NO_IDS, _NO_VALUES))
     ids, best, where = _lists(layout, relation, rows)
     arrays = {name: array.copy() for name, array in layout.arrays.items()}
     first = {"edges": kernel.SPAN_A, "steps": kernel.LIST_A, "levels": kernel.LIST_A}
     for name, row, variable in layout.list_rows:
         arrays[name][row, first[name] : first[name] + 2] = where[variable]
-    return Program(entries, *arrays.values(), ids, best)
+    return Program._make((entries, *arrays.values(), ids, best))
 
 
 def _lists(

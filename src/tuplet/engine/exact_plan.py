@@ -5,98 +5,21 @@ variables are fixed one after another along it. Between two free variables may l
 the next free variable is found and forgotten then, so that no tuple is found twice. Atoms beside the forest are
 evaluated as soon as both ends are fixed, or at the end if an end is existential (`lazy`).
 
-A layout depends on the shape of the part alone (constants and relations are numbered slots), so it is made once per shape.
+A layout depends on the shape of the part alone (constants and relations are slots), so it is made once per shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tuplet.engine.kernels import exact as kernel
+from tuplet.engine.exact_layout import Entry, Layout, Shape, Step, int_table
+from tuplet.engine.kernels import exact_rows as kernel
 from tuplet.errors import BudgetExceeded
 
-Longs: TypeAlias = NDArray[np.int64]
-
 MOST_VARIABLES = 30
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A connected part: variables 0 … n−1 (the free ones first), atoms by position; constants are negative slots."""
-
-    variables: int
-    free: int
-    edges: tuple[tuple[int, int, bool], ...]  # head, tail, negated
-    different: tuple[tuple[int, int], ...]
-    anchors: tuple[int, ...]  # positive atoms with a constant, the one with the shortest row first
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A factor of a variable as in the kernels; `edge` is the atom's position (-1 for an inequality)."""
-
-    kind: int
-    source: int
-    edge: int
-    inverse: bool
-    extra: int
-
-
-@dataclass
-class Step:
-    """One variable of the search; `previous` is what it is reached from: a variable, or -1 at a root."""
-
-    variable: int
-    previous: int
-    held: bool
-    dedupe: bool = False
-    closes: bool = False
-    fixed: frozenset[int] = frozenset()  # free variables fixed before
-    entered: frozenset[int] = frozenset()  # existentials of the groups entered so far, whose worth is counted
-    following: int = -1  # the next variable of the same stage
-
-
-@dataclass
-class Layout:
-    """The program of a shape with slots for relations and constants."""
-
-    shape: Shape
-    steps: list[Step]
-    lazy: bool
-    lists: list[int] = field(default_factory=list)  # variables whose candidates no constant or variable gives
-    entries: list[Entry] = field(default_factory=list)
-    arrays: dict[str, Longs] = field(default_factory=dict)
-    template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
-    views: tuple[Longs, Longs] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    # views: entries whose row belongs to a variable, and their atoms; the same for rows of constants, and inequalities
-    constants: list[tuple[int, int]] = field(default_factory=list)
-    unequals: list[tuple[int, int]] = field(default_factory=list)
-    fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
-    list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
-
-    def finish(self) -> None:
-        """Writes the entries as an array; the slots are filled when relations and constants are known."""
-        edges = len(self.arrays["edges"])
-        self.template = _table(
-            [[e.kind, e.source, int(e.inverse), edges + i, e.extra] for i, e in enumerate(self.entries)], 5
-        )
-
-        unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
-        constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
-        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant))
-        self.views = (
-            np.array(views, dtype=np.int64),
-            np.array([self.entries[i].edge for i in views], dtype=np.int64),
-        )
-        self.constants = [(i, self.entries[i].edge) for i in constant]
-        self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]
-        self.fixed_arrays = tuple(self.arrays.values())
 
 
 class _Builder:
@@ -257,8 +180,9 @@ class _Builder:
     # --- program ------------------------------------------------------------------------------------------------
 
     def supports(self, v: int, order: dict[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Positive atoms beside the forest that are bounded at v: (atom, other), those that always hold, those inside."""
-        always, inside = [], []
+        """Positive atoms beside the forest that are bounded at v, as (atom, other): always, or inside messages only."""
+        always: list[tuple[int, int]] = []
+        inside: list[tuple[int, int]] = []
         for (a, b), atoms in self.pairs.items():
             if v not in (a, b) or b in self.tree[a]:
                 continue
@@ -346,7 +270,8 @@ class _Builder:
                 [s.variable, s.held, s.dedupe, s.closes, *checks, *put(opened), *put(side), *put(following), 0, 0]
             )
         levels, parts = self._levels(layout, supports, put)
-        fixed, targets = [], []
+        fixed: list[int] = []
+        targets: list[int] = []
         for v in range(shape.free):
             first = len(layout.entries)
             layout.entries += self.unary[v]
@@ -355,13 +280,13 @@ class _Builder:
             fixed += range(first, len(layout.entries))
             targets += [v] * (len(layout.entries) - first)
         layout.arrays = {
-            "unary": _table(pointers, 4),
-            "edges": _table(edges, 7),
+            "unary": int_table(pointers, 4),
+            "edges": int_table(edges, 7),
             "nexts": np.array(nexts, dtype=np.int64),
-            "steps": _table(step_rows, 14),
-            "opens": _table(opens, 2),
-            "levels": _table(levels, 14),
-            "parts": _table(parts, 2),
+            "steps": int_table(step_rows, 14),
+            "opens": int_table(opens, 2),
+            "levels": int_table(levels, 14),
+            "parts": int_table(parts, 2),
             "fixed": np.array(fixed, dtype=np.int64),
             "fixed_target": np.array(targets, dtype=np.int64),
             "lazy": np.array([lazy], dtype=np.int64),
@@ -370,7 +295,7 @@ class _Builder:
         return layout
 
     def _open_edges(self, i: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, int]]]:
-        """The messages that bound step i; those kept while an existential is forgotten; those that bound the next step."""
+        """Messages that bound step i, that stay when its existential is forgotten, and that bound the next step."""
         step = self.steps[i]
         fixed = set(step.fixed)
         v = step.variable
@@ -440,15 +365,12 @@ class _Builder:
         return rows, parts
 
 
-def _table(rows: list[list[int]] | list[tuple[int, int]], columns: int) -> Longs:
-    return np.array(rows, dtype=np.int64).reshape(-1, columns)
-
-
 @lru_cache(maxsize=4096)
 def layout_of(shape: Shape) -> Layout:
     """The layout of a shape, made once."""
     if shape.variables > MOST_VARIABLES:
         raise BudgetExceeded(
-            f"a connected part of the query has {shape.variables} variables; the exact engine takes up to {MOST_VARIABLES}"
+            f"a connected part of the query has {shape.variables} variables;"
+            f" the exact engine takes up to {MOST_VARIABLES}"
         )
     return _Builder(shape).build()

@@ -1,19 +1,19 @@
-"""Ranked streams of tuples: one part of a clause, independent parts combined, unions, filters."""
+"""Ranked streams of tuples: one part of a clause, and independent parts combined."""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_part import BoundClause, Part, Rows
-from tuplet.engine.kernels import exact as kernel
+from tuplet.engine.exact_part import BoundClause, Part
+from tuplet.engine.kernels import exact_point as point_kernel
+from tuplet.engine.kernels import exact_rows as kernel
 from tuplet.engine.kernels import exact_search as search_kernel
-from tuplet.engine.kernels.exact import State
+from tuplet.engine.kernels.exact_rows import Rows, State
 from tuplet.engine.logic import Logic
 
 Ids: TypeAlias = NDArray[np.int32]
@@ -178,7 +178,7 @@ class PartStream:
         while done < n:
             count, before = self.state.count, done
             count[kernel.LIMIT] = count[kernel.VISITS] + slice_size
-            done = search_kernel.points(
+            done = point_kernel.points(
                 self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel
             )
             if done < n and count[kernel.ABORT] == kernel.SLICE:
@@ -233,11 +233,7 @@ class ClauseStream:
         self.lists: list[tuple[Ids, Values]] = [
             (np.zeros((0, p.part.free), dtype=np.int32), np.zeros(0)) for p in self.parts
         ]
-        columns = [v for p in self.parts for v in p.part.members[: p.part.free]]
-        self.columns = [columns.index(v) for v in clause.clause.free]
-        self.places = [[clause.clause.free.index(v) for v in p.part.members[: p.part.free]] for p in self.parts]
-        # where each variable of the clause stands in the only part
-        self.members = np.argsort(self.parts[0].part.members) if len(streams) == 1 and self.parts else None
+        self.columns, self.places = clause.outline.columns, clause.outline.places
         self.done, self.stopped = self.factor <= 0, None
         self.bound = 0.0 if self.done else self.factor
         self.heap: list[tuple[float, tuple[int, ...]]] = []
@@ -293,7 +289,7 @@ class ClauseStream:
         part = self.parts[0]
         values, truth = part.take(n)
         self._follow(part)
-        witness = values[:, self.members]
+        witness = values[:, self.clause.outline.order]
         if self.factor != 1.0:
             truth = self.logic.conjunction(truth, self.factor)
         return values[:, self.columns], truth, witness
@@ -361,98 +357,3 @@ class ClauseStream:
             value = float(self.logic.conjunction(value, self.lists[i][1][place]))
         self.pushed.add(places)
         heapq.heappush(self.heap, (-value, places))
-
-
-class Union:
-    """A disjunction of clauses by the threshold algorithm: each clause is read in order of truth, and a tuple that comes
-    up is scored under the other clauses at once. What has not come up is at most the disjunction of the clauses' bounds.
-    """
-
-    def __init__(self, streams: list[ClauseStream], logic: Logic) -> None:
-        self.streams, self.logic = streams, logic
-        self.width = streams[0].width
-        self.bound, self.done = 1.0, False
-        self.stopped: str | None = None
-        self.waiting: list[tuple[float, tuple[int, ...]]] = []
-        self.seen: set[tuple[int, ...]] = set()
-
-    def _ceiling(self) -> float:
-        """A bound on tuples that have not come up."""
-        total = 0.0
-        for stream in self.streams:
-            total = float(self.logic.disjunction(total, 0.0 if stream.done else stream.bound))
-        return total
-
-    def take(self, n: int) -> tuple[Ids, Values]:
-        tuples: list[tuple[int, ...]] = []
-        truth: list[float] = []
-        block = max(8, n // len(self.streams))
-        while len(truth) < n:
-            ceiling = self._ceiling()
-            while self.waiting and len(truth) < n and -self.waiting[0][0] >= ceiling:
-                value, key = heapq.heappop(self.waiting)
-                truth.append(-value)
-                tuples.append(key)
-            if len(truth) == n:
-                break
-            open_streams = [s for s in self.streams if not s.done]
-            if not open_streams or any(s.stopped is not None for s in self.streams):
-                break
-            self._read(max(open_streams, key=lambda s: s.bound), block)
-        self.stopped = next((s.stopped for s in self.streams if s.stopped is not None), None)
-        self.bound = max(self._ceiling(), -self.waiting[0][0] if self.waiting else 0.0)
-        self.done = not self.waiting and all(s.done for s in self.streams)
-        return np.array(tuples, dtype=np.int32).reshape(len(truth), self.width), np.array(truth)
-
-    def _read(self, stream: ClauseStream, block: int) -> None:
-        found, _ = stream.take(block)
-        fresh = [key for key in map(tuple, found.tolist()) if key not in self.seen]
-        if not fresh:
-            return
-        self.seen.update(fresh)
-        tuples = np.array(fresh, dtype=np.int32).reshape(len(fresh), self.width)
-        truth = np.zeros(len(fresh))
-        for other in self.streams:
-            truth = self.logic.disjunction(truth, other.points(tuples)[0])
-        for key, value in zip(fresh, truth.tolist(), strict=True):
-            heapq.heappush(self.waiting, (-value, key))
-
-    def unproven(self, n: int) -> tuple[Ids, Values]:
-        best = heapq.nsmallest(n, self.waiting)
-        return np.array([key for _, key in best], dtype=np.int32).reshape(-1, self.width), np.array(
-            [-value for value, _ in best]
-        )
-
-
-class Filtered:
-    """The tuples of a stream that pass a test."""
-
-    def __init__(self, stream: Stream, keep: Callable[[Ids], NDArray[np.bool_]]) -> None:
-        self.stream, self.keep = stream, keep
-        self.bound, self.done = stream.bound, stream.done
-        self.stopped: str | None = None
-        self.ready: list[tuple[Ids, Values]] = []
-
-    def take(self, n: int) -> tuple[Ids, Values]:
-        got = sum(len(values) for _, values in self.ready)
-        block = max(n, 16)
-        while got < n and not self.stream.done and self.stream.stopped is None:
-            tuples, truth = self.stream.take(block)
-            keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
-            self.ready.append((tuples[keep], truth[keep]))
-            got += int(keep.sum())
-            block = min(2 * block, 1 << 14)
-        if not self.ready:
-            self.ready.append(self.stream.take(0))
-        tuples = np.concatenate([t for t, _ in self.ready])
-        truth = np.concatenate([v for _, v in self.ready])
-        self.ready = [(tuples[n:], truth[n:])]
-        self.stopped = self.stream.stopped
-        self.done = self.stream.done and len(truth) <= n
-        self.bound = max(self.stream.bound, float(truth[n]) if len(truth) > n else 0.0)
-        return tuples[:n], truth[:n]
-
-    def unproven(self, n: int) -> tuple[Ids, Values]:
-        tuples, truth = self.stream.unproven(4 * n)
-        keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
-        return tuples[keep][:n], truth[keep][:n]

@@ -1,219 +1,45 @@
-"""Compiled heart of the exact engine: max-product messages, ranked search over prefixes, and point evaluation.
+"""Compiled messages of the exact engine: the best completion beyond an edge, and the factors of one value."""
 
-All state lives in arrays owned by the caller, so a search can stop after any step and go on later. An aborted step (its
-budget of visits is spent, or an array is full) leaves the state as it was before the step, except that finished messages
-stay in the memo: doing the step again makes progress.
-
-An *entry* is one factor of one variable's value y, a row of `entries`:
-    kind (below), source (a variable, or -1 for a constant), a, b, permanent
-where a row of neighbours is given by (view a of the source's entity) or, for constants, by the span a:b. A SUPPORT entry
-bounds an atom whose other end is not fixed yet: view a, number b in the memo, and 1 + the other variable as last column.
-"""
-
+# mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numba import njit
 
-# kinds of entries
-POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
-# columns of `edges`: directed edges along which messages flow
-TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B = range(7)
-# columns of `frame`: messages being computed
-F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = range(8)
-# columns of `unary`: entries of a variable: exact ones, bounds that always hold, bounds used inside messages only
-EXACT_A, ALWAYS_A, INSIDE_A, UNARY_END = range(4)
-# columns of `steps` (outer search) and `levels` (point evaluation)
-(
-    VARIABLE,
-    HELD,
-    DEDUPE,
-    CLOSES,
-    CHECK_A,
-    CHECK_B,
-    OPEN_A,
-    OPEN_B,
-    SIDE_A,
-    SIDE_B,
-    NEXT_OPEN_A,
-    NEXT_OPEN_B,
-    LIST_A,
-    LIST_B,
-) = range(14)
-# columns of `nodes`
-PARENT, ENTITY, STEP, STAGE, GENERATOR, START, STOP, POSITION = range(8)
-# columns of `worth`: bound on the whole, permanent product, product over held existentials, product for the next step
-BOUND, PERMANENT, TRANSIENT, BASE = range(4)
-# places of `count`
-NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED = range(9)
-# why `search` returned
-FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN = range(6)
-
-# Passing the state to a function that is not inlined costs more than most functions here do.
-inlined = njit(cache=True, nogil=True, forceinline=True, _nrt=False)
-
-LOWEST_BITS = (1 << 40) - 1
-
-
-class Rows(NamedTuple):
-    """The arrays of a truth table."""
-
-    view_ptr: Any
-    row_entity: Any
-    row_ptr: Any
-    neighbour: Any
-    truth: Any
-    by_truth: Any
-    row_best: Any
-
-
-class Program(NamedTuple):
-    """One connected clause, bound to relations and constants."""
-
-    entries: Any  # [·, 5]
-    unary: Any  # [variables, 4]
-    edges: Any  # [directed edges, 7]
-    nexts: Any  # [·] directed edges that follow a directed edge
-    steps: Any  # [·, 14]
-    opens: Any  # [·, 2] directed edge, source variable
-    levels: Any  # [existentials, 14]
-    parts: Any  # [·, 2] ranges of levels that are independent given the free variables
-    fixed: Any  # [·] entries among free variables
-    fixed_target: Any  # [·] their variables
-    lazy: Any  # [1] whether complete tuples still have to be evaluated
-    list_ids: Any  # [·] candidates of variables that neither a constant nor another variable gives
-    list_best: Any  # [·] a bound on each
-
-
-class State(NamedTuple):
-    """Everything a search remembers."""
-
-    count: Any
-    nodes: Any
-    worth: Any
-    heap_bound: Any
-    heap_item: Any
-    memo_key: Any
-    memo_value: Any
-    seen: Any
-    assign: Any  # [variables] entities of the node at hand
-    witness: Any  # [variables]
-    span: Any  # [·, 2] rows of the checks of the node at hand
-    frame: Any  # [depth, 8]
-    frame_value: Any  # [depth, 2]
-    frame_span: Any  # [depth, ·, 2]
-    level: Any  # [levels, 4]
-    level_value: Any  # [levels, 2]
-    level_span: Any  # [levels, ·, 2]
-
-
-@inlined
-def find_row(rows, entity, view):
-    """The row of an entity under a view, or -1."""
-    low, high = rows.view_ptr[view], rows.view_ptr[view + 1]
-    end = high
-    while low < high:
-        middle = (low + high) >> 1
-        if rows.row_entity[middle] < entity:
-            low = middle + 1
-        else:
-            high = middle
-    if low < end and rows.row_entity[low] == entity:
-        return low
-    return -1
-
-
-@inlined
-def lookup(rows, start, stop, entity):
-    """The truth at an entity within a row of neighbours, 0 if it is not there."""
-    low, high = start, stop
-    while low < high:
-        middle = (low + high) >> 1
-        if rows.neighbour[middle] < entity:
-            low = middle + 1
-        else:
-            high = middle
-    if low < stop and rows.neighbour[low] == entity:
-        return np.float64(rows.truth[low])
-    return 0.0
-
-
-@inlined
-def conj(a, b, godel):
-    """Conjunction."""
-    return min(a, b) if godel else a * b
-
-
-@inlined
-def hash_of(key, mask):
-    """A place for a key in a table of mask + 1 places."""
-    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((mixed >> np.uint64(29)) & np.uint64(mask))
-
-
-@inlined
-def recall(keys, values, key):
-    """A remembered value, or -1."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        if keys[at] == key:
-            return values[at]
-        at = (at + 1) & mask
-    return -1.0
-
-
-@inlined
-def remember(state, key, value):
-    """Keeps a value; when the memo is too full the step is aborted, so that the caller can enlarge it."""
-    keys, count = state.memo_key, state.count
-    if 2 * count[MEMO] >= len(keys):
-        count[ABORT] = FULL_MEMO
-        return
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        at = (at + 1) & mask
-    keys[at] = key
-    state.memo_value[at] = value
-    count[MEMO] += 1
-
-
-@inlined
-def contains(keys, key):
-    """Whether a set holds a key."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        if keys[at] == key:
-            return True
-        at = (at + 1) & mask
-    return False
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def rehash(keys, values, new_keys, new_values):
-    """Moves a memo into larger arrays."""
-    mask = len(new_keys) - 1
-    for i in range(len(keys)):
-        if keys[i] != 0:
-            at = hash_of(keys[i], mask)
-            while new_keys[at] != 0:
-                at = (at + 1) & mask
-            new_keys[at] = keys[i]
-            new_values[at] = values[i]
-
-
-@inlined
-def insert(keys, key):
-    """Adds a key to a set that has room."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        at = (at + 1) & mask
-    keys[at] = key
+from tuplet.engine.kernels.exact_rows import (
+    ABORT,
+    ALWAYS_A,
+    DIFFERENT,
+    EXACT_A,
+    F_EDGE,
+    F_GENERATOR,
+    F_NEXT,
+    F_ORIGIN,
+    F_POSITION,
+    F_START,
+    F_STOP,
+    F_TARGET,
+    LIMIT,
+    NEGATIVE,
+    NEXT_A,
+    NEXT_B,
+    PARALLEL_A,
+    PARALLEL_B,
+    POSITIVE,
+    SLICE,
+    SPAN_A,
+    SPAN_B,
+    SUPPORT,
+    TARGET,
+    UNARY_END,
+    VISITS,
+    compiled,
+    conj,
+    find_row,
+    inlined,
+    lookup,
+    recall,
+    remember,
+)
 
 
 @inlined
@@ -287,13 +113,13 @@ def support(rows, program, state, entry, y):
 @inlined
 def supported(rows, program, first, last, z):
     """Whether an entity satisfies some unary atoms at all."""
-    for e in range(first, last):
+    for e in range(first, last):  # noqa: SIM110, no generators in kernels
         if own(rows, program, e, z) <= 0.0:
             return False
     return True
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@compiled
 def message(rows, program, state, edge, origin, godel):
     """The best completion beyond a directed edge from an entity: the max-product message, memoised; -1 if aborted.
 
@@ -458,7 +284,7 @@ def resolve(rows, program, state, span, first, last, variable, least):
     for e in range(first, last):
         kind, source = program.entries[e, 0], program.entries[e, 1]
         start, stop = program.entries[e, 2], program.entries[e, 3]
-        if kind == SUPPORT or kind == DIFFERENT or source == variable:
+        if kind in (SUPPORT, DIFFERENT) or source == variable:
             continue
         if source >= 0:
             row = find_row(rows, state.assign[source], program.entries[e, 2])
