@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +23,10 @@ from random_graph import random_graph
 
 from tuplet.bench.queries import QuerySet, write
 from tuplet.bench.report import Result, write_report
-from tuplet.bench.run import RunSettings, digest, evaluate, read_rows, run, units
+from tuplet.bench.run import RunSettings, digest, evaluate, judge, read_rows, run, units
 from tuplet.bench.sample import sample
 from tuplet.engine.brute import score
+from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.store import open_store
@@ -157,12 +161,34 @@ def test_a_folder_of_another_run_is_refused(store: Path, queries: QuerySet, tmp_
         run(store, queries, tmp_path / "full")
     with pytest.raises(BadInput, match="did you mean 'exact'"):
         run(store, queries, tmp_path / "new", RunSettings("exactly"))
+    with pytest.raises(BadInput, match="unknown engine option 'onyl'; did you mean 'only'"):
+        run(store, queries, tmp_path / "new", RunSettings(options={"onyl": "observed"}))
     with pytest.raises(BadInput, match="no queries"):
         run(store, QuerySet(()), tmp_path / "new")
     other = QuerySet(queries.queries, {**queries.meta, "graph": "0123456789abcdef"})
     with pytest.raises(BadInput, match="sampled from graph 0123456789ab"):
         run(store, other, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_pruned_list_counts_as_it_is(queries: QuerySet) -> None:
+    """Of a method that prunes the list alone counts; of a search that was stopped nothing is known below it."""
+    query = queries.queries[0]
+    stopped = Ranking(query.hard[:1], np.array([0.5]), (), exact=False, bound=1.0, pruned="budget")
+    assert judge(query, stopped, 10, None).resolved.all()
+    assert judge(query, stopped, 10, None).values()["hit1"] == pytest.approx(1 / len(query.hard))
+    points = np.full(len(query.hard), 0.25)
+    assert not judge(query, stopped, 10, points).resolved.any()
+    assert judge(query, replace(stopped, pruned=None), 10, points).resolved.all()
+
+
+def test_a_refused_query_is_missed_and_says_why(
+    store: Path, queries: QuerySet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuplet.engine.brute.LARGEST", 10, raising=True)
+    found = evaluate(queries.queries[0], open_store(store).source, RunSettings("brute"))
+    assert (found["answered"], found["hit10"], found["decided"]) == (False, 0.0, 0.0)
+    assert found["pruned"]
 
 
 def test_units_show_every_shape_early(queries: QuerySet) -> None:
@@ -198,10 +224,17 @@ class _Strict(HTMLParser):
         assert self.open.pop() == tag
 
 
+def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    manifest = json.loads((folder / "run.json").read_text())
+    edit(manifest)
+    (folder / "run.json").write_text(json.dumps(manifest))
+
+
 def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
     run(store, queries, tmp_path / "exact")
     for budget in (10, 100):
-        run(store, queries, tmp_path / f"b{budget}", RunSettings("exact", reach=20, options={"budget": budget}))
+        run(store, queries, tmp_path / f"b{budget}", RunSettings(reach=budget))
+        change(tmp_path / f"b{budget}", lambda manifest: manifest["settings"]["options"].update(budget=budget))  # noqa: B023
     fewer = QuerySet(queries.queries[:24], queries.meta)
     run(store, fewer, tmp_path / "fewer", RunSettings("crisp"))
     folders = [tmp_path / name for name in ("exact", "b10", "b100", "fewer")]
@@ -239,9 +272,7 @@ def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
 
 def test_published_numbers_stand_beside(store: Path, queries: QuerySet, tmp_path: Path) -> None:
     run(store, queries, tmp_path / "exact")
-    manifest = json.loads((tmp_path / "exact" / "run.json").read_text())
-    manifest["store"] |= {"entities": 14_505, "relations": 237}
-    (tmp_path / "exact" / "run.json").write_text(json.dumps(manifest))
+    change(tmp_path / "exact", lambda manifest: manifest["store"].update(entities=14_505, relations=237))
     text = (write_report([tmp_path / "exact"], tmp_path / "report") / "report.md").read_text()
     assert "| shape | exact | NS3(J) (published) | NS3(M) (published) | FIT (published) |" in text
     line = next(line for line in text.splitlines() if line.startswith("| 2fp |"))

@@ -204,9 +204,8 @@ def description(runs: Sequence[Result]) -> list[str]:
     for run in runs:
         about = run.manifest["store"]
         observed = about["observed"] if isinstance(about["observed"], str) else "+".join(about["observed"])
-        made = ", ".join(
-            f"{k} {about[k]}" for k in ("predictor", "calibration", "threshold") if about.get(k) is not None
-        )
+        shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in about.items()}
+        made = ", ".join(f"{k} {shown[k]}" for k in ("predictor", "calibration", "threshold") if shown.get(k))
         count = run.manifest["queries"]["count"]
         rest = "" if len(run.rows) == count else f" Unfinished: {len(run.rows):,} of {count:,} queries."
         lines.append(f"{run.label}: observed {observed}{'; ' + made if made else ''}.{rest}")

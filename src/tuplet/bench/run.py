@@ -16,19 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuplet import __version__
 from tuplet.bench.metrics import CUTS, NAMES, Ranks, joint_ranks
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.engine.engines import Limits, Source, engine_named
 from tuplet.engine.logic import Logic
-from tuplet.errors import BadInput, BudgetExceeded, TupletError
+from tuplet.engine.ranking import Ranking
+from tuplet.errors import BadInput, BudgetExceeded, TupletError, nearest
 
 Row: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[float, float], None]
@@ -45,7 +47,16 @@ class RunSettings:
     reach: int = 100  # non-answers listed at least; ranks beyond count 0 in MRR (an error below 1/reach)
     most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
     points: bool = True  # hard tuples are scored one by one; not for methods that prune: there the list alone counts
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine, such as its budget; only recorded here
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: further fields of `Limits`
+
+    def limits(self) -> Limits:
+        """What the engine is given; an option that no engine knows is refused."""
+        known = {f.name for f in fields(Limits)} - {"k", "logic", "timeout"}
+        for key in self.options:
+            if key not in known:
+                close = nearest(key, known, 1)
+                raise BadInput(f"unknown engine option {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **self.options)
 
 
 def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
@@ -54,26 +65,37 @@ def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
     The list is as long as `reach` and the answers need. If it ends among ties that could decide HIT@10, it is asked
     for again, four times as long. A query that the engine refuses counts as missed, with the reason.
     """
-    engine = engine_named(settings.engine)
-    clauses, logic = query.clauses(), Logic.of(settings.logic)
+    engine, limits = engine_named(settings.engine), settings.limits()
+    clauses = query.clauses()
     wanted = settings.reach + len(query.easy) + len(query.hard)
     start = time.perf_counter()
     ranking, points, ranks = None, None, None
     failed: str | None = None
     try:
         if settings.points:
-            points = engine.score(clauses, source, query.hard, logic)
+            points = engine.score(clauses, source, query.hard, limits.logic)
         while True:
-            limits = Limits(k=wanted, logic=logic, timeout=settings.timeout)
-            ranking = engine.run(clauses, source, limits)
-            complete = ranking.pruned is None and (ranking.bound == 0 or len(ranking.tuples) < wanted)
-            ranks = joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, complete)
+            ranking = engine.run(clauses, source, replace(limits, k=wanted))
+            ranks = judge(query, ranking, wanted, points)
             if ranks.decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= settings.most:
                 break
             wanted = min(4 * wanted, settings.most)
     except (BudgetExceeded, MemoryError) as error:
-        failed = str(error) or "out of memory"
-    elapsed = 1e3 * (time.perf_counter() - start)
+        ranking, ranks, failed = None, None, str(error) or "out of memory"
+    return row(query, ranking, ranks, 1e3 * (time.perf_counter() - start), failed)
+
+
+def judge(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64] | None) -> Ranks:
+    """The ranks of the hard tuples in an engine's list of at most `wanted` tuples.
+
+    A list that is shorter is all there is: of a search that was not stopped, or of a method that prunes (no points).
+    """
+    short = len(ranking.tuples) < wanted and (ranking.pruned is None or points is None)
+    return joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, short or ranking.bound == 0)
+
+
+def row(query: BenchQuery, ranking: Ranking | None, ranks: Ranks | None, ms: float, failed: str | None = None) -> Row:
+    """The result of one query, as it is written."""
     return {
         "shape": query.shape,
         "index": query.index,
@@ -84,15 +106,10 @@ def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
         "answered": ranks is not None,
         "exact": bool(ranking is not None and ranking.exact),
         "pruned": failed or (ranking.pruned if ranking is not None else None),
-        "decided": _share(ranks),
+        "decided": float(np.mean(ranks.decided(max(CUTS)))) if ranks is not None else 0.0,
         "listed": len(ranking.tuples) if ranking is not None else 0,
-        "ms": elapsed,
+        "ms": ms,
     }
-
-
-def _share(ranks: Ranks | None) -> float:
-    """The share of hard tuples whose HIT@10 is exact."""
-    return float(np.mean(ranks.decided(max(CUTS)))) if ranks is not None else 0.0
 
 
 # --- units and parts ---------------------------------------------------------------------------------------------
@@ -134,6 +151,7 @@ def run(
     """
     settings = settings or RunSettings()
     engine_named(settings.engine)
+    settings.limits()
     root = Path(folder)
     manifest = _begin(root, _manifest(store, queries, settings, block))
     todo, done = [], 0
