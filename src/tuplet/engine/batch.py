@@ -10,18 +10,21 @@ import torch
 
 from tuplet.engine.sparse import Table, Tensor
 from tuplet.errors import BadInput
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.lang.query_graph import Edge, QueryGraph
 
 Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queries]
 
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """One atom of a shape: the relations and constants of all queries of a batch. Without relation: `head != tail`."""
+    """One atom of a shape: the relations and constants of all queries of a batch. Without relation: `head != tail`.
+
+    Queries may write the relation either way, so it is given as a view (see `Adjacency`) that leads from head to tail.
+    """
 
     head: Term
     tail: Term
-    relation: Tensor | None  # [queries]
+    view: Tensor | None  # [queries]
     negated: bool = False
 
     @property
@@ -30,32 +33,32 @@ class Literal:
 
     @property
     def positive(self) -> bool:
-        return self.relation is not None and not self.negated
+        return self.view is not None and not self.negated
 
     def view_from(self, start: Term) -> Tensor:
-        """The relation as walked from one of its ends. [queries]"""
-        assert self.relation is not None
+        """The view that leads from one of the two ends to the other. [queries]"""
+        assert self.view is not None
         both = isinstance(self.head, int) and isinstance(start, int)
         from_head = self.head == start if both else self.head is start
-        return 2 * self.relation + int(not from_head)
+        return self.view if from_head else self.view ^ 1
 
     def truth(self, table: Table, query: Tensor, entity_of: Callable[[int], Tensor]) -> Tensor:
         """Truth for rows of queries, given the entities of the variables in each row. [rows]"""
         head, tail = (entity_of(end) if isinstance(end, int) else end[query] for end in (self.head, self.tail))
-        if self.relation is None:
+        if self.view is None:
             return (head != tail).to(table.dtype)
-        value = table.value(self.relation[query], head, tail)
+        value = table.value(self.view[query], head, tail)
         return 1 - value if self.negated else value
 
     def take(self, queries: Tensor) -> Literal:
         head, tail = (end if isinstance(end, int) else end[queries] for end in (self.head, self.tail))
-        return Literal(head, tail, None if self.relation is None else self.relation[queries], self.negated)
+        return Literal(head, tail, None if self.view is None else self.view[queries], self.negated)
 
     def clamp(self, variable: int, entity: Tensor) -> Literal:
         """The literal with a variable known in every query."""
         ends = (self.head, self.tail)
         head, tail = (entity if isinstance(end, int) and end == variable else end for end in ends)
-        return Literal(head, tail, self.relation, self.negated)
+        return Literal(head, tail, self.view, self.negated)
 
 
 @dataclass(frozen=True)
@@ -70,18 +73,20 @@ class Clause:
     def of(graphs: Sequence[QueryGraph], table: Table) -> Clause:
         """The clauses of several queries as one; they may differ in relations and constants only."""
         shape = graphs[0]
-        for other in graphs:
-            if _structure(other) != _structure(shape):
-                raise BadInput("the queries of a batch must have one shape")
+        if any(structure(other) != structure(shape) for other in graphs):
+            raise BadInput("the queries of a batch must have one shape")
 
         def term(ends: list[int]) -> Term:
             return ends[0] if ends[0] >= 0 else torch.tensor([~end for end in ends], device=table.device)
 
         literals = []
         for same in zip(*(graph.edges for graph in graphs), strict=True):
+            swapped = [_swapped(edge) for edge in same]
+            heads = [edge.tail if swap else edge.head for edge, swap in zip(same, swapped, strict=True)]
+            tails = [edge.head if swap else edge.tail for edge, swap in zip(same, swapped, strict=True)]
             relation = table.number[torch.tensor([edge.relation for edge in same], device=table.device)]
-            head, tail = term([edge.head for edge in same]), term([edge.tail for edge in same])
-            literals.append(Literal(head, tail, relation, same[0].negated))
+            view = 2 * relation + torch.tensor(swapped, dtype=torch.int64, device=table.device)
+            literals.append(Literal(term(heads), term(tails), view, same[0].negated))
         for pairs in zip(*(graph.different for graph in graphs), strict=True):
             literals.append(Literal(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
         return Clause(shape, tuple(literals), len(graphs))
@@ -102,9 +107,15 @@ class Clause:
         return found
 
 
-def _structure(graph: QueryGraph) -> object:
-    edges = [(max(e.head, -1), max(e.tail, -1), e.negated) for e in graph.edges]
-    return len(graph.variables), graph.free, edges, [(max(a, -1), max(b, -1)) for a, b in graph.different]
+def _swapped(edge: Edge) -> bool:
+    """Whether the ends of an edge are exchanged, so that a shape does not depend on how its edges are directed."""
+    return edge.tail < edge.head and (edge.tail >= 0 or edge.head >= 0)
+
+
+def structure(graph: QueryGraph) -> object:
+    """What queries must have in common to be searched together."""
+    edges = tuple((*sorted((max(e.head, -1), max(e.tail, -1))), e.negated) for e in graph.edges)
+    return len(graph.variables), graph.free, edges, tuple((max(a, -1), max(b, -1)) for a, b in graph.different)
 
 
 @dataclass(frozen=True)

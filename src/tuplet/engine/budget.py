@@ -41,9 +41,10 @@ class Budget:
         return Budget(B=None, merge=merge, enumerate=None)
 
     def grown(self, times: int = 4) -> Budget:
-        """A larger budget."""
-        more = None if self.enumerate is None else self.enumerate * times
-        return replace(self, B=None if self.B is None else self.B * times, enumerate=more)
+        """A larger budget; all, once it passes the limit of rows."""
+        if self.B is None or self.B * times > self.rows:
+            return replace(self, B=None, enumerate=None)
+        return replace(self, B=self.B * times, enumerate=None if self.enumerate is None else self.enumerate * times)
 
     def of(self, variables: int) -> int | None:
         """B_γ = n_γ · B."""

@@ -76,7 +76,9 @@ def pose(
     search: Search, clauses: Sequence[Clause], budget: Budget, floor: Tensor | None = None
 ) -> tuple[Problem, Tensor]:
     """The queries on reduced domains, and a bound on the tuples that have a member outside of them [queries]."""
-    domains = tuple(reduce_domains(search, clause, budget.B, budget.index, floor) for clause in clauses)
+    # Clauses below the floor may be above it together.
+    alone = floor if len(clauses) == 1 or search.logic.name == "godel" else None
+    domains = tuple(reduce_domains(search, clause, budget.B, budget.index, alone) for clause in clauses)
     problem = Problem(search, domains, budget)
     outside = problem.nothing()
     for place in range(problem.unknowns):

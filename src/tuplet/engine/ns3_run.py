@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.engine.batch import Clause
+from tuplet.engine.batch import Clause, structure
 from tuplet.engine.box import Box, gather
 from tuplet.engine.budget import Budget
 from tuplet.engine.logic import PRODUCT, Logic
@@ -27,6 +27,7 @@ from tuplet.engine.search import Clock, OutOfTime, Search
 from tuplet.engine.sparse import Table, Tensor, blocks, counts, falling, tabulate
 from tuplet.engine.witness import witnesses
 from tuplet.errors import BudgetExceeded
+from tuplet.graph.adjacency import Adjacency
 from tuplet.truth.table import Truth, TruthTable
 
 Only = Literal["predicted", "observed"] | None
@@ -89,9 +90,10 @@ def run(
             if best is None:
                 raise
             return _stopped(best, clauses, str(error))
-        if best.exact or budget.merge != "adaptive":
+        if best.exact or budget.merge != "adaptive" or budget.B is None or budget.normalise:
             return best
-        floor, budget = kth * (1 - 1e-9), budget.grown()
+        budget = budget.grown()
+        floor = None if budget.B is None else kth * (1 - 1e-9)
 
 
 def run_marginal(
@@ -118,7 +120,7 @@ def run_marginal(
         most = k if only is None else max(_TESTED, k)
         tuples, value = _products(nodes, most, search)
         if only is not None:
-            status = _is_crisp(clauses, listed, tuples.cpu().numpy())
+            status = _is_crisp(clauses, listed.facts(), tuples.cpu().numpy())
             keep = torch.as_tensor(status == (only == "observed"), device=tuples.device).nonzero().view(-1)[:k]
             tuples, value = tuples[keep], value[keep]
         highest = min(float(node.upper.max()) if len(node.rows) else 0.0 for node in nodes)
@@ -156,7 +158,7 @@ def run_batch(
     budget: Budget | None = None,
     logic: Logic | str = PRODUCT,
 ) -> BatchRanking:
-    """The `k` best tuples of each of many queries of one shape."""
+    """The `k` best tuples of each of many queries with the same number of unknowns; those of one shape go together."""
     box = solve_batch(queries, table, k, budget, logic)
     order = box.order()
     place = _places(box.rows.query[order], len(queries))
@@ -174,11 +176,18 @@ def run_batch(
 def solve_batch(
     queries: Sequence[Clauses], table: Table, k: int, budget: Budget | None = None, logic: Logic | str = PRODUCT
 ) -> Box:
-    """The boxes of many queries of one shape, in chunks that keep memory within bounds."""
+    """The boxes of many queries, one shape after the other, in chunks that keep memory within bounds."""
     budget = budget or Budget()
     search = Search(table, Logic.of(logic), budget.enumerate, budget.normalise)
-    asked = [Clause.of(same, table) for same in zip(*queries, strict=True)]
-    return _solve_chunks(search, asked, k, budget, None)
+    groups: dict[object, list[int]] = {}
+    for number, clauses in enumerate(queries):
+        groups.setdefault(tuple(structure(clause) for clause in clauses), []).append(number)
+    parts = []
+    for numbers in groups.values():
+        asked = [Clause.of(same, table) for same in zip(*(queries[i] for i in numbers), strict=True)]
+        box = _solve_chunks(search, asked, k, budget, None)
+        parts.append((torch.tensor(numbers, device=table.device), box))
+    return parts[0][1] if len(parts) == 1 else gather(parts, len(queries))
 
 
 def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budget, floor: Tensor | None) -> Box:
@@ -186,8 +195,8 @@ def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budge
     cost = torch.full((queries,), 4 * (budget.of(len(asked[0].shape.free)) or table.entities), device=table.device)
     for clause in asked:
         for literal in clause.literals:
-            if literal.relation is not None:
-                cost += table.edges(literal.relation) + 1  # no list of pairs is longer than the relation's edges
+            if literal.view is not None:
+                cost += table.edges(literal.view) + 1  # no list of pairs is longer than the relation's edges
     parts = []
     for part in blocks(cost, 4 * table.block):
         here = torch.arange(queries, device=table.device)[part]
@@ -206,13 +215,14 @@ def _grow(search: Search, asked: Sequence[Clause], k: int, budget: Budget, box: 
     shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
     shown[order[_places(box.rows.query[order], asked[0].queries) < k]] = True
     certain, _, kth = box.certify(shown, k)
-    if bool(certain.all()) or budget.B is None or budget.rows < budget.B:
+    if bool(certain.all()) or budget.B is None or budget.normalise:
         return box
+    budget = budget.grown()
     slack = 1e-9 if box.value.dtype == torch.float64 else 1e-5
     open_, closed = (~certain).nonzero().view(-1), certain.nonzero().view(-1)
     again = [clause.take(open_) for clause in asked]
     try:
-        larger = _solve_chunks(search, again, k, budget.grown(), kth[open_] * (1 - slack))
+        larger = _solve_chunks(search, again, k, budget, None if budget.B is None else kth[open_] * (1 - slack))
     except BudgetExceeded:
         return box
     return gather([(open_, larger), (closed, box.take(closed))], asked[0].queries)
@@ -266,24 +276,24 @@ def _admitted(box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only
     if only is None:
         shown[order[:k]] = True
         return shown, None
-    hidden = torch.zeros_like(shown)
+    hidden, facts = torch.zeros_like(shown), truth.facts()
     left = len(order) if k is None else k
     for some in torch.split(order, _TESTED):
         if not left:
             break
         tuples = torch.stack([column[some] for column in box.rows.columns], 1).cpu().numpy()
-        right = torch.as_tensor(_is_crisp(clauses, truth, tuples) == (only == "observed"), device=order.device)
+        right = torch.as_tensor(_is_crisp(clauses, facts, tuples) == (only == "observed"), device=order.device)
         hidden[some[~right]] = True
         shown[some[right][:left]] = True
         left -= min(left, int(right.sum()))
     return shown, hidden
 
 
-def _is_crisp(clauses: Clauses, truth: TruthTable, tuples: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_crisp(clauses: Clauses, facts: Adjacency, tuples: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which tuples are answers on the observed facts."""
     from tuplet.engine import crisp  # compiled: only needed for this filter
 
-    return crisp.holds(clauses, truth.facts(), tuples.astype(np.int32))
+    return crisp.holds(clauses, facts, tuples.astype(np.int32))
 
 
 def _ranking(problem: Problem, box: Box, shown: Tensor, exact: bool, bound: float, why: str | None) -> Ranking:

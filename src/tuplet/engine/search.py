@@ -252,11 +252,8 @@ class Search:
             bound = best_of(rows[u].query[left_out], value[u][left_out], queries)
             tried &= within
         candidates = tried.nonzero().view(-1)
-        size = torch.ones_like(candidates)
-        for w in rows.keys() - {u}:
-            size += counts(rows[w].query, queries)[rows[u].query[candidates]]
         inner = replace(self, normalise=False)
-        for part in blocks(size, 4 * self.table.block):
+        for part in blocks(self._sizes(state, u, candidates, links), self.table.block):
             chosen = candidates[part]
             sub, back = self._clamped(state, u, chosen, target, links)
             truth, lost = inner.eliminate(sub, target)
@@ -264,6 +261,18 @@ class Search:
             found.scatter_reduce_(0, back, self.joint(truth, own[sub.rows[target].query]), "amax")
             bound.scatter_reduce_(0, rows[u].query[chosen], self.joint(lost, own), "amax")
         return found, bound
+
+    def _sizes(self, state: State, u: int, chosen: Tensor, links: dict[frozenset[int], list[Literal]]) -> Tensor:
+        """At most how many rows each chosen row of u leaves to the other nodes."""
+        fixed = state.rows[u].take(chosen)
+        size = torch.ones_like(chosen)
+        for w in state.rows.keys() - {u}:
+            most = counts(state.rows[w].query, state.clause.queries)[fixed.query]
+            for literal in links.get(frozenset((u, w)), []):
+                if literal.positive and w != HYPERNODE:
+                    most = most.minimum(self.table.spans(literal.view_from(u)[fixed.query], fixed.columns[0])[1])
+            size += most
+        return size
 
     def _clamped(
         self, state: State, u: int, chosen: Tensor, target: int, links: dict[frozenset[int], list[Literal]]

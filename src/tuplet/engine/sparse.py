@@ -132,9 +132,11 @@ class Table:
         source, at = ranges(*self.spans(view, entity))
         return source, self.neighbour[at].long(), self.truth[at]
 
-    def value(self, relation: Tensor, head: Tensor, tail: Tensor) -> Tensor:
-        """Truth of single edges, 0 where none is listed."""
-        key = (relation * self.entities + head) * self.entities + tail
+    def value(self, view: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """Truth of single edges from `near` to `far` under a view, 0 where none is listed."""
+        inverse = (view & 1).bool()
+        head, tail = torch.where(inverse, far, near), torch.where(inverse, near, far)
+        key = ((view >> 1) * self.entities + head) * self.entities + tail
         at = torch.searchsorted(self.edge_key, key)
         return torch.where(self.edge_key[at] == key, self.edge_truth[at], 0)
 
@@ -150,9 +152,9 @@ class Table:
         source, at = ranges(start, self.view_ptr[view + 1] - start)
         return source, self.row_key[at] % self.entities
 
-    def edges(self, relation: Tensor) -> Tensor:
-        """How many edges each relation lists."""
-        return self.row_ptr[self.view_ptr[2 * relation + 1]] - self.row_ptr[self.view_ptr[2 * relation]]
+    def edges(self, view: Tensor) -> Tensor:
+        """How many edges each view lists."""
+        return self.row_ptr[self.view_ptr[view + 1]] - self.row_ptr[self.view_ptr[view]]
 
 
 def tabulate(truth: Truth, relations: list[int]) -> TruthTable:
