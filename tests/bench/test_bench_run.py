@@ -21,9 +21,10 @@ import numpy as np
 import pytest
 from random_graph import random_graph
 
+from tuplet.bench.metrics import NAMES, from_marginals
 from tuplet.bench.queries import QuerySet, write
 from tuplet.bench.report import Result, write_report
-from tuplet.bench.run import RunSettings, digest, evaluate, judge, read_rows, run, units
+from tuplet.bench.run import RunSettings, digest, evaluate, judge, marginal_metrics, read_rows, run, units
 from tuplet.bench.sample import sample
 from tuplet.engine.brute import score
 from tuplet.engine.ranking import Ranking
@@ -201,6 +202,29 @@ def test_the_crisp_engine_finds_no_hard_answer(store: Path, queries: QuerySet, t
     run(store, queries, tmp_path / "crisp", RunSettings("crisp"))
     positive = [row for row in read_rows(tmp_path / "crisp") if row["shape"] in ("2fp", "2fd", "1p")]
     assert all(row["hit10"] == row["mrr"] == 0 for row in positive)
+
+
+def test_marginal_metrics_equal_those_of_the_oracle(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    """A marginal is the maximum of the joint truth over the other variables."""
+    source = open_store(store).source
+    assert source.truth is not None
+    size = len(source.graph.entities)
+    for query in [q for q in queries if q.shape in ("2fp", "2fcn")][::4]:
+        every = np.array(list(product(range(size), repeat=2)))
+        joint = score(query.clauses(), source.truth, every).reshape(size, size)
+        expected = from_marginals([joint.max(axis=1), joint.max(axis=0)], query.easy, query.hard)
+        found = marginal_metrics(query, source, RunSettings())
+        assert {name: found[f"joint_{name}"] for name in NAMES} == pytest.approx(expected.joint)
+        assert {name: found[f"multiply_{name}"] for name in NAMES} == pytest.approx(expected.multiply)
+        assert found["hard_variables"] == expected.hard_variables
+    run(store, queries, tmp_path / "with", RunSettings(marginals=True))
+    text = (write_report([tmp_path / "with"], tmp_path / "report") / "report.md").read_text()
+    rows = [r for r in read_rows(tmp_path / "with") if r["hard_variables"] == r["k"]]
+    trees = [r["multiply_hit10"] for r in rows if (r["e"], r["topology"]) == (0, "S")]
+    assert f"| exact, Multiply | {100 * np.mean(trees):.1f} |" in text
+    assert {(r["shape"], r["e"], r["topology"]) for r in read_rows(tmp_path / "with")} == {
+        ("2fp", 0, "S"), ("2fcn", 1, "C"), ("2fd", 1, "S"), ("1p", 0, "S"),
+    }  # fmt: skip
 
 
 # --- reports -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import numpy as np
 from tuplet.bench import published
 from tuplet.bench.metrics import NAMES, Estimate, bootstrap, coverage
 from tuplet.bench.plots import Series, chart
-from tuplet.bench.run import Row, read_manifest, read_rows
+from tuplet.bench.run import KINDS, Row, read_manifest, read_rows
 from tuplet.errors import BadInput
 
 TITLES = {"mrr": "MRR", "hit1": "HIT@1", "hit3": "HIT@3", "hit10": "HIT@10"}
@@ -156,6 +156,9 @@ def tables(runs: Sequence[Result]) -> list[Table]:
         if context:
             note += " Published numbers are on other queries of these types: context, not a comparison."
         made.append(Table(f"Joint {TITLES[metric]}", header, rows, note))
+    by_topology = topology_table(runs)
+    if by_topology is not None:
+        made.append(by_topology)
     rows = []
     for run in runs:
         q = run.quality
@@ -164,6 +167,35 @@ def tables(runs: Sequence[Result]) -> list[Table]:
     header = ["run", "answered %", "proven exact %", "HIT@10 decided %", "mean ms", "p99 ms", "total s"]
     made.append(Table("Coverage and time", header, rows, "Times include scoring the hard tuples and the metrics."))
     return made
+
+
+def topology_table(runs: Sequence[Result]) -> Table | None:
+    """HIT@10 of Marginal, Multiply and Joint by existential variables and topology, as EFOk-CQA groups them.
+
+    Means over queries, of those where every free variable has a hard value; None if no run ranked variables alone.
+    """
+    kept = {
+        run.label: [r for r in run.rows if r["hard_variables"] is not None and r["hard_variables"] == r["k"]]
+        for run in runs
+    }
+    groups = sorted({(r["e"], "SMC".index(r["topology"])) for rows in kept.values() for r in rows})
+    if not groups:
+        return None
+    body = []
+    for label, rows in kept.items():
+        for kind in KINDS if rows else ():
+            cells = []
+            for e, t in groups:
+                values = [r[f"{kind}_hit10"] for r in rows if (r["e"], r["topology"]) == (e, "SMC"[t])]
+                cells.append(f"{100 * np.mean(values):.1f}" if values else "–")
+            mean = f"{100 * np.mean([r[f'{kind}_hit10'] for r in rows]):.1f}"
+            body.append([f"{label}, {kind.capitalize()}", *cells, mean, f"{len(rows):,}"])
+    header = ["run", *(f"e={e} {'SMC'[t]}" for e, t in groups), "mean", "queries"]
+    note = (
+        "HIT@10 from marginal rankings, percent; S tree, M multi-edge, C cyclic. Means over queries of all types, "
+        "of those where every free variable has a hard value."
+    )
+    return Table("Marginal, Multiply, Joint", header, body, note)
 
 
 def _graph(run: Result) -> str | None:

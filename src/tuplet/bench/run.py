@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import __version__
-from tuplet.bench.metrics import CUTS, NAMES, Ranks, joint_ranks
+from tuplet.bench.metrics import CUTS, NAMES, Ranks, from_marginals, joint_ranks
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.engine.engines import Limits, Source, engine_named
 from tuplet.engine.logic import Logic
@@ -35,6 +35,8 @@ from tuplet.errors import BadInput, BudgetExceeded, TupletError, nearest
 Row: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[float, float], None]
 PROTOCOL = 1
+KINDS = ("marginal", "multiply", "joint")
+_TOPOLOGY = {"tree": "0S", "multi-edge": "1M", "cyclic": "2C"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class RunSettings:
     timeout: float | None = None  # seconds for one query
     reach: int = 100  # non-answers listed at least; ranks beyond count 0 in MRR (an error below 1/reach)
     most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
+    marginals: bool = False  # also rank each free variable on its own, for Marginal, Multiply and Joint
     points: bool = True  # hard tuples are scored one by one; not for methods that prune: there the list alone counts
     options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: further fields of `Limits`
 
@@ -82,7 +85,26 @@ def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
             wanted = min(4 * wanted, settings.most)
     except (BudgetExceeded, MemoryError) as error:
         ranking, ranks, failed = None, None, str(error) or "out of memory"
-    return row(query, ranking, ranks, 1e3 * (time.perf_counter() - start), failed)
+    found = row(query, ranking, ranks, 1e3 * (time.perf_counter() - start), failed)
+    return found | marginal_metrics(query, source, settings) if settings.marginals else found
+
+
+def marginal_metrics(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
+    """The metrics made from one ranking for each free variable, the others existential; none if the engine refuses."""
+    engine, limits = engine_named(settings.engine), replace(settings.limits(), k=len(source.graph.entities))
+    scores = []
+    try:
+        for variable in range(query.k):
+            asked = [clause.marginal([variable]) for clause in query.clauses()]
+            ranking = engine.run(asked, source, limits)
+            scores.append(np.zeros(len(source.graph.entities)))
+            scores[-1][ranking.tuples[:, 0]] = ranking.truth
+    except (BudgetExceeded, MemoryError):
+        return {}
+    found = from_marginals(scores, query.easy, query.hard)
+    named = {"marginal": found.marginal or {}, "multiply": found.multiply, "joint": found.joint}
+    values = {f"{kind}_{name}": value for kind, metrics in named.items() for name, value in metrics.items()}
+    return {**values, "hard_variables": found.hard_variables}
 
 
 def judge(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64] | None) -> Ranks:
@@ -100,6 +122,8 @@ def row(query: BenchQuery, ranking: Ranking | None, ranks: Ranks | None, ms: flo
         "shape": query.shape,
         "index": query.index,
         "k": query.k,
+        "e": max(len(clause.existential) for clause in query.clauses()),
+        "topology": max(_TOPOLOGY[clause.shape()] for clause in query.clauses())[1:],
         "easy": len(query.easy),
         "hard": len(query.hard),
         **(ranks.values() if ranks is not None else dict.fromkeys(NAMES, 0.0)),
@@ -200,7 +224,7 @@ def _work(task: tuple[str, str, RunSettings, Unit]) -> int:
 
     store, part, settings, unit = task
     source = _source(store)
-    engine_named(settings.engine).load()
+    _warm(store, settings.engine, settings.logic)
     rows = [evaluate(query, source, settings) for query in unit.queries]
     handle, temporary = tempfile.mkstemp(prefix=".part-", dir=Path(part).parent)
     os.close(handle)
@@ -214,6 +238,16 @@ def _work(task: tuple[str, str, RunSettings, Unit]) -> int:
 
 
 @cache
+def _warm(store: str, engine: str, logic: str) -> None:
+    """Load what is compiled by answering one small query, so that times are those of the search."""
+    source = _source(store)
+    (head,), (relation,), _ = (part[:1].tolist() for part in source.graph.edges())
+    nothing = np.empty((0, 1), dtype=np.int32)
+    small = BenchQuery("1p", "r1(s1,f1)", {"r1": 2 * relation, "s1": head}, nothing, np.zeros((1, 1), dtype=np.int32))
+    evaluate(small, source, RunSettings(engine, logic))
+
+
+@cache
 def _source(store: str) -> Source:
     from tuplet.store import open_store
 
@@ -224,10 +258,13 @@ def _schema() -> Any:
     import pyarrow as pa
 
     whole, number = pa.int32(), pa.float64()
-    columns = {"shape": pa.string(), "index": whole, "k": whole, "easy": whole, "hard": whole}
+    columns = {"shape": pa.string(), "index": whole, "k": whole, "e": whole, "topology": pa.string()}
+    columns |= {"easy": whole, "hard": whole}
     columns |= dict.fromkeys(NAMES, number)
     columns |= {"answered": pa.bool_(), "exact": pa.bool_(), "pruned": pa.string(), "decided": number}
-    return pa.schema(columns | {"listed": pa.int64(), "ms": number})
+    columns |= {"listed": pa.int64(), "ms": number}
+    columns |= {f"{kind}_{name}": number for kind in KINDS for name in NAMES}  # empty unless asked for
+    return pa.schema(columns | {"hard_variables": whole})
 
 
 # --- the manifest ------------------------------------------------------------------------------------------------
