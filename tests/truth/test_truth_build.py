@@ -23,6 +23,12 @@ from tuplet.truth.table import HIGHEST_PREDICTION
 ENTITIES, RELATIONS = 60, 3
 
 
+@pytest.fixture(params=[0, 1 << 22], ids=["in blocks", "whole"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are built as whole matrices; the tests marked with this see the blocks too."""
+    monkeypatch.setattr(build, "_SMALL", request.param)
+
+
 def random_model(kind: str = "complex", seed: int = 0, entities: int = ENTITIES) -> EmbeddingModel:
     generator = torch.Generator().manual_seed(seed)
     return MODELS[kind].create(entities, RELATIONS, 8, 0.9, 2, generator)
@@ -74,6 +80,7 @@ def as_dense(edges: Edges, entities: int = ENTITIES) -> np.ndarray:
     return out
 
 
+@pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("name", CALIBRATIONS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("power", [1.0, 1.7])
@@ -87,6 +94,7 @@ def test_equals_the_dense_definition(name: str, direction: str, power: float) ->
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_model(kind: str) -> None:
     model, edges = random_model(kind), random_edges(1)
@@ -130,6 +138,7 @@ def test_rounded_products_are_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(found[clear], wanted[clear], atol=1e-3)
 
 
+@pytest.mark.usefixtures("_both_ways")
 def test_edges_are_sorted_and_below_one() -> None:
     edges = build_table(random_model(), *random_edges(), calibration=Calibration("observed-mass"))
     key = (edges.relation.astype(int) * ENTITIES + edges.heads) * ENTITIES + edges.tails
@@ -138,6 +147,7 @@ def test_edges_are_sorted_and_below_one() -> None:
     assert edges.prediction.min() >= 0.005
 
 
+@pytest.mark.usefixtures("_both_ways")
 def test_no_observed_edges() -> None:
     none = np.zeros(0, np.int32)
     found = as_dense(build_table(random_model(), none, none, none))

@@ -41,6 +41,7 @@ _MARGIN_FLOAT32, _MARGIN_TF32 = 1e-3, 0.05
 _BYTES_PER_SCORE = 12  # score, its log-softmax, the mark, and room for what the predictor needs itself
 _BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
 _MOST_PAIRS = 1 << 18
+_SMALL = 1 << 22  # a relation of so few possible edges is computed whole: listing candidates would cost more
 _MOST_SCORES = 1 << 30  # torch.nonzero counts in 32 bits
 
 
@@ -217,6 +218,8 @@ class Sweeper:
     def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """Heads, tails and predictions of the edges of a relation that reach the threshold, in order."""
         entities, floor = self.predictor.entities, self.calibration.floor(threshold)
+        if entities**2 <= _SMALL and self.block >= entities and not self.rounded:
+            return self._whole_relation(relation, threshold)
         sides = {inverse: self.sweep(relation, inverse, floor) for inverse in self.directions}
         keys = torch.unique(torch.cat([found for _, found in sides.values()]))
         heads, tails = keys // entities, keys % entities
@@ -227,6 +230,19 @@ class Sweeper:
         truth = self.calibration.combine(logs.get(False), logs.get(True))
         keep = truth >= threshold
         return heads[keep], tails[keep], truth[keep]
+
+    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The same from two whole matrices, for small graphs."""
+        everyone = torch.arange(self.predictor.entities, device=device_of(self.predictor))
+        logs: dict[bool, Tensor] = {}
+        for inverse in self.directions:
+            scores = (self.predictor.heads if inverse else self.predictor.tails)(everyone, relation).float()
+            shift = self.calibration.shift(*self.observed(relation, inverse), torch.logsumexp(scores, 1))
+            side = scores - shift[:, None]
+            logs[inverse] = side.T if inverse else side
+        truth = self.calibration.combine(logs.get(False), logs.get(True))
+        heads, tails = torch.nonzero(truth >= threshold, as_tuple=True)
+        return heads, tails, truth[heads, tails]
 
     @property
     def directions(self) -> list[bool]:
