@@ -10,17 +10,16 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
-from tuplet import __version__
-from tuplet.errors import BadInput, TupletError, nearest
+from tuplet.arguments import parser
+from tuplet.errors import BadInput, TupletError
 
 if TYPE_CHECKING:
     from tuplet.progress import Progress
 
-FORMATS = ("table", "json", "csv", "parquet")
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
 
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = parser().parse_args(argv)
     try:
-        arguments.run(arguments)
+        COMMANDS[arguments.command](arguments)
         sys.stdout.flush()
     except TupletError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -41,163 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return 130
     return 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse that names the nearest command or option."""
-
-    def error(self, message: str) -> NoReturn:
-        if "invalid choice: '" in message:
-            word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
-            choices = message.split("(choose from ", 1)[1].rstrip(")").replace("'", "").split(", ")
-            close = nearest(word, choices)
-            if close:
-                message = f"{message.split(':', 1)[0]}: {word!r} is not known; did you mean {close[0]!r}?"
-        elif message.startswith("unrecognized arguments: -"):
-            word = message.split(": ", 1)[1].split()[0]
-            close = nearest(word, self._option_string_actions)
-            if close:
-                message += f"; did you mean {close[0]}?"
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        raise SystemExit(2)
-
-
-def parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
-    top = _Parser(prog="tuplet", description="Ask incomplete knowledge graphs for tuples, jointly ranked.")
-    top.add_argument("--version", action="version", version=f"tuplet {__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
-
-    def command(name: str, run: Any, help: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help, description=help)
-        sub.set_defaults(run=run)
-        return sub
-
-    demo = command("demo", run_demo, "the main job on the bundled graph of countries")
-    _quiet(demo)
-
-    imports = command("import", run_import, "make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder")
-    imports.add_argument("source", metavar="SRC")
-    imports.add_argument("--valid", metavar="F", help="held-out facts for validation")
-    imports.add_argument("--test", metavar="F", help="held-out facts for testing")
-    imports.add_argument("--labels", metavar="F", action="append", default=[], help="name<TAB>label; may be repeated")
-    _output(imports, "GRAPH")
-    _json(imports)
-
-    train = command("train", run_train, "train a link predictor; Ctrl-C safe, --resume goes on")
-    train.add_argument("graph", metavar="GRAPH")
-    _output(train, "MODEL")
-    _training(train)
-    train.add_argument("--resume", action="store_true", help="continue the run in MODEL")
-    _quiet(train)
-    _json(train)
-
-    adopt = command("adopt", run_adopt, "take a link predictor trained elsewhere")
-    adopt.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
-    adopt.add_argument("graph", metavar="GRAPH")
-    _output(adopt, "MODEL")
-    adopt.add_argument("--model", help="complex, distmult, rotate or transe, where SRC does not say it")
-    adopt.add_argument("--entities", metavar="F", help="entity names in the order of the rows (default: that of GRAPH)")
-    adopt.add_argument("--relations", metavar="F", help="relation names in the order of the rows")
-    adopt.add_argument("--trust", action="store_true", help="load a pickle; only for files of your own")
-    _json(adopt)
-
-    index = command("index", run_index, "calibrate a predictor and build the truth table: a store that answers queries")
-    index.add_argument("graph", metavar="GRAPH")
-    index.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
-    _output(index, "STORE")
-    index.add_argument("--table", metavar="F.parquet", help="a truth table made elsewhere, instead of MODEL")
-    index.add_argument("--threshold", type=float, help="edges below are not kept (default 0.005)")
-    index.add_argument("--calibration", default="softmax-count", help="softmax-count (default) or observed-mass")
-    index.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
-    index.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
-    index.add_argument("--device", default="auto", help="auto, cpu, cuda")
-    index.add_argument("--memory", type=float, metavar="GIB", help="how much the builder may hold")
-    _quiet(index)
-    _json(index)
-
-    build = command("build", run_build, "import, train and index in one go, with sane defaults")
-    build.add_argument("source", metavar="SRC", help="anything `import` reads, or a graph directory")
-    build.add_argument("--valid", metavar="F")
-    build.add_argument("--test", metavar="F")
-    build.add_argument("--labels", metavar="F", action="append", default=[])
-    _output(build, "STORE")
-    _training(build)
-    build.add_argument("--threshold", type=float, default=0.005)
-    build.add_argument("--keep-model", metavar="MODEL", help="leave the trained predictor there")
-    _quiet(build)
-    _json(build)
-
-    for name, verb in (("add", "make facts observed"), ("remove", "stop observing facts")):
-        edit = command(name, run_edit, f"{verb}, at once and without retraining")
-        edit.add_argument("store", metavar="STORE")
-        edit.add_argument("facts", metavar="FACTS", help="a file as `import` reads it")
-        if name == "add":
-            edit.add_argument("--new-entities", action="store_true", help="accept entities the store does not know")
-        edit.set_defaults(verb=name, new_entities=False)
-        _json(edit)
-
-    info = command("info", run_info, "what a graph, model or store is")
-    info.add_argument("path", metavar="PATH")
-    info.add_argument("--verify", action="store_true", help="recompute the content hash from every byte")
-    _json(info)
-
-    ask = command("ask", run_ask, "answer a query")
-    ask.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
-    ask.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
-    ask.add_argument("-k", metavar="K", help="how many answers (default: LIMIT of the query, or 10); 'all'")
-    ask.add_argument("--engine", help="crisp, brute, exact (default: exact on a store, crisp on a graph)")
-    ask.add_argument("--logic", default="product", help="product (default) or godel")
-    ask.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best so far")
-    ask.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
-    ask.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
-    ask.add_argument("--only", choices=("predicted", "observed"), help="filter before the top k")
-    ask.add_argument("--explain", action="store_true", help="the reason for every answer")
-    ask.add_argument("--plan", action="store_true", help="show how the query would be answered, and stop")
-    ask.add_argument("--format", choices=FORMATS, help="default: table, or by the ending of -o")
-    ask.add_argument("-o", "--output", metavar="F")
-    ask.add_argument("--force", action="store_true", help="overwrite the output file")
-    _json(ask)
-
-    data = command("data", run_data, "a public benchmark graph by name, checked")
-    data.add_argument("action", choices=("fetch",))
-    data.add_argument("name", metavar="NAME")
-    data.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
-    _output(data, "GRAPH", required=False)
-    _json(data)
-
-    doctor = command("doctor", run_doctor, "versions, devices, memory, extras")
-    doctor.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
-    _json(doctor)
-    return top
-
-
-def _training(command: argparse.ArgumentParser) -> None:
-    """The settings of the trainer that users change most; --config reads all of them from a file."""
-    command.add_argument("--config", metavar="F", help="settings from a .toml or .json file")
-    command.add_argument("--preset", help="tuned settings: fb15k-237, nell995, fb15k, wn18rr, small")
-    command.add_argument("--model", help="complex (default), distmult, rotate, transe")
-    command.add_argument("--rank", type=int)
-    command.add_argument("--epochs", type=int)
-    command.add_argument("--batch", type=int)
-    command.add_argument("--learning-rate", type=float, dest="learning_rate")
-    command.add_argument("--regularisation", type=float)
-    command.add_argument("--seed", type=int)
-    command.add_argument("--device", default="auto", help="auto, cpu, cuda")
-
-
-def _quiet(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
-
-
-def _json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _output(command: argparse.ArgumentParser, metavar: str, required: bool = True) -> None:
-    command.add_argument("-o", "--output", required=required, metavar=metavar)
-    command.add_argument("--force", action="store_true", help="replace what is there")
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -239,8 +81,9 @@ def run_adopt(arguments: argparse.Namespace) -> None:
         KnowledgeGraph.open(arguments.graph),
         arguments.output,
         kind=arguments.model,
-        entity_names=arguments.entities,
-        relation_names=arguments.relations,
+        relation_order=arguments.relation_order,
+        entity_names=arguments.entity_names,
+        relation_names=arguments.relation_names,
         allow_pickle=arguments.trust,
         force=arguments.force,
     )
@@ -312,7 +155,7 @@ def run_edit(arguments: argparse.Namespace) -> None:
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     facts = read(arguments.facts)
-    if arguments.verb == "add":
+    if arguments.command == "add":
         report = add_facts(arguments.store, facts, arguments.new_entities)
     else:
         report = remove_facts(arguments.store, facts)
@@ -496,3 +339,19 @@ def _lines(about: dict[str, Any], indent: str = "") -> str:
             shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
             lines.append(f"{indent}{str(key).ljust(width)}  {shown}")
     return "\n".join(lines)
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], None]] = {
+    "demo": run_demo,
+    "import": run_import,
+    "info": run_info,
+    "train": run_train,
+    "adopt": run_adopt,
+    "index": run_index,
+    "build": run_build,
+    "add": run_edit,
+    "remove": run_edit,
+    "ask": run_ask,
+    "data": run_data,
+    "doctor": run_doctor,
+}

@@ -76,7 +76,7 @@ PRESETS: Mapping[str, TrainConfig] = {
         rank=500, epochs=45, batch=500, regularisation=0.01, relation_weight=0.1, evaluate_every=15, patience=0
     ),
     "wn18rr": TrainConfig(
-        rank=500, epochs=60, batch=250, regularisation=0.1, relation_weight=0.05, evaluate_every=10, patience=0
+        rank=500, epochs=30, batch=500, regularisation=0.1, relation_weight=0.1, evaluate_every=10, patience=0
     ),
     "small": TrainConfig(
         rank=100, epochs=40, batch=250, regularisation=0.02, relation_weight=0.25, evaluate_every=4, patience=4
@@ -88,7 +88,7 @@ def preset(name: str) -> TrainConfig:
     """The named settings, or an error that names the nearest.
 
     >>> preset("wn18rr").batch
-    250
+    500
     """
     if name not in PRESETS:
         raise BadInput(f"unknown preset {name!r}{_hint(name, PRESETS)}")

@@ -90,7 +90,8 @@ class Adjacency:
     def span(self, entity: int, view: int) -> tuple[int, int]:
         """Where the neighbours of a row begin and end; an empty span if there are none."""
         low, high = int(self.view_ptr[view]), int(self.view_ptr[view + 1])
-        at = low + int(np.searchsorted(self.row_entity[low:high], entity))
+        # searched for as int32, because numpy would otherwise copy the whole row to compare it with an int64
+        at = low + int(np.searchsorted(self.row_entity[low:high], np.int32(entity)))
         if at == high or self.row_entity[at] != entity:
             return 0, 0
         return int(self.row_ptr[at]), int(self.row_ptr[at + 1])
@@ -103,7 +104,7 @@ class Adjacency:
     def find(self, head: int, relation: int, tail: int) -> int:
         """The forward entry of an edge, or -1."""
         start, stop = self.span(head, 2 * relation)
-        at = start + int(np.searchsorted(self.neighbour[start:stop], tail))
+        at = start + int(np.searchsorted(self.neighbour[start:stop], np.int32(tail)))
         return at if at < stop and self.neighbour[at] == tail else -1
 
     def triples(self) -> tuple[Ints, Ints, Ints, Longs]:
