@@ -135,6 +135,15 @@ def test_a_cut_in_independent_parts_is_bounded_too() -> None:
     assert cut.truth == pytest.approx(complete.truth[:-1])
 
 
+def test_all_answers_can_be_asked_for() -> None:
+    table = dense_table(100)
+    pairs = QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))
+    ranking = exact.run(exact.plan([pairs], table), table, 10**12)
+    assert len(ranking.truth) == table.edges > 4096
+    assert ranking.truth == pytest.approx(np.sort(table.truth[table.adjacency.triples()[3]])[::-1])
+    assert (ranking.exact, ranking.bound) == (True, 0.0)
+
+
 def test_twenty_atoms_do_not_underflow() -> None:
     n = 21
     table = TruthTable.build(
@@ -233,6 +242,17 @@ def test_memory_mapped_tables_use_the_same_kernels(tmp_path) -> None:  # type: i
     a, b = (exact.run(exact.plan([STAR], t), t, 9) for t in (table, again))
     assert a.truth.tolist() == b.truth.tolist()
     assert len(exact_signatures()) == max(1, before)
+
+
+def test_warming_leaves_nothing_to_compile() -> None:
+    from tuplet.engine.kernels import exact_point, exact_rows
+
+    exact.warm()
+    compiled = [exact_signatures(), list(exact_point.points.signatures), list(exact_rows.rehash.signatures)]
+    assert [len(signatures) for signatures in compiled] == [1, 1, 2]
+    table = dense_table(60)
+    exact.run(exact.plan([six_cycle()], table), table, 2000, work=200_000)
+    assert [len(exact_signatures()), len(exact_rows.rehash.signatures)] == [1, 2]
 
 
 def exact_signatures() -> list[object]:

@@ -4,7 +4,6 @@ Under a conjunction that only lowers truth and a maximum over existentials, rank
 prefix of a tuple is worth the best completion it can have, and max-product messages over the clause tell that exactly
 on trees and from above on cycles. Tuples leave the search in order of decreasing truth, so the k-th one ends it.
 
->>> from tuplet.lang.query_graph import Edge
 >>> table = TruthTable.build(4, 1, np.array([0, 0, 1]), np.array([0, 0, 0]), np.array([1, 2, 3]),
 ...                          np.array([1.0, 0.9, 0.5]), np.array([True, False, False]))
 >>> ranking = run(plan([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table), table, k=3)
@@ -25,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engine.exact_part import BoundClause, bind_clause, rows_of
-from tuplet.engine.exact_stream import Budget, ClauseStream, Stream
+from tuplet.engine.exact_stream import Budget, ClauseStream, Stream, enlarged, new_state
 from tuplet.engine.exact_union import Filtered, Union
-from tuplet.engine.kernels.exact_rows import Rows
+from tuplet.engine.kernels.exact_rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
 from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.graph.adjacency import Adjacency
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.lang.query_graph import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 Only: TypeAlias = Literal["predicted", "observed"] | None
@@ -212,3 +211,16 @@ def ask_many(
         return [one(clauses) for clauses in queries]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(one, queries))
+
+
+def warm() -> None:
+    """Compiles the kernels, or loads them from the cache, so that the first query is as fast as the next."""
+    heads, tails = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 0])
+    zeros = np.zeros(4, dtype=np.int64)
+    table = TruthTable.build(3, 1, heads, zeros, tails, np.array([1.0, 0.5, 0.5, 0.5]), zeros > 0)
+    star = QueryGraph(("e", "x", "y"), (1, 2), (Edge(~0, 0, 0), Edge(0, 0, 1), Edge(0, 0, 2)))
+    run(plan([star], table), table, 3)
+    score([star], table, np.array([[0, 0]]))
+    state = new_state(plan([star], table).bound[0].parts[0])
+    for reason in (FULL_NODES, FULL_MEMO, FULL_SEEN):
+        state = enlarged(state, reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ Values: TypeAlias = NDArray[np.float64]
 SLICE = 300_000
 # Entries a second on a slow machine, to size slices near a deadline.
 SLOWEST = 2_000_000
+# Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
+FIRST_ROOM = 4096
 MOST_NODES = 1 << 26
 
 
@@ -106,18 +108,15 @@ def enlarged(state: State, reason: int) -> State:
         keys = np.zeros(4 * len(state.seen), dtype=np.int64)
         kernel.rehash(state.seen, state.seen, keys, np.empty(len(keys), dtype=np.int64))
         return state._replace(seen=keys)
+    names = ("nodes", "worth", "heap_bound", "heap_item")
+    return state._replace(**{name: _longer(getattr(state, name)) for name in names})
 
-    def longer(array: NDArray[np.generic]) -> NDArray[np.generic]:
-        grown = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-        grown[: len(array)] = array
-        return grown
 
-    return state._replace(
-        nodes=longer(state.nodes),
-        worth=longer(state.worth),
-        heap_bound=longer(state.heap_bound),
-        heap_item=longer(state.heap_item),
-    )
+def _longer(array: NDArray[Any]) -> NDArray[Any]:
+    """The array with room for as many rows again."""
+    grown = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown
 
 
 def size_of(state: State) -> int:
@@ -140,15 +139,19 @@ class PartStream:
 
     def take(self, n: int) -> tuple[Ids, Values]:
         """The next n tuples, as the best values of all variables of the part [n, variables], the free ones first."""
-        out, truth = np.empty((n, len(self.part.members)), dtype=np.int32), np.empty(n)
+        room = min(n, FIRST_ROOM)
+        out, truth = np.empty((room, len(self.part.members)), dtype=np.int32), np.empty(room)
         count = self.state.count
         count[kernel.EMITTED] = 0
         slice_size = SLICE
         while True:
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
             count[kernel.LIMIT] = before + self.budget.slice(slice_size)
-            status = search_kernel.search(self.rows, self.part.program, self.state, n, out, truth, self.godel)
+            status = search_kernel.search(self.rows, self.part.program, self.state, len(out), out, truth, self.godel)
             self.budget.used += int(count[kernel.VISITS]) - before
+            if status == kernel.FILLED and len(out) < n:
+                out, truth = (_longer(array)[:n] for array in (out, truth))
+                continue
             if status in (kernel.FILLED, kernel.EXHAUSTED):
                 break
             if status == kernel.SLICE:

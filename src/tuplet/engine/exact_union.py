@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from tuplet.engine.exact_stream import ClauseStream, Ids, Stream, Values
 from tuplet.engine.logic import Logic
 
+# Tuples read from a stream at once.
+LARGEST_BLOCK = 1 << 14
+
 
 class Union:
     """A disjunction of clauses by the threshold algorithm.
@@ -37,7 +40,7 @@ class Union:
     def take(self, n: int) -> tuple[Ids, Values]:
         tuples: list[tuple[int, ...]] = []
         truth: list[float] = []
-        block = max(8, n // len(self.streams))
+        block = min(max(8, n // len(self.streams)), LARGEST_BLOCK)
         while len(truth) < n:
             ceiling = self._ceiling()
             while self.waiting and len(truth) < n and -self.waiting[0][0] >= ceiling:
@@ -86,13 +89,13 @@ class Filtered:
 
     def take(self, n: int) -> tuple[Ids, Values]:
         got = sum(len(values) for _, values in self.ready)
-        block = max(n, 16)
+        block = min(max(n, 16), LARGEST_BLOCK)
         while got < n and not self.stream.done and self.stream.stopped is None:
             tuples, truth = self.stream.take(block)
             keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
             self.ready.append((tuples[keep], truth[keep]))
             got += int(keep.sum())
-            block = min(2 * block, 1 << 14)
+            block = min(2 * block, LARGEST_BLOCK)
         if not self.ready:
             self.ready.append(self.stream.take(0))
         tuples = np.concatenate([t for t, _ in self.ready])
