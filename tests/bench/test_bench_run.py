@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
@@ -28,7 +28,7 @@ from tuplet.bench.run import RunSettings, digest, evaluate, judge, marginal_metr
 from tuplet.bench.sample import sample
 from tuplet.engine.brute import score
 from tuplet.engine.ranking import Ranking
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.store import open_store
 from tuplet.truth.store import StoreFiles
@@ -190,6 +190,17 @@ def test_a_refused_query_is_missed_and_says_why(
     found = evaluate(queries.queries[0], open_store(store).source, RunSettings("brute"))
     assert (found["answered"], found["hit10"], found["decided"]) == (False, 0.0, 0.0)
     assert found["pruned"]
+
+
+def test_a_dead_worker_is_told_in_one_line(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    class Broken(ThreadPoolExecutor):
+        def submit(self, *_: object, **__: object) -> Future:  # type: ignore[type-arg, override]
+            future: Future[int] = Future()
+            future.set_exception(BrokenExecutor("killed"))
+            return future
+
+    with Broken(1) as pool, pytest.raises(BudgetExceeded, match="a worker process died"):
+        run(store, queries, tmp_path / "result", executor=pool)
 
 
 def test_units_show_every_shape_early(queries: QuerySet) -> None:

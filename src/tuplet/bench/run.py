@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -201,8 +201,11 @@ def _results(
     if pool is None:
         yield from map(_work, tasks)
         return
-    for future in as_completed([pool.submit(_work, task) for task in tasks]):
-        yield future.result()
+    try:
+        for future in as_completed([pool.submit(_work, task) for task in tasks]):
+            yield future.result()
+    except BrokenExecutor:
+        raise BudgetExceeded("a worker process died, perhaps for lack of memory; run again to go on") from None
 
 
 @contextmanager

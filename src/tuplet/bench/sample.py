@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import pairwise, permutations
@@ -23,7 +23,7 @@ from tuplet.bench.enumerate import QueryType
 from tuplet.bench.grounding import Grounded, Rules, Sampler
 from tuplet.bench.queries import AbstractClauses, BenchQuery, QuerySet, bound, efok_text
 from tuplet.bench.shapes import Shape, shape
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.query_graph import QueryGraph
 
@@ -159,6 +159,7 @@ def _blocks(numbers: range) -> list[range]:
 
 
 _Task: TypeAlias = tuple[AbstractClauses, str, int, range]
+_Job: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], Rules, _Task]  # graph directory, known, target, …
 _Results: TypeAlias = list[tuple[Grounded | None, "Counter[str]"]]
 
 
@@ -200,10 +201,16 @@ class _Pool:
     def run(self, tasks: Sequence[_Task]) -> Iterator[_Results]:
         if self.pool is None:
             return (_unit(self.sampler, task) for task in tasks)
-        return self.pool.map(_remote, [(self.path, *self.settings, task) for task in tasks])
+        return self._mapped(self.pool, [(self.path, *self.settings, task) for task in tasks])
+
+    def _mapped(self, pool: ProcessPoolExecutor, jobs: Sequence[_Job]) -> Iterator[_Results]:
+        try:
+            yield from pool.map(_remote, jobs)
+        except BrokenExecutor:
+            raise BudgetExceeded("a worker process died, perhaps for lack of memory") from None
 
 
-def _remote(job: tuple[str, tuple[str, ...], tuple[str, ...], Rules, _Task]) -> _Results:
+def _remote(job: _Job) -> _Results:
     path, known, target, rules, task = job
     return _unit(_opened(path, known, target, rules), task)
 
