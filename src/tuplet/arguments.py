@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     demo = command("demo", "the main job on the bundled graph of countries")
+    demo.add_argument("-o", "--output", metavar="STORE", help="keep the store there")
     _quiet(demo)
 
     imports = command("import", "make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder")

@@ -279,7 +279,8 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """`tuplet demo`."""
     from tuplet.demo import run
 
-    run(print, quiet=arguments.quiet)
+    with _Steps(arguments.quiet) as told:
+        run(print, told, keep=arguments.output)
 
 
 def _query_text(argument: str) -> str:
