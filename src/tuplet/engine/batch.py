@@ -164,6 +164,7 @@ class Domains:
     clause: Clause
     rows: dict[int, Rows]
     value: dict[int, Tensor]  # literals with constants and self-loops, on the rows
+    index: dict[int, Tensor]  # the index value of each row: no assignment with this row is truer
     score: dict[int, Tensor]  # local index, for ties
     dropped: dict[int, Tensor]  # [queries] no assignment that takes a variable outside its domain is truer
     pairs: dict[tuple[int, int], Pairs] = field(default_factory=dict)  # between variables, made once
@@ -187,8 +188,9 @@ class Domains:
             both = (keep[u][first] & keep[v][second]).nonzero().view(-1)
             pairs[u, v] = Pairs(place[u][first[both]], place[v][second[both]], truth[both])
         value = {v: self.value[v][mask] for v, mask in keep.items()}
+        index = {v: self.index[v][mask] for v, mask in keep.items()}
         score = {v: self.score[v][mask] for v, mask in keep.items()}
-        return Domains(clause, rows, value, score, dropped, pairs)
+        return Domains(clause, rows, value, index, score, dropped, pairs)
 
     def take(self, queries: Tensor) -> Domains:
         """The same for some of the queries."""

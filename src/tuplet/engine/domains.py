@@ -34,16 +34,17 @@ def reduce_domains(
 
     `floor` [queries] drops entities whose index value is below it. Ties go by the local index, then by number.
     """
-    domains, score = _everyone(search, clause) if index == "local" else _messages(search, clause)
+    domains = _everyone(search, clause) if index == "local" else _messages(search, clause)
     keep, dropped = {}, {}
     for v, rows in domains.rows.items():
-        within = score[v] > 0
+        estimate = domains.index[v]
+        within = estimate > 0
         if most is not None and len(rows) and int(counts(rows.query, clause.queries).max()) > most:
-            within &= ranks(rows.query, clause.queries, score[v], domains.score[v]) < most
+            within &= ranks(rows.query, clause.queries, estimate, domains.score[v]) < most
         if floor is not None:
-            within &= score[v] >= floor[rows.query]
+            within &= estimate >= floor[rows.query]
         out = (~within).nonzero().view(-1)
-        dropped[v] = best_of(rows.query[out], score[v][out], clause.queries)
+        dropped[v] = best_of(rows.query[out], estimate[out], clause.queries)
         keep[v] = within
     return domains.restrict(keep, dropped)
 
@@ -53,15 +54,15 @@ def _variables(clause: Clause) -> list[int]:
     return sorted({v for literal in clause.literals for v in literal.variables})
 
 
-def _everyone(search: Search, clause: Clause) -> tuple[Domains, dict[int, Tensor]]:
+def _everyone(search: Search, clause: Clause) -> Domains:
     """Domains of the local index: everyone on the right side of a relation of the variable."""
     rows = {v: _members(search, clause, v) for v in _variables(clause)}
     score = {v: local_index(search, clause, r) for v, r in rows.items()}
     value = {v: _unary(search, clause, r) for v, r in rows.items()}
-    return Domains(clause, rows, value, score, {}), score
+    return Domains(clause, rows, value, score, score, {})
 
 
-def _messages(search: Search, clause: Clause) -> tuple[Domains, dict[int, Tensor]]:
+def _messages(search: Search, clause: Clause) -> Domains:
     """Domains of the global index: everyone that a walk along the spanning tree reaches, with messages both ways."""
     links = clause.links(lambda v: v)
     tree = spanning_tree(clause)
@@ -101,7 +102,7 @@ def _messages(search: Search, clause: Clause) -> tuple[Domains, dict[int, Tensor
                 second, search.joint(product(parent, without=child)[first], truth), len(rows[child])
             )
     score = {v: local_index(search, clause, r) for v, r in rows.items()}
-    return Domains(clause, rows, value, score, {}, pairs), {v: product(v) for v in rows}
+    return Domains(clause, rows, value, {v: product(v) for v in rows}, score, {}, pairs)
 
 
 def spanning_tree(clause: Clause) -> list[Branch]:

@@ -47,6 +47,7 @@ class State:
     clause: Clause
     rows: dict[int, Rows]
     value: dict[int, Tensor]
+    index: dict[int, Tensor]  # of all nodes but the target
     pairs: dict[tuple[int, int], Pairs]
 
 
@@ -88,7 +89,7 @@ class Search:
         rows[node] = target if own else target.take(alive)
         values[node] = value if own else value[alive]
         pairs = domains.pairs if own else {pair: p for pair, p in domains.pairs.items() if node not in pair}
-        found, bound = self.eliminate(State(clause, rows, values, pairs), node)
+        found, bound = self.eliminate(State(clause, rows, values, domains.index, pairs), node)
         return found if own else torch.zeros_like(value).index_copy_(0, alive, found), bound
 
     def eliminate(self, state: State, target: int) -> tuple[Tensor, Tensor]:
@@ -101,7 +102,7 @@ class Search:
             near = {u: [w for w in rows if frozenset((u, w)) in links] for u in rows if u != target}
             removable = [u for u in near if len(near[u]) < 2]
             if not removable:
-                return self.cut_cycle(State(state.clause, rows, value, state.pairs), target, links)
+                return self.cut_cycle(State(state.clause, rows, value, state.index, state.pairs), target, links)
             u = min(removable, key=lambda u: (len(near[u]), len(rows[u]), u))
             w = near[u][0] if near[u] else target
             if near[u]:
@@ -247,9 +248,11 @@ class Search:
         bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
         tried = value[u] > 0
         if self.enumerate is not None:
-            within = (ranks(rows[u].query, queries, value[u]) < self.enumerate) | (value[u] >= 1)
+            # By the index, not by C alone: a variable that no constant touches has C = 1 everywhere.
+            hope = state.index[u].minimum(value[u])
+            within = (ranks(rows[u].query, queries, hope, value[u]) < self.enumerate) | (hope >= 1)
             left_out = (tried & ~within).nonzero().view(-1)
-            bound = best_of(rows[u].query[left_out], value[u][left_out], queries)
+            bound = best_of(rows[u].query[left_out], hope[left_out], queries)
             tried &= within
         candidates = tried.nonzero().view(-1)
         inner = replace(self, normalise=False)
@@ -259,7 +262,7 @@ class Search:
             truth, lost = inner.eliminate(sub, target)
             own = value[u][chosen]
             found.scatter_reduce_(0, back, self.joint(truth, own[sub.rows[target].query]), "amax")
-            bound.scatter_reduce_(0, rows[u].query[chosen], self.joint(lost, own), "amax")
+            bound.scatter_reduce_(0, rows[u].query[chosen], lost, "amax")
         return found, bound
 
     def _sizes(self, state: State, u: int, chosen: Tensor, links: dict[frozenset[int], list[Literal]]) -> Tensor:
@@ -281,6 +284,7 @@ class Search:
         fixed = state.rows[u].take(chosen)
         rows: dict[int, Rows] = {}
         value: dict[int, Tensor] = {}
+        index: dict[int, Tensor] = {}
         back = chosen
         for w in state.rows.keys() - {u}:
             bundle = links.get(frozenset((u, w)), [])
@@ -302,8 +306,10 @@ class Search:
             value[w] = truth[true]
             if w == target:
                 back = second
+            else:
+                index[w] = state.index[w][second]
         clause = state.clause.take(fixed.query).clamp(u, fixed.columns[0])
-        return State(clause, rows, value, {}), back
+        return State(clause, rows, value, index, {}), back
 
 
 @dataclass(frozen=True)
