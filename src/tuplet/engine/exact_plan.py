@@ -241,7 +241,8 @@ class _Builder:
             first = len(layout.entries)
             layout.entries += self.between(u, v, 1) if u >= 0 else []
             onward = [numbers[v, w] for w in self.tree[v] if w != u]
-            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward)])
+            alone = len(layout.entries) - first == 1 and not onward and pointers[v][0] == pointers[v][-1]
+            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward), int(alone)])
             if u < 0 and v in layout.lists:
                 layout.list_rows.append(("edges", len(edges) - 1, v))
             nexts += onward
@@ -281,7 +282,7 @@ class _Builder:
             targets += [v] * (len(layout.entries) - first)
         layout.arrays = {
             "unary": int_table(pointers, 4),
-            "edges": int_table(edges, 7),
+            "edges": int_table(edges, 8),
             "nexts": np.array(nexts, dtype=np.int64),
             "steps": int_table(step_rows, 14),
             "opens": int_table(opens, 2),

@@ -36,6 +36,7 @@ from tuplet.engine.kernels.exact_rows import (
     conj,
     find_row,
     inlined,
+    known_message,
     lookup,
     recall,
     remember,
@@ -126,7 +127,7 @@ def message(rows, program, state, edge, origin, godel):
     m(x) = max over y of P(x, y) · unary(y) · product of the messages from y onwards. Rows are read in order of
     decreasing truth, so the first y with nothing left to lose ends the row.
     """
-    keys, values, count = state.memo_key, state.memo_value, state.count
+    count = state.count
     frame, value = state.frame, state.frame_value
     depth = 0
     begin_message(rows, program, state, 0, edge, origin)
@@ -172,7 +173,7 @@ def message(rows, program, state, edge, origin, godel):
         j = frame[depth, F_NEXT]
         known = 0.0
         while j < program.edges[edge, NEXT_B] and total > best:
-            known = recall(keys, values, ((program.nexts[j] << 32) | y) + 1)
+            known = known_message(rows, program, state, program.nexts[j], y)
             if known < 0.0:
                 break
             total = conj(total, known, godel)
@@ -252,7 +253,7 @@ def opened(rows, program, state, total, first, last, godel):
             return 0.0
         source = program.opens[i, 1]
         x = state.assign[source] if source >= 0 else 0
-        value = recall(state.memo_key, state.memo_value, ((program.opens[i, 0] << 32) | x) + 1)
+        value = known_message(rows, program, state, program.opens[i, 0], x)
         if value < 0.0:
             value = message(rows, program, state, program.opens[i, 0], x, godel)
             if state.count[ABORT]:

@@ -21,7 +21,8 @@ from numba import njit
 # kinds of entries
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
 # columns of `edges`: directed edges along which messages flow
-TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B = range(7)
+# (a LEAF has one atom and nothing behind it: its message is the best of a row)
+TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B, LEAF = range(8)
 # columns of `frame`: messages being computed
 F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = range(8)
 # columns of `unary`: entries of a variable: exact ones, bounds that always hold, bounds used inside messages only
@@ -78,7 +79,7 @@ class Program(NamedTuple):
 
     entries: Any  # [·, 5]
     unary: Any  # [variables, 4]
-    edges: Any  # [directed edges, 7]
+    edges: Any  # [directed edges, 8]
     nexts: Any  # [·] directed edges that follow a directed edge
     steps: Any  # [·, 14]
     opens: Any  # [·, 2] directed edge, source variable
@@ -218,3 +219,12 @@ def insert(keys, key):
     while keys[at] != 0:
         at = (at + 1) & mask
     keys[at] = key
+
+
+@inlined
+def known_message(rows, program, state, edge, x):
+    """A message that needs no search or is in the memo, or -1."""
+    if program.edges[edge, LEAF]:
+        row = find_row(rows, x, program.entries[program.edges[edge, PARALLEL_A], 2])
+        return np.float64(rows.row_best[row]) if row >= 0 else 0.0
+    return recall(state.memo_key, state.memo_value, ((edge << 32) | x) + 1)

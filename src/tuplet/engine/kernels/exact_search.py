@@ -164,7 +164,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         step = nodes[node, STEP]
         restore(program, state, node)
         if kind == TUPLE:
-            emit(rows, program, state, bound, out, out_truth, godel)
+            emit(rows, program, state, node, bound, out, out_truth, godel)
             if count[ABORT]:
                 push(state, bound, item)
                 return count[ABORT]
@@ -181,7 +181,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                     value = complete(rows, program, state, bound, godel)
                 # rounding apart, a value that reaches its bound can leave at once
                 if not count[ABORT] and value >= bound * (1.0 - 1e-12):
-                    emit(rows, program, state, bound, out, out_truth, godel)
+                    emit(rows, program, state, node, bound, out, out_truth, godel)
                     value = 0.0
                 if count[ABORT]:
                     push(state, bound, item)
@@ -321,12 +321,18 @@ def advance(rows, program, state, node, step, bound, godel):
 
 
 @compiled
-def emit(rows, program, state, bound, out, out_truth, godel):
-    """Writes the tuple in `assign` with its best existentials, and its truth as the product over its atoms."""
-    value = complete(rows, program, state, bound, godel)
-    if not state.count[ABORT]:
-        at = state.count[EMITTED]
+def emit(rows, program, state, node, bound, out, out_truth, godel):
+    """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms."""
+    at = state.count[EMITTED]
+    if len(program.levels) == 0:
+        # nothing is left to find, and the product of the steps is that of the atoms
+        out_truth[at] = state.worth[node, PERMANENT]
+        for v in range(out.shape[1]):
+            out[at, v] = state.assign[v]
+    else:
+        out_truth[at] = complete(rows, program, state, bound, godel)
+        if state.count[ABORT]:
+            return
         for v in range(out.shape[1]):
             out[at, v] = state.witness[v]
-        out_truth[at] = value
-        state.count[EMITTED] = at + 1
+    state.count[EMITTED] = at + 1
