@@ -13,6 +13,7 @@ does not have: every cut records the best truth it may have lost, so a result sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -155,30 +156,20 @@ def allocate(count: Sequence[Tensor], rows: Sequence[Tensor], size: int | None) 
     """
     if size is None:
         return list(rows)
-    share: list[Tensor] = [torch.zeros_like(most) for most in rows]
-    settled = [torch.zeros_like(most, dtype=torch.bool) for most in rows]
-    count = [c.clamp(min=1e-12).double() for c in count]
+    most = torch.stack(list(rows)).clamp(max=size).double()  # [nodes, queries]
+    mass = torch.stack(list(count)).double().clamp(min=1e-12).log()  # products of counts may be tiny
+    share = torch.zeros_like(most)
+    settled = torch.zeros_like(most, dtype=torch.bool)
     for _ in rows:
-        # What is left for the nodes that are not settled, in logarithms: products of counts may be tiny.
-        left = torch.full_like(count[0], size).log()
-        mass, free = torch.zeros_like(left), torch.zeros_like(left)
-        for c, b, done in zip(count, share, settled, strict=True):
-            left -= torch.where(done, b.clamp(min=1).log(), 0)
-            mass += torch.where(done, 0, c.log())
-            free += ~done
-        scale = (left - mass) / free.clamp(min=1)
-        anyone = torch.stack(settled).any(0)
-        changed = torch.zeros_like(anyone)
-        for i, (c, most) in enumerate(zip(count, rows, strict=True)):
-            raw = (scale + c.log()).exp()
-            # Beside a settled node rounding goes down, so that the product stays within the budget.
-            whole = torch.where(anyone, (raw + 1e-9).floor(), raw.round())
-            clamped = whole.clamp(min=1).minimum(most.double())
-            hit = ~settled[i] & ~changed & ((raw < 1) | (whole > most))
-            share[i] = torch.where(settled[i], share[i], clamped.long())
-            settled[i] = settled[i] | hit
-            changed |= hit  # one at a time: the next round sees what it leaves
-    return share
+        left = math.log(size) - torch.where(settled, share.clamp(min=1).log(), 0).sum(0)
+        scale = (left - torch.where(settled, 0, mass).sum(0)) / (~settled).sum(0).clamp(min=1)
+        raw = (mass + scale).exp()
+        # Beside a settled node rounding goes down, so that the product stays within the budget.
+        whole = torch.where(settled.any(0), (raw * (1 + 1e-9)).floor(), raw.round())
+        share = torch.where(settled, share, whole.clamp(min=1).minimum(most))
+        low, high = ~settled & (raw < 1 - 1e-9), ~settled & (raw > most)
+        settled = settled | torch.where(low.any(0), low, high)
+    return list(share.long())
 
 
 def merge(problem: Problem, nodes: Sequence[Fuzzy]) -> tuple[Rows, Tensor, Tensor]:
