@@ -11,9 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tuplet.bench.evaluate import RunSettings
 from tuplet.bench.queries import QuerySet, read_any
 from tuplet.bench.report import Result
-from tuplet.bench.run import RunSettings, run
+from tuplet.bench.run import run
 from tuplet.bench.sample import default_workers
 from tuplet.progress import Progress
 

@@ -21,10 +21,11 @@ import numpy as np
 import pytest
 from random_graph import random_graph
 
+from tuplet.bench.evaluate import RunSettings, evaluate, judge, marginal_metrics
 from tuplet.bench.metrics import NAMES, from_marginals
 from tuplet.bench.queries import QuerySet, write
 from tuplet.bench.report import Result, write_report
-from tuplet.bench.run import RunSettings, digest, evaluate, judge, marginal_metrics, read_rows, run, units
+from tuplet.bench.run import digest, read_rows, run, units
 from tuplet.bench.sample import sample
 from tuplet.engine.brute import score
 from tuplet.engine.ranking import Ranking
@@ -69,8 +70,8 @@ def queries(graph: KnowledgeGraph) -> QuerySet:
 
 
 def numbers(folder: Path) -> list[dict[str, object]]:
-    """Everything but the times."""
-    return [{key: value for key, value in row.items() if key != "ms"} for row in read_rows(folder)]
+    """Everything but time and memory."""
+    return [{key: v for key, v in row.items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]
 
 
 def test_metrics_of_the_exact_engine_equal_counting_over_all_tuples(store: Path, queries: QuerySet) -> None:
@@ -109,13 +110,13 @@ def test_workers_threads_and_blocks_change_nothing(store: Path, queries: QuerySe
 
 SCRIPT = """
 import sys, time
-import tuplet.bench.run as runs
+from tuplet.bench import evaluate as evaluation, run as runs
 from tuplet.bench.queries import read
-slowly = runs.evaluate
+slowly = evaluation.evaluate
 def evaluate(*arguments):
     time.sleep(0.05)
     return slowly(*arguments)
-runs.evaluate = evaluate
+evaluation.evaluate = evaluate
 runs.run(sys.argv[1], read(sys.argv[2]), sys.argv[3], block=3)
 """
 

@@ -296,6 +296,45 @@ def closed(ranks: Sequence[int]) -> int:
     return comb(sum(ranks) + len(ranks), len(ranks)) - 1
 
 
+def product_ranks(scores: Sequence[ArrayLike], easy: Ints, hard: Ints, reach: int = 100) -> Ranks:
+    """Ranks over all of E^k when tuples are ordered by the product of one score in 0 … 1 for each variable [entities].
+
+    Tuples are counted by classes of equal factors, so plateaus of ties cost nothing. Exact for a tuple with fewer than
+    `reach` truer non-answers; the others are missed.
+
+    >>> scores = [np.array([1.0, 1.0, 0.5]), np.array([0.0, 1.0, 1.0])]
+    >>> product_ranks(scores, np.array([[0, 1]]), np.array([[1, 1]])).ties.tolist()
+    [2.0]
+    """
+    vectors = [np.asarray(vector, dtype=np.float64) for vector in scores]
+    answers = np.concatenate([np.asarray(part, dtype=np.int64).reshape(-1, len(vectors)) for part in (easy, hard)])
+    own = np.prod([vector[column] for vector, column in zip(vectors, answers.T, strict=True)], axis=0)
+    wanted = reach + len(answers)
+    value, count, floor = np.ones(1), np.ones(1), 0.0
+    for vector in vectors:
+        factor, often = np.unique(vector[vector > 0], return_counts=True)
+        factor, often = factor[::-1], often[::-1].astype(np.float64)
+        # A factor with `wanted` larger ones is in no tuple that counts; nor is a product below so many others.
+        few = np.cumsum(often) - often < wanted
+        dropped = factor[~few].max(initial=0.0) * value.max(initial=0.0)
+        factor, often = factor[few], often[few]
+        both, times = np.outer(value, factor), np.outer(count, often)
+        above = np.outer(np.cumsum(count), np.cumsum(often)) - times
+        floor = max(floor * factor.max(initial=0.0), dropped, both[above >= wanted].max(initial=0.0))
+        value, count = both[above < wanted], times[above < wanted]
+        order = np.argsort(-value, kind="stable")
+        value, count = value[order], count[order]
+    mine = own[len(easy) :]
+    # Answers do not compete.
+    value, count = np.concatenate([value, own]), np.concatenate([count, -np.ones(len(own))])
+    order = np.argsort(value)
+    value, total = value[order], np.concatenate([[0.0], np.cumsum(count[order])])
+    margin = TOLERANCE * mine
+    greater = total[-1] - total[np.searchsorted(value, mine + margin, side="right")]
+    upto = total[-1] - total[np.searchsorted(value, mine - margin, side="left")]
+    return Ranks(greater, upto - greater, mine > 0, (mine > floor * (1 + TOLERANCE)) | (mine <= 0))
+
+
 # --- averages ----------------------------------------------------------------------------------------------------
 
 

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from tuplet.bench import published
+from tuplet.bench.evaluate import KINDS, Row
 from tuplet.bench.metrics import NAMES, Estimate, bootstrap, coverage
 from tuplet.bench.plots import Series, chart
-from tuplet.bench.run import KINDS, Row, read_manifest, read_rows
+from tuplet.bench.run import read_manifest, read_rows
 from tuplet.errors import BadInput
 
 TITLES = {"mrr": "MRR", "hit1": "HIT@1", "hit3": "HIT@3", "hit10": "HIT@10"}

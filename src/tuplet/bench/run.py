@@ -12,128 +12,23 @@ import json
 import multiprocessing
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuplet import __version__
-from tuplet.bench.metrics import CUTS, NAMES, Ranks, from_marginals, joint_ranks
+from tuplet.bench.evaluate import Opened, Row, RunSettings, schema
 from tuplet.bench.queries import BenchQuery, QuerySet
-from tuplet.engine.engines import Limits, Source, engine_named
-from tuplet.engine.logic import Logic
-from tuplet.engine.ranking import Ranking
-from tuplet.errors import BadInput, BudgetExceeded, TupletError, nearest
+from tuplet.errors import BadInput, BudgetExceeded, TupletError
 
-Row: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[float, float], None]
 PROTOCOL = 1
-KINDS = ("marginal", "multiply", "joint")
-_TOPOLOGY = {"tree": "0S", "multi-edge": "1M", "cyclic": "2C"}
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What decides the numbers of a run."""
-
-    engine: str = "exact"
-    logic: str = "product"
-    timeout: float | None = None  # seconds for one query
-    reach: int = 100  # non-answers listed at least; ranks beyond count 0 in MRR (an error below 1/reach)
-    most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
-    marginals: bool = False  # also rank each free variable on its own, for Marginal, Multiply and Joint
-    points: bool = True  # hard tuples are scored one by one; not for methods that prune: there the list alone counts
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: further fields of `Limits`
-
-    def limits(self) -> Limits:
-        """What the engine is given; an option that no engine knows is refused."""
-        known = {f.name for f in fields(Limits)} - {"k", "logic", "timeout"}
-        for key in self.options:
-            if key not in known:
-                close = nearest(key, known, 1)
-                raise BadInput(f"unknown engine option {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-        return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **self.options)
-
-
-def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
-    """One query: the metrics of its hard tuples, and what the engine said of its list.
-
-    The list is as long as `reach` and the answers need. If it ends among ties that could decide HIT@10, it is asked
-    for again, four times as long. A query that the engine refuses counts as missed, with the reason.
-    """
-    engine, limits = engine_named(settings.engine), settings.limits()
-    clauses = query.clauses()
-    wanted = settings.reach + len(query.easy) + len(query.hard)
-    start = time.perf_counter()
-    ranking, points, ranks = None, None, None
-    failed: str | None = None
-    try:
-        if settings.points:
-            points = engine.score(clauses, source, query.hard, limits.logic)
-        while True:
-            ranking = engine.run(clauses, source, replace(limits, k=wanted))
-            ranks = judge(query, ranking, wanted, points)
-            if ranks.decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= settings.most:
-                break
-            wanted = min(4 * wanted, settings.most)
-    except (BudgetExceeded, MemoryError) as error:
-        ranking, ranks, failed = None, None, str(error) or "out of memory"
-    found = row(query, ranking, ranks, 1e3 * (time.perf_counter() - start), failed)
-    return found | marginal_metrics(query, source, settings) if settings.marginals else found
-
-
-def marginal_metrics(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
-    """The metrics made from one ranking for each free variable, the others existential; none if the engine refuses."""
-    engine, limits = engine_named(settings.engine), replace(settings.limits(), k=len(source.graph.entities))
-    scores = []
-    try:
-        for variable in range(query.k):
-            asked = [clause.marginal([variable]) for clause in query.clauses()]
-            ranking = engine.run(asked, source, limits)
-            scores.append(np.zeros(len(source.graph.entities)))
-            scores[-1][ranking.tuples[:, 0]] = ranking.truth
-    except (BudgetExceeded, MemoryError):
-        return {}
-    found = from_marginals(scores, query.easy, query.hard)
-    named = {"marginal": found.marginal or {}, "multiply": found.multiply, "joint": found.joint}
-    values = {f"{kind}_{name}": value for kind, metrics in named.items() for name, value in metrics.items()}
-    return {**values, "hard_variables": found.hard_variables}
-
-
-def judge(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64] | None) -> Ranks:
-    """The ranks of the hard tuples in an engine's list of at most `wanted` tuples.
-
-    A list that is shorter is all there is: of a search that was not stopped, or of a method that prunes (no points).
-    """
-    short = len(ranking.tuples) < wanted and (ranking.pruned is None or points is None)
-    return joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, short or ranking.bound == 0)
-
-
-def row(query: BenchQuery, ranking: Ranking | None, ranks: Ranks | None, ms: float, failed: str | None = None) -> Row:
-    """The result of one query, as it is written."""
-    return {
-        "shape": query.shape,
-        "index": query.index,
-        "k": query.k,
-        "e": max(len(clause.existential) for clause in query.clauses()),
-        "topology": max(_TOPOLOGY[clause.shape()] for clause in query.clauses())[1:],
-        "easy": len(query.easy),
-        "hard": len(query.hard),
-        **(ranks.values() if ranks is not None else dict.fromkeys(NAMES, 0.0)),
-        "answered": ranks is not None,
-        "exact": bool(ranking is not None and ranking.exact),
-        "pruned": failed or (ranking.pruned if ranking is not None else None),
-        "decided": float(np.mean(ranks.decided(max(CUTS)))) if ranks is not None else 0.0,
-        "listed": len(ranking.tuples) if ranking is not None else 0,
-        "ms": ms,
-    }
 
 
 # --- units and parts ---------------------------------------------------------------------------------------------
@@ -171,11 +66,10 @@ def run(
 ) -> dict[str, Any]:
     """Run what is not done yet and return the manifest; `progress` is called with the queries done and all.
 
-    `workers` processes each map the store into memory; any other `Executor` whose workers see the same files will do.
+    `workers` processes each map the store into memory; any other `Executor` whose workers see the store will do.
     """
     settings = settings or RunSettings()
-    engine_named(settings.engine)
-    settings.limits()
+    settings.check()
     root = Path(folder)
     manifest = _begin(root, _manifest(store, queries, settings, block))
     todo, done = [], 0
@@ -187,23 +81,25 @@ def run(
     if progress is not None:
         progress(done, len(queries))
     with _executor(executor, workers if len(todo) > 1 else 1) as pool:
-        for size in _results(pool, str(store), root, settings, todo):
-            done += size
+        for unit, rows in _results(pool, str(store), settings, todo):
+            _write_part(root / "parts" / f"{unit.name}.parquet", rows)
+            done += len(rows)
             if progress is not None:
                 progress(done, len(queries))
     return manifest
 
 
 def _results(
-    pool: Executor | None, store: str, root: Path, settings: RunSettings, todo: Sequence[Unit]
-) -> Iterator[int]:
-    tasks = ((store, str(root / "parts" / f"{unit.name}.parquet"), settings, unit) for unit in todo)
+    pool: Executor | None, store: str, settings: RunSettings, todo: Sequence[Unit]
+) -> Iterator[tuple[Unit, list[Row]]]:
     if pool is None:
-        yield from map(_work, tasks)
+        opened = _opened(store, settings)
+        yield from ((unit, opened.evaluate(unit.queries)) for unit in todo)
         return
     try:
-        for future in as_completed([pool.submit(_work, task) for task in tasks]):
-            yield future.result()
+        futures = {pool.submit(work, store, settings, unit.queries): unit for unit in todo}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
     except BrokenExecutor:
         raise BudgetExceeded("a worker process died, perhaps for lack of memory; run again to go on") from None
 
@@ -220,54 +116,36 @@ def _executor(given: Executor | None, workers: int) -> Iterator[Executor | None]
         pool.shutdown(cancel_futures=True)
 
 
-def _work(task: tuple[str, str, RunSettings, Unit]) -> int:
-    """One unit, from the store to the part on disk; returns the number of queries."""
+def _opened(store: str, settings: RunSettings) -> Opened:
+    from tuplet.store import open_store
+
+    opened = Opened(open_store(store).source, settings)
+    opened.warm()
+    return opened
+
+
+@lru_cache(maxsize=1)
+def _kept(store: str, settings: str) -> Opened:
+    return _opened(store, RunSettings(**json.loads(settings)))
+
+
+def work(store: str, settings: RunSettings, queries: Sequence[BenchQuery]) -> list[Row]:
+    """One unit in a worker, which keeps the store open for the next one."""
+    return _kept(store, json.dumps(asdict(settings))).evaluate(queries)
+
+
+def _write_part(path: Path, rows: Sequence[Row]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    store, part, settings, unit = task
-    source = _source(store)
-    _warm(store, settings.engine, settings.logic)
-    rows = [evaluate(query, source, settings) for query in unit.queries]
-    handle, temporary = tempfile.mkstemp(prefix=".part-", dir=Path(part).parent)
+    handle, temporary = tempfile.mkstemp(prefix=".part-", dir=path.parent)
     os.close(handle)
     try:
-        pq.write_table(pa.Table.from_pylist(rows, _schema()), temporary)
-        os.replace(temporary, part)
+        pq.write_table(pa.Table.from_pylist(rows, schema()), temporary)
+        os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return len(rows)
-
-
-@cache
-def _warm(store: str, engine: str, logic: str) -> None:
-    """Load what is compiled by answering one small query, so that times are those of the search."""
-    source = _source(store)
-    (head,), (relation,), _ = (part[:1].tolist() for part in source.graph.edges())
-    nothing = np.empty((0, 1), dtype=np.int32)
-    small = BenchQuery("1p", "r1(s1,f1)", {"r1": 2 * relation, "s1": head}, nothing, np.zeros((1, 1), dtype=np.int32))
-    evaluate(small, source, RunSettings(engine, logic))
-
-
-@cache
-def _source(store: str) -> Source:
-    from tuplet.store import open_store
-
-    return open_store(store).source
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    whole, number = pa.int32(), pa.float64()
-    columns = {"shape": pa.string(), "index": whole, "k": whole, "e": whole, "topology": pa.string()}
-    columns |= {"easy": whole, "hard": whole}
-    columns |= dict.fromkeys(NAMES, number)
-    columns |= {"answered": pa.bool_(), "exact": pa.bool_(), "pruned": pa.string(), "decided": number}
-    columns |= {"listed": pa.int64(), "ms": number}
-    columns |= {f"{kind}_{name}": number for kind in KINDS for name in NAMES}  # empty unless asked for
-    return pa.schema(columns | {"hard_variables": whole})
 
 
 # --- the manifest ------------------------------------------------------------------------------------------------
@@ -288,7 +166,9 @@ def _manifest(store: str | os.PathLike[str], queries: QuerySet, settings: RunSet
         raise BadInput("there are no queries to run")
     if any(not len(query.hard) for query in queries):
         raise BadInput("some queries have no hard answers; there is nothing to rank")
-    source = _source(str(store))
+    from tuplet.store import open_store
+
+    source = open_store(store).source
     asked = queries.meta.get("graph")
     if asked is not None and asked != source.graph.hash:
         raise BadInput(f"the queries were sampled from graph {asked[:12]}, the store holds {source.graph.hash[:12]}")
