@@ -103,7 +103,7 @@ def run(
     # equal up to rounding of the bounds; the order is that of the recomputed truth, ties by ids
     order = np.lexsort((*tuples.T[::-1], -truth)) if tuples.shape[1] else np.arange(len(tuples))
     exact = len(tuples) == k or stopped is None
-    if stopped is not None and len(tuples) == k:
+    if stopped is not None and len(tuples) == k > 0:
         exact = bool(truth.min() >= bound * (1 - 1e-9))
     return Ranking(
         tuples[order],

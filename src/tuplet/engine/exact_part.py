@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -67,6 +68,7 @@ class Outline:
     columns: Longs  # where each variable asked for stands among the free variables of the parts, one part after another
     places: tuple[Longs, ...]  # for each part with free variables, where these stand among those asked for
     order: Longs  # where each variable stands among the members of the parts
+    in_order: bool  # the variables of the only part are those of the clause, asked for in order
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,11 @@ def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClaus
 
 def _span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
     """Where the neighbours of an entity under a view lie; an empty span if it has none."""
-    row = int(kernel.find_row(rows, entity, view))
-    return (int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])) if row >= 0 else (0, 0)
+    low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
+    row = bisect_left(rows.row_entity, entity, low, high)
+    if row == high or rows.row_entity[row] != entity:
+        return 0, 0
+    return int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])
 
 
 @lru_cache(maxsize=4096)
@@ -170,6 +175,7 @@ def _outline(
         np.array([flat.index(v) for v in free], dtype=np.int64),
         tuple(np.array([free.index(v) for v in members], dtype=np.int64) for members in asked),
         np.argsort(np.array([v for p in parts for v in p.members], dtype=np.int64)),
+        len(parts) == 1 and free == tuple(range(variables)),
     )
 
 

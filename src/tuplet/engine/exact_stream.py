@@ -292,10 +292,11 @@ class ClauseStream:
         part = self.parts[0]
         values, truth = part.take(n)
         self._follow(part)
-        witness = values[:, self.clause.outline.order]
         if self.factor != 1.0:
             truth = self.logic.conjunction(truth, self.factor)
-        return values[:, self.columns], truth, witness
+        if self.clause.outline.in_order:
+            return values, truth, values
+        return values[:, self.columns], truth, values[:, self.clause.outline.order]
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
         if len(self.parts) != 1 or not self._started:
