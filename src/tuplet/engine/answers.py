@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tuplet.engine.explain import Edges, Fact, Status, percent, status, witness
-from tuplet.engine.ranking import Clauses, Ranking
+from tuplet.engine.explain import Fact, Status, Witnesses, percent
+from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput, nearest
 from tuplet.graph.graph import KnowledgeGraph
 
@@ -97,9 +97,8 @@ class Answers(Sequence[Answer]):
     engine: str
     k: int | None
     ranking: Ranking
-    clauses: Clauses
+    witnesses: Witnesses
     graph: KnowledgeGraph
-    edges: Edges
     crisp: NDArray[np.bool_]  # [n] the tuples that the stated facts alone give
     elapsed_ms: float
     about: Mapping[str, Any]  # version, hashes, threshold, limits: what a reader needs to repeat this
@@ -137,35 +136,57 @@ class Answers(Sequence[Answer]):
         return (self._answer(i) for i in range(len(self)))
 
     def _answer(self, i: int) -> Answer:
-        entities, relations = self.graph.entities, self.graph.relations
-        ids = [int(entity) for entity in self.ranking.tuples[i]]
-        steps = witness(self.ranking, self.clauses, self.edges, i)
+        name, label = self._words
+        relations = self.graph.relations
+        ids = self.ranking.tuples[i].tolist()
         facts = tuple(
-            Fact(
-                step.clause,
-                entities.name(step.head),
-                relations.name(step.relation),
-                entities.name(step.tail),
-                *step[4:],
-            )
-            for step in steps
+            Fact(clause, name(head), relations.name(relation), name(tail), negated, truth, observed)
+            for clause, head, relation, tail, negated, truth, observed in self.witnesses.steps(i)
         )
         return Answer(
-            values={variable: entities.name(entity) for variable, entity in zip(self.variables, ids, strict=True)},
-            labels={variable: entities.label(entity) for variable, entity in zip(self.variables, ids, strict=True)},
+            values={variable: name(entity) for variable, entity in zip(self.variables, ids, strict=True)},
+            labels={variable: label(entity) for variable, entity in zip(self.variables, ids, strict=True)},
             truth=float(self.ranking.truth[i]),
-            status=status(steps, bool(self.crisp[i])),
+            status=self._statuses[i],
             witness=facts,
         )
 
     @cached_property
-    def _statuses(self) -> list[str]:
-        return [
-            status(witness(self.ranking, self.clauses, self.edges, i), bool(self.crisp[i])) for i in range(len(self))
-        ]
+    def _words(self) -> tuple[Callable[[int], str], Callable[[int], str]]:
+        """Names and labels of entities, each read once: answers repeat them."""
+        return cache(self.graph.entities.name), cache(self.graph.entities.label)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON schema of an answer."""
+    @cached_property
+    def _statuses(self) -> list[Status]:
+        return self.witnesses.statuses(self.crisp)
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
+        """Answers in the JSON schema, one by one."""
+        name, label = self._words
+        relation_name = cache(self.graph.relations.name)
+        for i in range(start, len(self) if stop is None else min(stop, len(self))):
+            ids = self.ranking.tuples[i].tolist()
+            yield {
+                "values": dict(zip(self.variables, map(name, ids), strict=True)),
+                "labels": dict(zip(self.variables, map(label, ids), strict=True)),
+                "truth": float(self.ranking.truth[i]),
+                "status": self._statuses[i],
+                "witness": [
+                    {
+                        "clause": clause,
+                        "head": name(head),
+                        "relation": relation_name(relation),
+                        "tail": name(tail),
+                        "negated": negated,
+                        "truth": truth,
+                        "observed": observed,
+                    }
+                    for clause, head, relation, tail, negated, truth, observed in self.witnesses.steps(i)
+                ],
+            }
+
+    def head(self) -> dict[str, Any]:
+        """The JSON schema without the answers: what was asked, and what is known of the rest."""
         return {
             "query": self.query,
             "variables": list(self.variables),
@@ -176,8 +197,11 @@ class Answers(Sequence[Answer]):
             "pruned": self.pruned,
             "elapsed_ms": self.elapsed_ms,
             "about": dict(self.about),
-            "answers": [answer.to_dict() for answer in self],
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON schema of an answer."""
+        return {**self.head(), "answers": list(self.rows())}
 
     def to_json(self) -> str:
         """The JSON schema of an answer, as text."""

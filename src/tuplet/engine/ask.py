@@ -16,7 +16,7 @@ from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind, resolve
 from tuplet.engine.engines import Limits, Source, engine_named, nothing
-from tuplet.engine.explain import Stated, crisp_answers
+from tuplet.engine.explain import Edges, Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BadInput
@@ -56,16 +56,17 @@ def ask(
     ranking = runner.run(clauses, source, limits) if clauses else nothing(range(len(tree.free)))
     elapsed = 1000 * (time.perf_counter() - start)
     ranking = in_name_order(ranking, source.graph)
+    edges: Edges = Stated(source.facts) if engine == "crisp" else source.edges
+    witnesses = Witnesses.of(ranking, clauses, edges)
     return Answers(
         query=text,
         variables=tuple(variable.name for variable in tree.free),
         engine=engine,
         k=limits.k,
         ranking=ranking,
-        clauses=clauses,
+        witnesses=witnesses,
         graph=source.graph,
-        edges=Stated(source.facts) if engine == "crisp" else source.edges,
-        crisp=_crisp(ranking, clauses, source, engine),
+        crisp=_crisp(witnesses, ranking, clauses, source, engine),
         elapsed_ms=round(elapsed, 3),
         about={
             "version": __version__,
@@ -136,23 +137,32 @@ def checked(tree: Query, k: int | Literal["all"] | None, logic: str, timeout: fl
 
 def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:
     """The same ranking with ties in the order of entity names."""
-    if len(ranking.tuples) < 2:
+    n, width = ranking.tuples.shape
+    if n < 2 or bool((ranking.truth[1:] < ranking.truth[:-1]).all()):
         return ranking
+    if n <= 256:  # a few names are sorted faster than arrays are made
+        names = graph.entities.names(ranking.tuples.ravel())
+        truth = ranking.truth.tolist()
+        order = np.array(sorted(range(n), key=lambda i: (-truth[i], names[i * width : (i + 1) * width])))
+        return _reordered(ranking, order)
     keys = []
     for column in reversed(ranking.tuples.T):
         distinct, index = np.unique(column, return_inverse=True)
-        names = np.array(graph.entities.names(distinct), dtype=object)
+        words = np.array(graph.entities.names(distinct), dtype=object)
         rank = np.empty(len(distinct), dtype=np.int64)
-        rank[np.argsort(names, kind="stable")] = np.arange(len(distinct))
+        rank[np.argsort(words, kind="stable")] = np.arange(len(distinct))
         keys.append(rank[index])
-    order = np.lexsort((*keys, -ranking.truth))
+    return _reordered(ranking, np.lexsort((*keys, -ranking.truth)))
+
+
+def _reordered(ranking: Ranking, order: NDArray[np.int64]) -> Ranking:
     assignments = tuple(assignment[order] for assignment in ranking.assignments)
     return replace(ranking, tuples=ranking.tuples[order], truth=ranking.truth[order], assignments=assignments)
 
 
-def _crisp(ranking: Ranking, clauses: Clauses, source: Source, engine: str) -> NDArray[np.bool_]:
+def _crisp(witnesses: Witnesses, ranking: Ranking, clauses: Clauses, source: Source, engine: str) -> NDArray[np.bool_]:
     if engine == "crisp" or not len(ranking.tuples):
         return np.ones(len(ranking.tuples), dtype=bool)
     from tuplet.engine import crisp
 
-    return crisp_answers(ranking, clauses, source.edges, lambda tuples: crisp.holds(clauses, source.facts, tuples))
+    return crisp_answers(witnesses, ranking.tuples, lambda tuples: crisp.holds(clauses, source.facts, tuples))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.graph.adjacency import Adjacency
+from tuplet.lang.query_graph import Edge
+from tuplet.truth.table import TruthTable
 
 Status: TypeAlias = Literal["observed", "mixed", "predicted"]
 
@@ -50,52 +52,109 @@ class Step(NamedTuple):
     observed: bool
 
 
-def witness(ranking: Ranking, clauses: Clauses, edges: Edges, i: int) -> tuple[Step, ...]:
-    """The atoms that tuple i rests on, of every clause that gives it truth."""
-    steps = []
-    for c, clause in enumerate(clauses):
-        assigned = ranking.assignments[c][i]
-        if len(assigned) and assigned[0] < 0:
-            continue
-        for edge in clause.edges:
-            head, tail = (int(assigned[node]) if node >= 0 else ~node for node in (edge.head, edge.tail))
-            value = edges.value(head, edge.relation, tail)
-            truth = 1.0 - value if edge.negated else value
-            observed = edges.observed_edge(head, edge.relation, tail)
-            steps.append(Step(c, head, edge.relation, tail, edge.negated, truth, observed))
-    return tuple(steps)
+@dataclass(frozen=True)
+class Witnesses:
+    """What each of n tuples rests on: the m atoms of all clauses together, looked up once for all tuples."""
+
+    clause: tuple[int, ...]  # [m]
+    edges: tuple[Edge, ...]  # [m]
+    heads: NDArray[np.int32]  # [n, m]
+    tails: NDArray[np.int32]  # [n, m]
+    truth: NDArray[np.float64]  # [n, m] of the atom as it stands: 1 - x under a negation
+    observed: NDArray[np.bool_]  # [n, m]
+    counts: NDArray[np.bool_]  # [n, m] whether the clause of the atom gives the tuple truth
+
+    @staticmethod
+    def of(ranking: Ranking, clauses: Clauses, edges: Edges) -> Witnesses:
+        """The witnesses of a ranking."""
+        n = len(ranking.tuples)
+        number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
+        atoms = [edge for clause in clauses for edge in clause.edges]
+        heads, tails = np.empty((n, len(atoms)), np.int32), np.empty((n, len(atoms)), np.int32)
+        counts = np.ones((n, len(atoms)), dtype=bool)
+        for j, (c, edge) in enumerate(zip(number, atoms, strict=True)):
+            assigned = ranking.assignments[c]
+            for column, node in ((heads, edge.head), (tails, edge.tail)):
+                column[:, j] = assigned[:, node] if node >= 0 else ~node
+            if assigned.shape[1]:
+                counts[:, j] = assigned[:, 0] >= 0
+        relations = np.tile(np.array([edge.relation for edge in atoms], dtype=np.int32), n)
+        value, observed = lookup(edges, heads.ravel(), relations, tails.ravel(), counts.ravel())
+        value, observed = value.reshape(heads.shape), observed.reshape(heads.shape)
+        negated = np.array([edge.negated for edge in atoms], dtype=bool)
+        truth = np.where(negated, 1.0 - value, value)
+        return Witnesses(tuple(number), tuple(atoms), heads, tails, truth, observed, counts)
+
+    def steps(self, i: int) -> tuple[Step, ...]:
+        """The atoms that tuple i rests on, of every clause that gives it truth."""
+        columns = (array[i].tolist() for array in (self.heads, self.tails, self.truth, self.observed, self.counts))
+        return tuple(
+            Step(clause, head, edge.relation, tail, edge.negated, truth, observed)
+            for clause, edge, head, tail, truth, observed, counts in zip(self.clause, self.edges, *columns, strict=True)
+            if counts
+        )
+
+    def rest_on_facts(self) -> NDArray[np.bool_]:
+        """Whether some clause of the witness holds on facts alone: positive atoms observed, negated ones not. [n]"""
+        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
+        holds = self.counts & (self.observed != negated)
+        by_clause = [
+            holds[:, [j for j, other in enumerate(self.clause) if other == c]].all(axis=1)
+            for c in dict.fromkeys(self.clause)
+        ]
+        return np.logical_or.reduce(by_clause) if by_clause else np.zeros(len(self.heads), dtype=bool)
+
+    def statuses(self, crisp: NDArray[np.bool_]) -> list[Status]:
+        """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on. [n]"""
+        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
+        stated = (self.counts & self.observed & ~negated).any(axis=1)
+        return [
+            "observed" if is_crisp else "mixed" if some else "predicted"
+            for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)
+        ]
 
 
-def status(steps: tuple[Step, ...], is_crisp_answer: bool) -> Status:
-    """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on."""
-    if is_crisp_answer:
-        return "observed"
-    return "mixed" if any(step.observed and not step.negated for step in steps) else "predicted"
+def lookup(
+    edges: Edges,
+    heads: NDArray[np.int32],
+    relations: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    wanted: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Truth of edges and whether they are stated, where `wanted`; 0 elsewhere. [n], [n]"""
+    value, observed = np.zeros(len(heads)), np.zeros(len(heads), dtype=bool)
+    if isinstance(edges, TruthTable | Stated):
+        from tuplet.engine.kernels.edges import find_edges
+
+        adjacency = edges.facts if isinstance(edges, Stated) else edges.adjacency
+        arrays = (adjacency.view_ptr, adjacency.row_entity, adjacency.row_ptr, adjacency.neighbour)
+        # an entity of an absent clause is -1, which no row has
+        entry = find_edges(*arrays, heads, relations, tails)
+        found = np.flatnonzero((entry >= 0) & wanted)
+        if isinstance(edges, Stated):
+            value[found], observed[found] = 1.0, True
+        else:
+            value[found], observed[found] = edges.truth[entry[found]], edges.observed[entry[found]]
+        return value, observed
+    for i in np.flatnonzero(wanted).tolist():
+        triple = int(heads[i]), int(relations[i]), int(tails[i])
+        value[i], observed[i] = edges.value(*triple), edges.observed_edge(*triple)
+    return value, observed
 
 
 def crisp_answers(
-    ranking: Ranking, clauses: Clauses, edges: Edges, holds: Callable[[NDArray[np.int32]], NDArray[np.bool_]]
+    witnesses: Witnesses, tuples: NDArray[np.int32], holds: Callable[[NDArray[np.int32]], NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
     """Which tuples are answers on the observed facts alone [n].
 
     A witness made of facts settles it at once; `holds` (a join) is asked only about the others, whose best witness
     rests on a prediction although another one may not.
     """
-    crisp = np.array(
-        [_rests_on_facts(witness(ranking, clauses, edges, i)) for i in range(len(ranking.tuples))], dtype=bool
-    )
+    crisp = witnesses.rest_on_facts()
     open_cases = np.flatnonzero(~crisp)
     if len(open_cases):
-        crisp[open_cases] = holds(ranking.tuples[open_cases])
+        crisp[open_cases] = holds(tuples[open_cases])
     return crisp
-
-
-def _rests_on_facts(steps: tuple[Step, ...]) -> bool:
-    """Whether some clause of the witness holds on facts alone: positive atoms observed, negated ones not."""
-    by_clause: dict[int, bool] = {}
-    for step in steps:
-        by_clause[step.clause] = by_clause.get(step.clause, True) and step.observed != step.negated
-    return any(by_clause.values())
 
 
 @dataclass(frozen=True, slots=True)

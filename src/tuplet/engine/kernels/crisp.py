@@ -44,7 +44,7 @@ _state = types.Array(types.int64, 1, "C")
 _flags = types.Array(types.boolean, 1, "C")
 
 
-@njit(types.int64(_ints, types.int64, types.int64, types.int64), cache=True)
+@njit(types.int64(_ints, types.int64, types.int64, types.int64), cache=True, nogil=True)
 def seek(array, low, high, target):
     """The first place in `array[low:high]` (ascending) whose value is at least `target`, found by galloping."""
     if low >= high or array[low] >= target:
@@ -64,7 +64,7 @@ def seek(array, low, high, target):
     return high
 
 
-@njit(types.boolean(_longs, _ints, _longs, _ints, types.int64, types.int64, types.int64), cache=True)
+@njit(types.boolean(_longs, _ints, _longs, _ints, types.int64, types.int64, types.int64), cache=True, nogil=True)
 def has_edge(view_ptr, row_entity, row_ptr, neighbour, view, entity, other):
     """Whether `other` is a neighbour of `entity` under `view`."""
     stop = view_ptr[view + 1]
@@ -75,7 +75,7 @@ def has_edge(view_ptr, row_entity, row_ptr, neighbour, view, entity, other):
     return at < row_ptr[row + 1] and neighbour[at] == other
 
 
-@njit(types.int64(_table, _state, types.int64), cache=True)
+@njit(types.int64(_table, _state, types.int64), cache=True, nogil=True)
 def place(table, key, width):
     """Where `key[:width]` is in the open-addressing table, or `~slot` of the free slot where it belongs.
 
@@ -99,7 +99,7 @@ def place(table, key, width):
     return ~slot
 
 
-@njit(types.boolean(_table, _state, types.int64), cache=True)
+@njit(types.boolean(_table, _state, types.int64), cache=True, nogil=True)
 def insert(table, key, width):
     """Puts `key[:width]` into the table; false if it was there."""
     slot = place(table, key, width)
@@ -110,7 +110,7 @@ def insert(table, key, width):
     return True
 
 
-@njit(types.void(_table, _table), cache=True)
+@njit(types.void(_table, _table), cache=True, nogil=True)
 def rehash(old, new):
     """Copies all rows of a table into a larger one."""
     width = old.shape[1]
@@ -124,7 +124,7 @@ def rehash(old, new):
                 new[slot, j] = key[j]
 
 
-@njit(types.int64(_table, _table, _flags), cache=True)
+@njit(types.int64(_table, _table, _flags), cache=True, nogil=True)
 def admit(table, tuples, fresh):
     """Inserts the tuples [n, k] into a table with room for them; marks the new ones and counts them."""
     key = np.empty(table.shape[1], np.int64)
@@ -145,6 +145,7 @@ def admit(table, tuples, fresh):
         *(_table, _table, _table, types.int64),
     ),
     cache=True,
+    nogil=True,
 )
 def search(
     view_ptr, row_entity, row_ptr, neighbour,  # the adjacency
@@ -343,6 +344,7 @@ def search(
         *(_table, _table, _flags, types.int64),
     ),
     cache=True,
+    nogil=True,
 )
 def witness(
     view_ptr, row_entity, row_ptr, neighbour,
