@@ -239,6 +239,8 @@ def run_ask(arguments: argparse.Namespace) -> None:
         logic=arguments.logic,
         timeout=arguments.timeout,
         only=arguments.only,
+        budget=_count(arguments.budget, "--budget"),
+        merge=arguments.merge,
         grounding=grounding,
     )
     if arguments.output:
@@ -302,13 +304,13 @@ def _query_text(argument: str) -> str:
     return text
 
 
-def _count(argument: str | None) -> int | Literal["all"] | None:
+def _count(argument: str | None, flag: str = "-k") -> int | Literal["all"] | None:
     if argument is None or argument == "all":
         return "all" if argument else None
     try:
         return int(argument)
     except ValueError:
-        raise BadInput(f"-k takes a whole number or 'all', not {argument!r}") from None
+        raise BadInput(f"{flag} takes a whole number or 'all', not {argument!r}") from None
 
 
 def _grounding(argument: str | None) -> dict[str, Any] | None:

@@ -60,7 +60,9 @@ def _warm() -> str:
     """Answer one small query with every compiled engine, so that the kernels are on disk for the next process."""
     import tuplet
     from tuplet.demo import bundled
+    from tuplet.engine import exact
 
     start = time.perf_counter()
     tuplet.Store(tuplet.Source(bundled())).ask("?x, ?y : borders(?x, ?y)", k=1, engine="crisp")
+    exact.warm()
     return f"ready after {time.perf_counter() - start:.1f} s"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import ask, ask_many, plan_text, score
+from tuplet.engine.budget import Budget
 from tuplet.engine.engines import Source
 from tuplet.errors import BadInput
 from tuplet.graph.directory import open_directory, verify
@@ -50,6 +51,8 @@ class Store:
         logic: str = "product",
         timeout: float | None = None,
         only: str | None = None,
+        budget: Budget | int | Literal["all"] | None = None,
+        merge: str = "progressive",
         grounding: Mapping[str, Any] | None = None,
     ) -> Answers:
         """The ranked answers of a query; `k` overrides its LIMIT, and without either there are 10."""
@@ -61,6 +64,8 @@ class Store:
             logic=logic,
             timeout=timeout,
             only=only,
+            budget=budget,
+            merge=merge,
             grounding=grounding,
         )
 

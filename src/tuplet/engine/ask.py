@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind, resolve
+from tuplet.engine.budget import Budget
 from tuplet.engine.engines import Limits, Source, engine_named, nothing
 from tuplet.engine.explain import Edges, Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
@@ -45,12 +46,14 @@ def ask(
     logic: str = "product",
     timeout: float | None = None,
     only: str | None = None,
+    budget: Budget | int | Literal["all"] | None = None,
+    merge: str = "progressive",
     grounding: Mapping[str, Any] | None = None,
 ) -> Answers:
     """The answers of a query; `k` overrides its LIMIT, and without either there are 10."""
     runner = engine_named(engine)
     tree, text, clauses = prepare(source, query, grounding)
-    limits = checked(tree, k, logic, timeout, only)
+    limits = checked(tree, k, logic, timeout, only, budget, merge)
     runner.load()
     start = time.perf_counter()
     ranking = runner.run(clauses, source, limits) if clauses else nothing(range(len(tree.free)))
@@ -73,6 +76,7 @@ def ask(
             "graph": source.graph.hash,
             "observed": list(source.splits) if source.splits is not None else "all",
             **({"logic": limits.logic.name, **source.about} if engine != "crisp" else {}),
+            **({"budget": limits.budget.B or "all", "merge": limits.budget.merge} if engine.startswith("ns3") else {}),
             **({"timeout": timeout} if timeout is not None else {}),
             **({"only": only} if only else {}),
         },
@@ -121,18 +125,26 @@ def plan_text(
     return head + runner.plan(clauses, source).text(source.graph.entities.name, source.graph.relations.name)
 
 
-def checked(tree: Query, k: int | Literal["all"] | None, logic: str, timeout: float | None, only: str | None) -> Limits:
+def checked(
+    tree: Query,
+    k: int | Literal["all"] | None,
+    logic: str,
+    timeout: float | None,
+    only: str | None,
+    budget: Budget | int | Literal["all"] | None = None,
+    merge: str = "progressive",
+) -> Limits:
     """Limits as checked values."""
     if k is None:
         k = tree.limit if tree.limit is not None else 10
-    if k != "all" and (not isinstance(k, int) or k < 0):
+    if k != "all" and (not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0):
         raise BadInput(f"k must be a whole number from 0, or 'all', not {k!r}")
     if timeout is not None and not timeout > 0:
         raise BadInput(f"the timeout must be positive, not {timeout}")
     if only not in (None, "predicted", "observed"):
         raise BadInput(f"only must be 'predicted' or 'observed', not {only!r}")
     kept = cast(Literal["predicted", "observed"] | None, only)
-    return Limits(None if k == "all" else k, Logic.of(logic), timeout, kept)
+    return Limits(None if k == "all" else int(k), Logic.of(logic), timeout, kept)
 
 
 def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:

@@ -49,3 +49,6 @@ class Budget:
     def of(self, variables: int) -> int | None:
         """B_γ = n_γ · B."""
         return None if self.B is None else variables * self.B
+
+
+DEFAULT = Budget()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from tuplet.engine.budget import DEFAULT, Budget
 from tuplet.engine.explain import Edges, Stated
 from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
@@ -66,6 +67,7 @@ class Limits:
     logic: Logic = PRODUCT
     timeout: float | None = None
     only: Literal["predicted", "observed"] | None = None
+    budget: Budget = DEFAULT  # of ns3; the other engines have none
 
     def count(self, entities: int, clauses: Clauses) -> int:
         """k as a number, for engines that rank: all is everything there can be."""
@@ -117,6 +119,17 @@ class Crisp:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """A plan that says itself what it will do, without names."""
+
+    plan: object
+
+    def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
+        """What the plan prints."""
+        return str(self.plan)
+
+
+@dataclass(frozen=True)
 class Enumeration:
     """The plan of the oracle: everything."""
 
@@ -140,7 +153,7 @@ class Brute:
     def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking:
         from tuplet.engine import brute
 
-        truth = source.values("brute")
+        truth = source.table(clauses, "brute")  # everything is looked at: rows computed one by one would take minutes
         return brute.run(clauses, truth, limits.count(truth.entities, clauses), limits.logic, limits.only)
 
     def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
@@ -152,13 +165,16 @@ class Brute:
 class Exact:
     """The exact joint top-k over all of E^k, with a bound on the rest."""
 
+    @cache  # noqa: B019 - the only engine of its kind lives as long as the process
     def load(self) -> None:
-        import tuplet.engine.kernels.exact_search as _  # noqa: F401 - loading is the point
+        from tuplet.engine import exact
+
+        exact.warm()
 
     def plan(self, clauses: Clauses, source: Source) -> Plan:
         from tuplet.engine import exact
 
-        return exact.plan(clauses, source.table(clauses, "exact"))
+        return Printed(exact.plan(clauses, source.table(clauses, "exact")))
 
     def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking:
         from tuplet.engine import exact
@@ -175,7 +191,64 @@ class Exact:
         return exact.score(clauses, source.table(clauses, "exact"), tuples, logic)
 
 
-ENGINES: Mapping[str, Engine] = {"crisp": Crisp(), "brute": Brute(), "exact": Exact()}
+@dataclass(frozen=True)
+class Merging:
+    """The plan of NS3: which tuples are looked at is decided by fuzzy counts while it runs."""
+
+    clauses: Clauses
+    joint: bool
+
+    def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
+        """The three ideas in order."""
+        graph = self.clauses[0]
+        free = [f"?{graph.variables[v]}" for v in graph.free]
+        lines = [
+            "reduce: the best B entities of every variable, by max-product messages on a spanning tree",
+            *(f"marginalise: the truth of {name}, all other variables existential" for name in free),
+        ]
+        if self.joint and len(free) > 1:
+            lines += [
+                f"merge {len(free) - 1} times: the two nodes of smallest fuzzy counts form a hypernode",
+                "  of n·B tuples, shared between them in proportion to their counts; all atoms are applied again",
+                "certify: no tuple outside the box lies above the best marginal that was cut",
+            ]
+        elif len(free) > 1:
+            lines.append("rank tuples by the product of the marginals of their members")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Ns3:
+    """The paper's search: marginalise, merge, budget (`joint`), or its marginals alone."""
+
+    joint: bool
+
+    def load(self) -> None:
+        import tuplet.engine.ns3_run as _  # noqa: F401 - loading is the point
+
+    def plan(self, clauses: Clauses, source: Source) -> Plan:
+        return Merging(clauses, self.joint)
+
+    def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking:
+        from tuplet.engine import ns3_run
+
+        table = source.table(clauses, "ns3")
+        search = ns3_run.run if self.joint else ns3_run.run_marginal
+        count = limits.count(table.entities, clauses)
+        return search(clauses, table, count, limits.budget, limits.logic, limits.only, limits.timeout)
+
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
+        # The truth of a given tuple needs no search: it is the exact engine's.
+        return Exact().score(clauses, source, tuples, logic)
+
+
+ENGINES: Mapping[str, Engine] = {
+    "crisp": Crisp(),
+    "brute": Brute(),
+    "exact": Exact(),
+    "ns3": Ns3(joint=True),
+    "ns3-marginal": Ns3(joint=False),
+}
 
 
 def engine_named(name: str) -> Engine:
