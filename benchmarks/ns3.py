@@ -4,10 +4,11 @@
     python benchmarks/ns3.py sweep DIR [--budgets 1000,2000,4000,6000,8000] [--device cuda] [-o results.json]
     python benchmarks/ns3.py exact DIR [--queries 100] [-o results.json]
 
-`prepare` writes DIR/table (a table directory: the truth file with train and valid observed) and DIR/queries.npz
-(queries sampled by `tuplet.bench.sample`; layout in docs/benchmark.md). `sweep` needs torch and numpy alone, so that it
-runs on a bare GPU machine; it prints a Markdown table and writes JSON. `exact` runs the exact engine on the same
-queries, one by one, on the CPU.
+`prepare` writes DIR/edges.npz (the truth file with train and valid observed: `head`, `tail`, `truth`, `observed` of
+the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/queries.npz (queries
+sampled by `tuplet.bench.sample`; layout in docs/benchmark.md). `sweep` needs torch and numpy alone, so that it runs on
+a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
+edges.npz. `exact` runs the exact engine on the same queries, on all cores of the CPU.
 
 HIT@10: a hard tuple competes with the tuples of the box that are no answers; ties count by expectation; a hard tuple
 that is not in the box, or has truth 0 there, is missed. Averages go over hard tuples, then queries. Recall is the share
@@ -83,13 +84,26 @@ def _graph(edges: Sequence[Edge], free: int) -> QueryGraph:
     return QueryGraph(names, tuple(range(free)), tuple(dict.fromkeys(edges)))
 
 
-def load_table(path: Path, device: str, dtype: torch.dtype) -> Table:
-    """A table directory on a device."""
-    directory = open_directory(path, "table")
-    arrays = directory.arrays
-    adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
-    relations = np.arange(adjacency.relations)
-    return Table.of_arrays(int(directory.meta["entities"]), adjacency, arrays["truth"], relations, device, dtype)
+def edges_of(folder: Path) -> tuple[int, int, list[np.ndarray]]:
+    """Entities, relations, and the columns head, relation, tail, truth, observed of edges.npz."""
+    with np.load(folder / "edges.npz") as arrays:
+        count = arrays["count"]
+        relation = np.repeat(np.arange(len(count), dtype=np.int32), count)
+        columns = [arrays["head"].astype(np.int32), relation, arrays["tail"].astype(np.int32)]
+        return int(arrays["entities"]), len(count), [*columns, arrays["truth"], arrays["observed"]]
+
+
+def load_table(folder: Path, directory: Path | None, device: str, dtype: torch.dtype) -> Table:
+    """The truth values on a device."""
+    if directory is not None:
+        opened = open_directory(directory, "table")
+        entities, truth = int(opened.meta["entities"]), opened.arrays["truth"]
+        adjacency = Adjacency(*(opened.arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
+    else:
+        entities, relations, (heads, relation, tails, values, _) = edges_of(folder)
+        adjacency, edge = Adjacency.build(heads, relation, tails, relations)
+        truth = values[edge]
+    return Table.of_arrays(entities, adjacency, truth, np.arange(adjacency.relations), device, dtype)
 
 
 # --- metrics on the device -----------------------------------------------------------------------------------------
@@ -166,7 +180,17 @@ def prepare(arguments: argparse.Namespace) -> None:
     graph = read(arguments.data)
     table = read_table(arguments.truth, graph)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    table.save(arguments.output / "table", force=True)
+    heads, relation, tails, entry = table.adjacency.triples()
+    small = np.uint16 if table.entities <= 2**16 else np.int32
+    np.savez_compressed(
+        arguments.output / "edges.npz",
+        entities=table.entities,
+        count=np.bincount(relation, minlength=table.relations),
+        head=heads.astype(small),
+        tail=tails.astype(small),
+        truth=table.truth[entry],
+        observed=table.observed[entry],
+    )
     shapes = arguments.shapes.split(",")
     queries = sample(graph, shapes, arguments.per_shape, arguments.seed, workers=arguments.workers)
     write_npz(queries, arguments.output / "queries.npz", force=True)
@@ -176,7 +200,7 @@ def prepare(arguments: argparse.Namespace) -> None:
 def sweep(arguments: argparse.Namespace) -> None:
     dtype = {"float64": torch.float64, "float32": torch.float32}[arguments.dtype]
     start = time.perf_counter()
-    table = load_table(arguments.folder / "table", arguments.device, dtype)
+    table = load_table(arguments.folder, arguments.table, arguments.device, dtype)
     synchronise(arguments.device)
     loaded = time.perf_counter() - start
     queries = read_queries(arguments.folder / "queries.npz", arguments.queries)
@@ -218,7 +242,8 @@ def exact(arguments: argparse.Namespace) -> None:
     from tuplet.engine import exact
     from tuplet.truth.table import TruthTable
 
-    table = TruthTable.open(arguments.folder / "table")
+    entities, relations, columns = edges_of(arguments.folder)
+    table = TruthTable.build(entities, relations, *columns)
     queries = read_queries(arguments.folder / "queries.npz", arguments.queries)
     shapes = [name for name in arguments.shapes.split(",") if name in queries]
     rows = {}
@@ -284,6 +309,7 @@ def main() -> None:
         some.set_defaults(command=command)
         if name == "sweep":
             some.add_argument("--budgets", default="1000,2000,4000,6000,8000")
+            some.add_argument("--table", type=Path, help="a table directory instead of edges.npz")
             some.add_argument("--merge", default="progressive", choices=("progressive", "simultaneous", "adaptive"))
             some.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
             some.add_argument("--dtype", default="float64", choices=("float64", "float32"))

@@ -33,6 +33,8 @@ from tuplet.truth.table import Truth, TruthTable
 Only = Literal["predicted", "observed"] | None
 
 _TESTED = 4096  # tuples whose status is looked up at once
+_LISTED = 10_000  # the most tuples that are ranked by marginals
+_EVERYTHING = 1 << 40  # no box holds so many tuples
 
 
 class Marginal(NamedTuple):
@@ -62,8 +64,11 @@ def run(
     only: Only = None,
     timeout: float | None = None,
     device: str = "cpu",
+    facts: Adjacency | None = None,
 ) -> Ranking:
     """The `k` best tuples of the budgeted box, ties in order of ids (None: all of them).
+
+    `facts` are the observed facts for `only`, made from the truth values if not given.
 
     >>> from tuplet.lang.query_graph import Edge, QueryGraph
     >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
@@ -73,13 +78,14 @@ def run(
     ([[1, 2]], [0.25], True, 0.0)
     """
     budget = budget or Budget()
+    k = None if k is not None and k >= _EVERYTHING else k
     listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
     best: Ranking | None = None
     floor: Tensor | None = None
     while True:
         try:
             box, problem = solve(replace(search, enumerate=budget.enumerate), asked, budget, floor)
-            shown, hidden = _admitted(box, clauses, listed, k, only)
+            shown, hidden = _admitted(box, clauses, listed, k, only, facts)
             certain, bound, kth = box.certify(shown, k, hidden)
             exact = bool(certain[0]) and not budget.normalise
             why = None if exact else f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
@@ -105,22 +111,24 @@ def run_marginal(
     only: Only = None,
     timeout: float | None = None,
     device: str = "cpu",
+    facts: Adjacency | None = None,
 ) -> Ranking:
-    """The `k` best tuples by the product of the marginals of their members, which is also the truth shown.
+    """The `k` best tuples (at most 10,000) by the product of the marginals of their members, which is the truth shown.
 
     An estimate: the members of a tuple listed may not go together at all; such a tuple has no witness. Never exact for
     more than one free variable.
     """
     budget = budget or Budget()
     if len(clauses[0].free) < 2:
-        return run(clauses, truth, k, budget, logic, only, timeout, device)
+        return run(clauses, truth, k, budget, logic, only, timeout, device, facts)
     listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
     try:
         problem, nodes, outside = _marginals(search, asked, budget)
-        most = k if only is None else max(_TESTED, k)
+        k = min(k, _LISTED)
+        most = k if only is None else _LISTED
         tuples, value = _products(nodes, most, search)
         if only is not None:
-            status = _is_crisp(clauses, listed.facts(), tuples.cpu().numpy())
+            status = _is_crisp(clauses, facts or listed.facts(), tuples.cpu().numpy())
             keep = torch.as_tensor(status == (only == "observed"), device=tuples.device).nonzero().view(-1)[:k]
             tuples, value = tuples[keep], value[keep]
         highest = min(float(node.upper.max()) if len(node.rows) else 0.0 for node in nodes)
@@ -168,7 +176,7 @@ def run_batch(
     exact, bound, _ = box.certify(shown, k)
     if budget is not None and budget.normalise:
         exact, bound = torch.zeros_like(exact), torch.ones_like(bound)
-    tuples = torch.stack([column[best] for column in box.rows.columns], 1) if box.rows.columns else best.new_zeros(0, 0)
+    tuples = torch.stack([column[best] for column in box.rows.columns], 1) if box.rows.columns else best[:, None][:, :0]
     arrays = (box.rows.query[best], tuples, box.value[best].double(), exact, bound.double())
     return BatchRanking(*(array.cpu().numpy() for array in arrays))
 
@@ -269,14 +277,16 @@ def _products(nodes: Sequence[Fuzzy], most: int, search: Search) -> tuple[Tensor
     return tuples, value
 
 
-def _admitted(box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only: Only) -> tuple[Tensor, Tensor | None]:
+def _admitted(
+    box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only: Only, facts: Adjacency | None
+) -> tuple[Tensor, Tensor | None]:
     """Marks the `k` best rows that the filter admits, and those that it does not admit as far as it looked."""
     order = box.order()
     shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
     if only is None:
         shown[order[:k]] = True
         return shown, None
-    hidden, facts = torch.zeros_like(shown), truth.facts()
+    hidden, facts = torch.zeros_like(shown), facts or truth.facts()
     left = len(order) if k is None else k
     for some in torch.split(order, _TESTED):
         if not left:

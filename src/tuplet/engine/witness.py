@@ -11,6 +11,7 @@ from tuplet.engine.domains import reduce_domains
 from tuplet.engine.search import Search
 from tuplet.engine.sparse import Tensor, best_of, find
 
+_AT_ONCE = 1024
 _SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
 
 
@@ -20,6 +21,9 @@ def witnesses(search: Search, clause: Clause, tuples: Tensor, within: Domains) -
     Existentials take the values of largest truth within their domains, the lowest number among equals; all are -1 where
     the clause gives the tuple no truth. Every tuple becomes a query of its own in which its members are constants.
     """
+    if len(tuples) > _AT_ONCE:
+        parts = [witnesses(search, clause, some, within) for some in torch.split(tuples, _AT_ONCE)]
+        return torch.cat([found for found, _ in parts]), torch.cat([value for _, value in parts])
     n, shape = len(tuples), clause.shape
     here = torch.arange(n, device=tuples.device)
     found = torch.full((n, len(shape.variables)), -1, dtype=torch.int64, device=tuples.device)
