@@ -17,7 +17,8 @@ from tuplet.errors import BadInput
 from tuplet.predict.models import MODELS, EmbeddingModel
 from tuplet.truth import build
 from tuplet.truth.build import Basis, Edges, Sweeper, build_table
-from tuplet.truth.calibrate import CALIBRATIONS, DIRECTIONS, Calibration, fit_power, reliability
+from tuplet.truth.calibrate import CALIBRATIONS, DIRECTIONS, Calibration, fit_power
+from tuplet.truth.reliability import reliability
 from tuplet.truth.table import HIGHEST_PREDICTION
 
 ENTITIES, RELATIONS = 60, 3

@@ -102,6 +102,20 @@ def test_only_train_observed_measures_on_valid(made: Path, tmp_path: Path) -> No
         assert whole.fact_prediction[at] == np.float32(prediction)  # predictions do not depend on what is observed
 
 
+def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Path, tmp_path: Path) -> None:
+    """As `tuplet build` makes it: no test split, valid observed. Their predictions are kept as if unknown."""
+    graph = small_graph()
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split = np.where(graph.split[entry] == 3, 1, graph.split[entry]).astype(np.uint8)
+    graph = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    everything = index(graph, made / "model", tmp_path / "all", threshold=0.02)
+    honest = index(graph, made / "model", tmp_path / "train", threshold=0.02, observed=["train"])
+    assert everything.meta["report"]["reliability"] == honest.meta["report"]["reliability"]
+    assert everything.meta["report"]["reliability"]["split"] == "valid"
+    assert sum(everything.meta["report"]["reliability"]["facts"]) > 0
+    assert everything.meta["report"]["held_out_listed"] == honest.meta["report"]["held_out_listed"]
+
+
 def test_fitted_power_is_stored(made: Path, tmp_path: Path) -> None:
     plain = index(small_graph(), made / "model", tmp_path / "p", threshold=0.02, observed=["train"])
     store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"], fit=True)
@@ -196,6 +210,7 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     assert after.hash != store.hash
     assert int((after.table.fact_source == ADDED).sum()) == len(test)
     assert after.meta["changes"] == {"added": len(test), "removed": 0, "new_entities": 0}
+    assert after.meta["report"].items() >= after.table.sizes().items()
     assert len(list(path.iterdir())) == 3, "the old state is gone"
     back = remove_facts(path, [*test, ("e0", "r0", "e0")] if ("e0", "r0", "e0") not in train else test)
     assert back.removed == len(test)

@@ -16,7 +16,7 @@ from tuplet.graph.vocab import Vocabulary
 from tuplet.truth import change
 from tuplet.truth.layout import edge_keys
 from tuplet.truth.store import StoreFiles, writing
-from tuplet.truth.table import ADDED, TRAIN, Facts
+from tuplet.truth.table import ADDED, TRAIN, Facts, TruthTable
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
 
@@ -62,7 +62,9 @@ def add_facts(path: str | os.PathLike[str], facts: Triples, new_entities: bool =
         )
         if report.added or report.updated:
             new = given.where(changed.changed | changed.updated)
-            store.replaced(_with(graph, _wider(graph, fresh), new), changed.table, _counted(store, report))
+            store.replaced(
+                _with(graph, _wider(graph, fresh), new), changed.table, _counted(store, report, changed.table)
+            )
         return report
 
 
@@ -87,7 +89,7 @@ def remove_facts(path: str | os.PathLike[str], facts: Triples) -> EditReport:
         )
         if report.removed:
             left = _without(graph, heads[gone], relation[gone], tails[gone])
-            store.replaced(left, changed.table, _counted(store, report))
+            store.replaced(left, changed.table, _counted(store, report, changed.table))
         return report
 
 
@@ -199,12 +201,13 @@ def _without(graph: KnowledgeGraph, *gone: NDArray[np.int64]) -> KnowledgeGraph:
     return KnowledgeGraph.of(graph.entities, graph.relations, *given, weight, graph.notes)
 
 
-def _counted(store: StoreFiles, report: EditReport) -> dict[str, Any]:
-    """The meta of the store with the change noted; its reliability was measured before and says so by this count."""
+def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> dict[str, Any]:
+    """The meta of the store with its sizes now and the change noted; its reliability is that of before."""
     before = store.meta.get("changes") or {}
     now = {
         "added": before.get("added", 0) + report.added,
         "removed": before.get("removed", 0) + report.removed,
         "new_entities": before.get("new_entities", 0) + len(report.new_entities),
     }
-    return {**store.meta, "changes": now}
+    sizes = table.sizes() | ({"predicted": None} if store.on_demand else {})
+    return {**store.meta, "changes": now, "report": {**(store.meta.get("report") or {}), **sizes}}

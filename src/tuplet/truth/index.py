@@ -16,12 +16,13 @@ from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.layout import edge_keys, forward_entries
 from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
+from tuplet.truth.reliability import Reliability, reliability
 from tuplet.truth.store import Basis, StoreFiles, refuse_existing
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import VALID, TruthTable
 
 if TYPE_CHECKING:
     from tuplet.truth.build import Edges
-    from tuplet.truth.calibrate import Calibration, Reliability
+    from tuplet.truth.calibrate import Calibration
 
 Progress = Callable[[int, int], None]
 
@@ -73,7 +74,7 @@ def index(
                 "a power cannot be fitted on demand: it needs the whole table; index without --on-demand once"
             )
         table = TruthTable.assemble(*sizes, facts, threshold=threshold)
-        meta["report"] = {"edges": table.edges, "facts": table.edges, "predicted": None, "reliability": None}
+        meta["report"] = {**table.sizes(), "predicted": None, "reliability": None}
         return StoreFiles.create(path, graph, table, meta, force, Basis(folder, *counted))
     work = target.with_name(f".{target.name}.work")
     predictor = files.load(folder, device)
@@ -84,7 +85,7 @@ def index(
         rule, edges, threshold = fitted(graph, edges, rule, threshold)
         meta |= {"calibration": rule.as_dict(), "threshold": threshold}
     table = TruthTable.assemble(*sizes, facts, edges, threshold)
-    meta["report"] = _report(graph, table, splits)
+    meta["report"] = _report(graph, table, splits, as_if_unknown=True)
     store = StoreFiles.create(path, graph, table, meta, force)
     shutil.rmtree(work, ignore_errors=True)
     return store
@@ -144,24 +145,35 @@ def fitted(
     return replace(rule, power=rule.power * power), raised, reached
 
 
-def reliability_of(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> Reliability | None:
-    """How the truth of unobserved edges agrees with held-out facts: valid if it is not observed, else test."""
-    from tuplet.truth.calibrate import reliability
+def reliability_of(
+    graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str], as_if_unknown: bool = False
+) -> Reliability | None:
+    """How the truth of unobserved edges agrees with held-out facts: valid if it is not observed, else test.
 
+    If there is neither, `as_if_unknown` counts observed valid edges with the predictions that the table keeps of them:
+    the predictor did not learn from them, and the calibration does not count them.
+    """
     split = next((name for name in ("valid", "test") if name not in observed and len(_keys(graph, name))), None)
-    predicted = ~table.observed & forward_entries(table.adjacency)
-    if split is None or not predicted.any():
+    part = np.flatnonzero(~table.observed & forward_entries(table.adjacency))
+    if not len(part):
         return None
+    truth = table.truth[part]
+    if split is None:
+        kept = table.fact_prediction[(table.fact_source == VALID) & (table.fact_prediction > 0)]
+        if not as_if_unknown or not len(_keys(graph, "valid")):
+            return None
+        is_fact = np.arange(len(truth) + len(kept)) >= len(truth)
+        return reliability(np.concatenate([truth, kept]), is_fact, split="valid")
     view, entity = table.adjacency.entry_rows()
-    part = np.flatnonzero(predicted)
     key = edge_keys(table.entities, entity[part], view[part] // 2, table.adjacency.neighbour[part])
-    return reliability(table.truth[part], np.isin(key, _keys(graph, split), assume_unique=True), split=split)
+    return reliability(truth, np.isin(key, _keys(graph, split), assume_unique=True), split=split)
 
 
-def _report(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> dict[str, Any]:
-    facts = len(table.fact_prediction)
-    report: dict[str, Any] = {"edges": table.edges, "facts": facts, "predicted": table.edges - facts}
-    found = reliability_of(graph, table, observed)
+def _report(
+    graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str], as_if_unknown: bool = False
+) -> dict[str, Any]:
+    report = table.sizes()
+    found = reliability_of(graph, table, observed, as_if_unknown)
     report["reliability"] = None if found is None else found.as_dict()
     if found is not None:
         held_out = len(_keys(graph, found.split))

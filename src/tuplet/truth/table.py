@@ -244,6 +244,11 @@ class TruthTable:
         truth = self.truth[self.observed & forward_entries(self.adjacency)]
         return Facts(heads, relation, tails, truth, self.fact_source)
 
+    def sizes(self) -> dict[str, Any]:
+        """How many edges are listed, and how many of them are observed or predicted."""
+        facts = len(self.fact_prediction)
+        return {"edges": self.edges, "facts": facts, "predicted": self.edges - facts}
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything but the two numbers, by name."""
         a = self.adjacency

@@ -1,0 +1,89 @@
+"""How well truth values agree with held-out facts: a table by bins of truth that prints as a diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How often an unobserved edge of a given truth is a held-out fact.
+
+    >>> r = reliability(np.array([0.1, 0.1, 0.9, 0.9]), np.array([False, False, True, False]), bins=(0, 0.5, 1))
+    >>> r.share.tolist(), round(r.error, 2)
+    ([0.0, 0.5], 0.25)
+    """
+
+    bins: tuple[float, ...]  # edges of the bins, ascending
+    entries: NDArray[np.int64]  # [bins] edges whose truth lies in the bin
+    facts: NDArray[np.int64]  # [bins] those that are held-out facts
+    mean: NDArray[np.float64]  # [bins] mean truth, 0 where empty
+    split: str = ""  # which edges count as facts
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """Share of facts per bin, 0 where a bin is empty."""
+        return np.asarray(self.facts / np.maximum(self.entries, 1))
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean distance of truth and share, bins weighted by their entries."""
+        total = int(self.entries.sum())
+        return float((self.entries * np.abs(self.mean - self.share)).sum() / total) if total else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "split": self.split,
+            "bins": list(self.bins),
+            "entries": self.entries.tolist(),
+            "facts": self.facts.tolist(),
+            "mean": [round(float(m), 6) for m in self.mean],
+            "share": [round(float(s), 6) for s in self.share],
+            "ece": round(self.error, 6),
+        }
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Reliability:
+        """What `as_dict` wrote."""
+        return Reliability(
+            tuple(values["bins"]),
+            np.asarray(values["entries"], dtype=np.int64),
+            np.asarray(values["facts"], dtype=np.int64),
+            np.asarray(values["mean"], dtype=np.float64),
+            values["split"],
+        )
+
+    def __str__(self) -> str:
+        """A small diagram: `#` is the share of facts, `|` the mean truth, both on a scale from 0 to 1."""
+        width = 40
+        lines = [f"reliability on {self.split or 'held-out'} edges, expected calibration error {self.error:.4f}"]
+        lines.append(f"{'truth':>13} {'edges':>9} {'facts':>8} {'mean':>6} {'share':>6}")
+        for i, share in enumerate(self.share):
+            if not self.entries[i]:
+                continue
+            bar = list("#" * round(share * width) + " " * (width - round(share * width)))
+            bar[min(width - 1, int(self.mean[i] * width))] = "|"
+            span = f"{self.bins[i]:g}–{self.bins[i + 1]:g}"
+            numbers = f"{self.entries[i]:>9} {self.facts[i]:>8} {self.mean[i]:>6.3f} {share:>6.3f}"
+            lines.append(f"{span:>13} {numbers} {''.join(bar)}".rstrip())
+        return "\n".join(lines)
+
+
+def reliability(
+    truth: NDArray[np.floating], is_fact: NDArray[np.bool_], bins: Sequence[float] = BINS, split: str = ""
+) -> Reliability:
+    """Entries, facts and mean truth per bin of truth."""
+    edges = np.asarray(bins, dtype=np.float64)
+    values = np.asarray(truth, dtype=np.float64)
+    at = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    entries = np.bincount(at, minlength=len(edges) - 1).astype(np.int64)
+    facts = np.bincount(at[is_fact], minlength=len(edges) - 1).astype(np.int64)
+    mean = np.bincount(at, weights=values, minlength=len(edges) - 1) / np.maximum(entries, 1)
+    return Reliability(tuple(float(b) for b in edges), entries, facts, mean, split)
