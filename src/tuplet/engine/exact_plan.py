@@ -137,6 +137,16 @@ class _Builder:
             self.exact_stages = False
         fixed.append(path[-1])
 
+    def _all_held(self) -> bool:
+        """Whether the stage that closes a group of existentials holds all of them: then it has found the best ones."""
+        held: set[int] = set()
+        closed: set[int] = set()
+        for step in self.steps:
+            held = {*(held if step.dedupe else ()), step.variable}
+            if step.closes:
+                closed |= held
+        return set(range(self.shape.free, self.shape.variables)) <= closed
+
     def _component(self, existential: int) -> set[int]:
         found, stack = {existential}, [existential]
         while stack:
@@ -242,7 +252,8 @@ class _Builder:
             layout.entries += self.between(u, v, 1) if u >= 0 else []
             onward = [numbers[v, w] for w in self.tree[v] if w != u]
             alone = len(layout.entries) - first == 1 and not onward and pointers[v][0] == pointers[v][-1]
-            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward), int(alone)])
+            leaf = (kernel.ONE_LEAF if self.is_free(u) else kernel.REPEATED_LEAF) if alone else 0
+            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward), leaf])
             if u < 0 and v in layout.lists:
                 layout.list_rows.append(("edges", len(edges) - 1, v))
             nexts += onward
@@ -290,7 +301,7 @@ class _Builder:
             "parts": int_table(parts, 2),
             "fixed": np.array(fixed, dtype=np.int64),
             "fixed_target": np.array(targets, dtype=np.int64),
-            "lazy": np.array([lazy], dtype=np.int64),
+            "lazy": np.array([lazy, not lazy and self._all_held()], dtype=np.int64),
         }
         layout.finish()
         return layout

@@ -21,8 +21,9 @@ from numba import njit
 # kinds of entries
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
 # columns of `edges`: directed edges along which messages flow
-# (a LEAF has one atom and nothing behind it: its message is the best of a row)
+# (a LEAF has one atom and nothing behind it: its message is the best of a row, remembered if asked for again and again)
 TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B, LEAF = range(8)
+ONE_LEAF, REPEATED_LEAF = 1, 2
 # columns of `frame`: messages being computed
 F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = range(8)
 # columns of `unary`: entries of a variable: exact ones, bounds that always hold, bounds used inside messages only
@@ -87,7 +88,7 @@ class Program(NamedTuple):
     parts: Any  # [·, 2] ranges of levels that are independent given the free variables
     fixed: Any  # [·] entries among free variables
     fixed_target: Any  # [·] their variables
-    lazy: Any  # [1] whether complete tuples still have to be evaluated
+    lazy: Any  # [2] whether complete tuples still have to be evaluated; whether their prefixes hold all existentials
     list_ids: Any  # [·] candidates of variables that neither a constant nor another variable gives
     list_best: Any  # [·] a bound on each
 
@@ -224,7 +225,14 @@ def insert(keys, key):
 @inlined
 def known_message(rows, program, state, edge, x):
     """A message that needs no search or is in the memo, or -1."""
-    if program.edges[edge, LEAF]:
-        row = find_row(rows, x, program.entries[program.edges[edge, PARALLEL_A], 2])
-        return np.float64(rows.row_best[row]) if row >= 0 else 0.0
-    return recall(state.memo_key, state.memo_value, ((edge << 32) | x) + 1)
+    leaf = program.edges[edge, LEAF]
+    key = ((edge << 32) | x) + 1
+    if leaf != ONE_LEAF:
+        known = recall(state.memo_key, state.memo_value, key)
+        if known >= 0.0 or leaf == 0:
+            return known
+    row = find_row(rows, x, program.entries[program.edges[edge, PARALLEL_A], 2])
+    best = np.float64(rows.row_best[row]) if row >= 0 else 0.0
+    if leaf != ONE_LEAF and 2 * state.count[MEMO] < len(state.memo_key):
+        remember(state, key, best)
+    return best

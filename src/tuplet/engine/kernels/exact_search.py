@@ -324,7 +324,7 @@ def advance(rows, program, state, node, step, bound, godel):
 def emit(rows, program, state, node, bound, out, out_truth, godel):
     """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms."""
     at = state.count[EMITTED]
-    if len(program.levels) == 0:
+    if program.lazy[1]:
         # nothing is left to find, and the product of the steps is that of the atoms
         out_truth[at] = state.worth[node, PERMANENT]
         for v in range(out.shape[1]):
