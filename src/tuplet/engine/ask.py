@@ -28,11 +28,11 @@ from tuplet.lang.printer import to_logic
 
 
 def prepare(
-    source: Source, query: str | Query, grounding: Mapping[str, Any] | None = None
+    source: Source, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str | None = None
 ) -> tuple[Query, str, Clauses]:
-    """A query as syntax tree, as text, and as query graphs over the source."""
+    """A query as syntax tree, as text, and as query graphs over the source; `text` is what a tree was read from."""
     if isinstance(query, Query):
-        return query, to_logic(query), bind(query, source.graph)
+        return query, text or to_logic(query), bind(query, source.graph, text or "")
     tree = parse(query, grounding)
     return tree, query, bind(tree, source.graph, query)
 
@@ -49,10 +49,14 @@ def ask(
     budget: Budget | int | Literal["all"] | None = None,
     merge: str = "progressive",
     grounding: Mapping[str, Any] | None = None,
+    text: str | None = None,
 ) -> Answers:
-    """The answers of a query; `k` overrides its LIMIT, and without either there are 10."""
+    """The answers of a query; `k` overrides its LIMIT, and without either there are 10.
+
+    `text` is what a syntax tree was read from: errors point into it.
+    """
     runner = engine_named(engine)
-    tree, text, clauses = prepare(source, query, grounding)
+    tree, text, clauses = prepare(source, query, grounding, text)
     limits = checked(tree, k, logic, timeout, only, budget, merge)
     runner.load()
     start = time.perf_counter()
