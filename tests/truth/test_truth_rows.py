@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,32 @@ def test_relation_table_equals_the_whole_table(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Sweeper, "relation_edges", lambda *_: pytest.fail("computed again"))
     again = later.relation_table([0, 2])
     assert again.truth.tolist() == part.truth.tolist()
+
+
+def test_threads_may_share_rows(tmp_path: Path) -> None:
+    table, rows = both(folder=tmp_path)
+
+    def look(number: int) -> None:
+        relation = number % RELATIONS
+        whole = rows.relation_table([relation, (relation + 1) % RELATIONS])
+        for entity in range(number % 5, ENTITIES, 5):
+            wanted = table.row(entity, relation, True)
+            for found in (whole.row(entity, relation, True), rows.row(entity, relation, True)):
+                assert found.ids.tolist() == wanted.ids.tolist()
+            for head in wanted.ids[:2].tolist():
+                assert rows.value(head, relation, entity) == pytest.approx(
+                    table.value(head, relation, entity), abs=1e-5
+                )
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(look, range(24)):
+            pass
+    assert not list(tmp_path.rglob(".*")), "nothing half-written is left"
+
+
+def test_tables_of_relations_are_kept() -> None:
+    _, rows = both()
+    assert rows.relation_table([1, 0]) is rows.relation_table([0, 1])
 
 
 def test_shifts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

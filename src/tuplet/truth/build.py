@@ -337,13 +337,15 @@ class Parts:
     @contextmanager
     def _writing(self, name: str) -> Iterator[BinaryIO]:
         """A file that appears under its name when it is whole."""
-        temporary = self.folder / f".{name}.{os.getpid()}.tmp"
+        temporary = self.folder / f".{name}.{os.urandom(4).hex()}.tmp"
         try:
             with open(temporary, "wb") as stream:
                 yield stream
             os.replace(temporary, self.folder / name)
         except OSError as error:
             raise BadInput(f"cannot write {self.folder / name}: {error.strerror}") from None
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,13 +28,18 @@ from tuplet.truth.calibrate import Calibration
 from tuplet.truth.table import Floats, Row, TruthTable
 
 Tensor = torch.Tensor
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 _BOUND_BY = 512  # how many known ends, and how many of everyone, bound a normaliser
+_TABLES = 8  # how many tables of relations are kept
 _SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
 
 
 class RowsOnDemand:
     """Truth values with the interface of a table, computed when asked; observed facts lie over the predictions.
+
+    Threads may share it: they take turns, since each computation uses all cores already.
 
     `facts` is the table of the observed edges alone; `basis` holds the edges that the calibration counts. With a
     `folder` what was computed about a relation is kept there under `key` (hash of the model) for later processes.
@@ -58,7 +65,9 @@ class RowsOnDemand:
         self._shifts: dict[tuple[int, bool], _Shifts] = {}
         self._recent: list[tuple[int, bool]] = []
         self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
+        self._tables: OrderedDict[tuple[int, ...], TruthTable] = OrderedDict()
         self._keep = keep
+        self._turn = threading.RLock()
 
     @property
     def entities(self) -> int:
@@ -75,14 +84,11 @@ class RowsOnDemand:
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The edges of a row that are observed or whose prediction reaches the threshold."""
         key = (entity, relation, inverse)
-        if key in self._rows:
-            self._rows.move_to_end(key)
-            return self._rows[key]
-        row = _overlay(*self._predicted(entity, relation, inverse), self.facts.row(entity, relation, inverse))
-        self._rows[key] = row
-        if len(self._rows) > self._keep:
-            self._rows.popitem(last=False)
-        return row
+        with self._turn:
+            if key not in self._rows:
+                facts = self.facts.row(entity, relation, inverse)
+                self._rows[key] = _overlay(*self._predicted(entity, relation, inverse), facts)
+            return _recent(self._rows, key, self._keep)
 
     def value(self, head: int, relation: int, tail: int) -> float:
         """Truth of one edge: two rows are scored, none is listed."""
@@ -90,7 +96,7 @@ class RowsOnDemand:
             return self.facts.value(head, relation, tail)
         if max(head, tail) >= self.predictor.entities:
             return 0.0
-        with torch.inference_mode():
+        with self._turn, torch.inference_mode():
             device = device_of(self.predictor)
             ends = torch.tensor([head], device=device), torch.tensor([tail], device=device)
             truth = float(self._truth(*ends, relation)[0])
@@ -108,9 +114,17 @@ class RowsOnDemand:
     def relation_table(self, relations: Sequence[int]) -> TruthTable:
         """The table of whole relations, such as those a query names, so that any engine can run on it.
 
-        Two sweeps per relation when first asked for, afterwards read from the folder if there is one.
+        Two sweeps per relation when first asked for, afterwards read from the folder if there is one; the tables asked
+        for last are kept.
         """
-        edges = [self._relation_edges(relation) for relation in sorted(set(relations))]
+        key = tuple(sorted(set(relations)))
+        with self._turn:
+            if key not in self._tables:
+                self._tables[key] = self._relation_table(key)
+            return _recent(self._tables, key, _TABLES)
+
+    def _relation_table(self, relations: tuple[int, ...]) -> TruthTable:
+        edges = [self._relation_edges(relation) for relation in relations]
         heads, relation, tails, prediction = (np.concatenate(column) for column in zip(*edges, strict=True))
         facts = self.facts.fact_edges()
         mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
@@ -245,6 +259,14 @@ class _Shifts:
             vector = predictor.relation[self._relation + predictor.relations * self._inverse]
             self._queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
         return self._queries
+
+
+def _recent(kept: OrderedDict[Key, Value], key: Key, most: int) -> Value:
+    """The value of a key that was just used; the one not used for longest goes where there are more than `most`."""
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+    return kept[key]
 
 
 def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
