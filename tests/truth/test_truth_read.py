@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tuplet
 from tuplet.errors import TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers import read
@@ -71,6 +72,18 @@ def test_source_codes_decide(tmp_path: Path) -> None:
     assert table.value(0, 1, 2) == 1.0  # the graph adds what is not listed
     assert read_table(file, graph(), ["train", "test"]).value(2, 0, 0) == 1.0
     assert read_table(file, graph(), ["train", "test"]).value(0, 0, 2) == 0.25
+
+
+def test_the_graph_of_the_store_follows_the_codes(tmp_path: Path) -> None:
+    """Or else a join on the facts and the truth values would contradict each other."""
+    rows = [("a", "knows", "b", 0.5, 0), ("a", "knows", "c", 0.25, 1), ("c", "knows", "a", 0.9, 2)]
+    index_table(graph(), write(tmp_path / "t.parquet", rows, "source"), tmp_path / "s")
+    store = tuplet.open(tmp_path / "s")
+    for engine in ("crisp", "exact", "brute"):
+        found = store.ask("?x, ?y : knows(?x, ?y)", only="observed", engine=engine)
+        assert [tuple(a.values.values()) for a in found] == [("a", "c"), ("b", "c"), ("c", "a")], engine
+        assert found[0].status == "observed"
+    assert [tuple(a.values.values()) for a in store.ask("?x, ?y : knows(?x, ?y)", only="predicted")] == [("a", "b")]
 
 
 def test_weights_of_the_graph_are_kept(tmp_path: Path) -> None:
