@@ -53,8 +53,8 @@ def read(source: Any, **options: Any) -> KnowledgeGraph:
 
 
 def build(source: Any, path: str | os.PathLike[str], **options: Any) -> Store:
-    """A store from facts in one go: import, train, index. Options are those of `tuplet.build.build`."""
-    from tuplet.build import build as build_store
+    """A store from facts in one go: import, train, index. Options are those of `tuplet.pipeline.build`."""
+    from tuplet.pipeline import build as build_store
 
     build_store(source, path, **options)
     return open(path)

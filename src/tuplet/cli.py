@@ -55,8 +55,8 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 def run_train(arguments: argparse.Namespace) -> None:
     """`tuplet train`."""
-    from tuplet.build import train
     from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.pipeline import train
 
     graph = KnowledgeGraph.open(arguments.graph)
     config = _config(arguments, int((graph.split == 1).sum() // 2), keep=arguments.resume)
@@ -129,7 +129,7 @@ def run_index(arguments: argparse.Namespace) -> None:
 
 def run_build(arguments: argparse.Namespace) -> None:
     """`tuplet build`."""
-    from tuplet.build import Options, build
+    from tuplet.pipeline import Options, build
 
     options = Options(config=_config(arguments, None), device=arguments.device, threshold=arguments.threshold)
     with _Steps(arguments.quiet) as told:

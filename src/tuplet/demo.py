@@ -13,8 +13,8 @@ import numpy as np
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 
 if TYPE_CHECKING:
-    from tuplet.build import Told
     from tuplet.engine.answers import Answer, Answers
+    from tuplet.pipeline import Told
 
 WORLD = Path(__file__).parent / "data" / "world"
 
@@ -70,7 +70,7 @@ class Truths:
 def run(say: Callable[[str], None], told: Told | None = None, keep: str | None = None) -> None:
     """The demonstration; `keep` leaves the store there."""
     import tuplet
-    from tuplet.build import build
+    from tuplet.pipeline import build
 
     graph = hidden(bundled())
     truths = Truths.of(graph)

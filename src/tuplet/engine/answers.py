@@ -233,9 +233,9 @@ class Answers(Sequence[Answer]):
         import pyarrow as pa
 
         distinct, index = np.unique(ids, return_inverse=True)
-        return pa.DictionaryArray.from_arrays(
-            index.astype(np.int32), pa.array([word(int(i)) for i in distinct], pa.string())
-        )
+        # Two entities may share a label (or have none), but a dictionary lists each word once.
+        words = pa.array([word(int(i)) for i in distinct], pa.string()).dictionary_encode()
+        return words.take(pa.array(index, pa.int32()))
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table of `to_arrow` as a data frame."""

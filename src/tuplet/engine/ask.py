@@ -63,7 +63,8 @@ def ask(
     ranking = runner.run(clauses, source, limits) if clauses else nothing(range(len(tree.free)))
     elapsed = 1000 * (time.perf_counter() - start)
     ranking = in_name_order(ranking, source.graph)
-    edges: Edges = Stated(source.facts) if engine == "crisp" else source.edges
+    # Of rows on demand, the table that was searched: thousands of values one by one would take long.
+    edges: Edges = Stated(source.facts) if engine == "crisp" or not clauses else source.table(clauses, engine)
     witnesses = Witnesses.of(ranking, clauses, edges)
     return Answers(
         query=text,

@@ -1,0 +1,142 @@
+"""A store as users hold it: built from facts in one go, asked, explained, saved; every engine behind the same door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tuplet
+from tuplet.config import TrainConfig
+from tuplet.engine.engines import ENGINES
+from tuplet.errors import BadInput
+from tuplet.graph.readers import read
+from tuplet.pipeline import Options
+from tuplet.truth.index import index
+
+QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
+QUERY = "?x, ?y : exists ?z . likes(?x, ?z) & knows(?z, ?y) & ?x != ?y"
+
+
+def facts() -> list[tuple[str, str, str]]:
+    """People who know their neighbours in two rings, and like every third one."""
+    people = [f"p{i:02}" for i in range(24)]
+    knows = [(people[i], "knows", people[(i + step) % 24]) for i in range(24) for step in (1, 2)]
+    return knows + [(people[i], "likes", people[(i + 3) % 24]) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store, its predictor, and a store of the same that computes rows on demand."""
+    root = tmp_path_factory.mktemp("made")
+    file = root / "facts.tsv"
+    file.write_text("".join("\t".join(fact) + "\n" for fact in facts()))
+    built = tuplet.build(file, root / "a.store", options=Options(config=QUICK), keep_model=root / "a.model")
+    index(built.graph, root / "a.model", root / "rows.store", on_demand=True)
+    return root
+
+
+@pytest.fixture(params=["a.store", "rows.store"])
+def store(made: Path, request: pytest.FixtureRequest) -> tuplet.Store:
+    return tuplet.open(made / request.param)
+
+
+def test_build_holds_facts_out_and_reports_on_them(made: Path) -> None:
+    about = tuplet.open(made / "a.store").info()
+    assert about["edges"] == {"train": 69, "valid": 3, "test": 0}
+    assert about["report"]["facts"] == 72, "all facts are observed"
+    assert about["report"]["reliability"]["split"] == "valid"
+    assert sum(about["report"]["reliability"]["facts"]) <= 3
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_plans_and_answers(engine: str, store: tuplet.Store) -> None:
+    assert store.plan(QUERY, engine=engine).startswith(f"query   {QUERY}\nclauses 1 (tree)\nengine  {engine}\n")
+    answers = store.ask(QUERY, k=5, engine=engine)
+    assert len(answers) == 5
+    assert answers.engine == engine
+    first = answers[0]
+    assert first.truth == 1.0
+    if engine != "ns3-marginal":  # ranks by the variables one by one: its best tuple need not be an answer
+        assert first.status == "observed"
+        assert str(first.explain()).startswith("x = p00, y = ")
+        assert store.score(QUERY, [tuple(first.values.values()), ("p00", "p00")], engine=engine)[0] == 1.0
+
+
+def test_on_demand_answers_as_the_table_does(made: Path) -> None:
+    table, rows = tuplet.open(made / "a.store"), tuplet.open(made / "rows.store")
+    for only in (None, "predicted", "observed"):
+        wanted, found = (s.ask(QUERY, k="all", only=only) for s in (table, rows))
+        assert {tuple(a.values.values()): a.status for a in found} == {
+            tuple(a.values.values()): a.status for a in wanted
+        }
+        np.testing.assert_allclose(found.ranking.truth, wanted.ranking.truth, atol=1e-5)
+
+
+def test_many_queries_at_once(store: tuplet.Store) -> None:
+    queries = [f"?x : {relation}(p{i:02}, ?x)" for i in range(12) for relation in ("knows", "likes")]
+    for query, answers in zip(queries, store.ask_many(queries, k=4), strict=True):
+        assert answers.query == query
+        assert [a.to_dict() for a in answers] == [a.to_dict() for a in store.ask(query, k=4)]
+
+
+def test_answers_as_tables(store: tuplet.Store, tmp_path: Path) -> None:
+    answers = store.ask("SELECT ?x ?truth WHERE { ?x :likes ?truth }", k=3)
+    assert answers.to_arrow().column_names == ["x", "truth", "x_label", "truth_label", "truth_", "status"]
+    assert answers.to_pandas()["x"].tolist() == ["p00", "p01", "p02"]
+    answers.write(tmp_path / "deep" / "a.json")
+    assert json.loads((tmp_path / "deep" / "a.json").read_text()) == answers.to_dict()
+    with pytest.raises(BadInput, match="exists already"):
+        answers.write(tmp_path / "deep" / "a.json")
+    assert "<table>" in answers._repr_html_()
+    assert "<table>" in answers[0].explain()._repr_html_()
+
+
+@pytest.mark.parametrize("k", [3, np.int64(3)])
+def test_k_may_be_any_whole_number(k: int, store: tuplet.Store) -> None:
+    assert len(store.ask(QUERY, k=k)) == 3
+    assert json.loads(store.ask(QUERY, k=k).to_json())["k"] == 3
+
+
+@pytest.mark.parametrize("k", [-1, 2.5, "many", True])
+def test_other_numbers_are_refused(k: object, store: tuplet.Store) -> None:
+    with pytest.raises(BadInput, match="k must be a whole number"):
+        store.ask(QUERY, k=k)  # type: ignore[arg-type]
+
+
+def test_a_query_that_contradicts_itself_has_no_answers(store: tuplet.Store) -> None:
+    answers = store.ask("?x : likes(?x, p00) & ?x != ?x")
+    assert (len(answers), answers.exact, answers.bound) == (0, True, 0.0)
+    assert store.plan("?x : likes(?x, p00) & ?x != ?x").endswith("nothing to do")
+    assert store.score("?x : likes(?x, p00) & ?x != ?x", [("p00",)]).tolist() == [0.0]
+
+
+def test_a_weighted_graph_needs_no_predictor(tmp_path: Path) -> None:
+    store = tuplet.build([("a", "r", "b", 0.5), ("b", "r", "c", 0.25)], tmp_path / "s")
+    answers = store.ask("?x, ?y : exists ?z . r(?x, ?z) & r(?z, ?y)")
+    assert [(a["x"], a["y"], a.truth, a.status) for a in answers] == [("a", "c", 0.125, "observed")]
+    assert [a.truth for a in store.ask("?x : r(?x, b)", engine="crisp")] == [1.0]
+    assert store.add([("a", "r", "b", 0.75)]).updated == 1
+    assert store.ask("?x : r(?x, b)")[0].truth == 0.75
+
+
+def test_facts_change_at_once(made: Path, tmp_path: Path, store: tuplet.Store) -> None:
+    index(store.graph, made / "a.model", tmp_path / "s", on_demand=store.path == made / "rows.store")
+    changed = tuplet.open(tmp_path / "s")
+    assert changed.add([("p00", "knows", "new")], new_entities=True).new_entities == ("new",)
+    assert changed.ask("?x : knows(?x, new)")[0]["x"] == "p00"
+    assert changed.info()["report"]["facts"] == 73
+    assert changed.remove([("p00", "knows", "new")]).removed == 1
+    assert len(changed.ask("?x : knows(?x, new)")) == 0
+    with pytest.raises(BadInput, match="not to a plain graph"):
+        tuplet.Store(tuplet.Source(read(facts()))).add([("p00", "knows", "p00")])
+
+
+def test_exact_needs_truth_values() -> None:
+    plain = tuplet.Store(tuplet.Source(read(facts())))
+    asked: Callable[[], object] = lambda: plain.ask(QUERY, engine="exact")  # noqa: E731
+    with pytest.raises(BadInput, match="a plain graph is asked with engine 'crisp'"):
+        asked()
