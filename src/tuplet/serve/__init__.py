@@ -1,0 +1,1 @@
+"""The HTTP server: the same answers as the command line, as JSON and as a web page."""

@@ -1,0 +1,40 @@
+"""`tuplet serve`: from flags to a running server, or to a new key."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import fields
+
+from tuplet.errors import BadInput
+from tuplet.serve.keys import add_key
+from tuplet.serve.limits import Limits
+from tuplet.serve.settings import start
+
+
+def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Run the command."""
+    if arguments.new_key:
+        if not arguments.api_key_file:
+            raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
+        say(add_key(arguments.api_key_file, arguments.new_key))
+        return
+    if not arguments.stores:
+        raise BadInput("name at least one STORE to serve")
+    given = {field.name: getattr(arguments, f"max_{field.name}") for field in fields(Limits)}
+    for name, value in given.items():
+        if value is not None and value <= 0:
+            raise BadInput(f"--max-{name} must be positive, not {value}")
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    if not 0 <= arguments.port <= 65535:
+        raise BadInput(f"a port is a number up to 65535, not {arguments.port}")
+    address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    start(
+        arguments.stores,
+        arguments.host,
+        arguments.port,
+        arguments.api_key_file,
+        limits,
+        arguments.workers,
+        ready=lambda: say(f"http://{address}:{arguments.port}"),
+    )

@@ -1,0 +1,122 @@
+"""What `tuplet serve` hands to its worker processes, and the rules before any of them starts."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuplet.errors import BadInput
+from tuplet.serve.keys import Keys
+from tuplet.serve.limits import Limits
+
+VARIABLE = "TUPLET_SERVE"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Stores by name, hashed keys, limits, and the file the workers count in."""
+
+    stores: tuple[tuple[str, str], ...]
+    keys: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    metrics: str = ""
+
+    def to_environment(self) -> dict[str, str]:
+        """As a variable of the environment."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str]) -> Settings:
+        """The inverse of `to_environment`."""
+        if VARIABLE not in environment:
+            raise BadInput("start the server with `tuplet serve`")
+        given = json.loads(environment[VARIABLE])
+        return Settings(
+            tuple((name, path) for name, path in given["stores"]), given["keys"], given["limits"], given["metrics"]
+        )
+
+
+def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """STORE or NAME=STORE as pairs of name and path; the name is that of the folder unless given.
+
+    >>> named_stores(["/data/world.store", "kg=/data/other.store"])
+    (('world', '/data/world.store'), ('kg', '/data/other.store'))
+    """
+    stores: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or os.path.exists(argument):
+            path = argument
+            name = re.sub(r"\.(store|graph)$", "", Path(argument).resolve().name)
+        if not re.fullmatch(r"[\w.-]{1,64}", name):
+            raise BadInput(f"a store is named with letters, digits and . _ -, not {name!r}; write NAME={path}")
+        if name in stores:
+            raise BadInput(f"two stores are named {name!r}; write NAME=STORE to tell them apart")
+        stores[name] = path
+    return tuple(stores.items())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def start(
+    stores: Sequence[str],
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    key_file: str | None = None,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until stopped; requests in flight are finished first."""
+    try:
+        import uvicorn
+    except ModuleNotFoundError:
+        raise BadInput("the server needs FastAPI and uvicorn; pip install 'tuplet[serve]'") from None
+    from tuplet.store import open_store
+
+    keys = Keys.read(key_file).hashes if key_file else {}
+    if not keys and not is_loopback(host):
+        raise BadInput(
+            f"{host} can be reached from elsewhere, so keys are needed: make one with "
+            "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
+        )
+    named = named_stores(stores)
+    for _, path in named:
+        open_store(path)  # what cannot be opened is said here, in one line
+    limits = limits or Limits()
+    count = workers or min(4, os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
+        settings = Settings(named, keys, asdict(limits), str(Path(folder) / "metrics"))
+        os.environ.update(settings.to_environment())
+        ready()
+        uvicorn.run(
+            "tuplet.serve.app:from_environment",
+            factory=True,
+            host=host,
+            port=port,
+            workers=count,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(limits.time) + 5,
+        )

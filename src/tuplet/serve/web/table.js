@@ -1,0 +1,90 @@
+// Ranked tuples: truth as a bar, status by colour and word, pages of rows, a badge that says what is proven.
+
+const PAGE = 20;
+
+export function percent(truth) {
+  if (truth === 0 || truth === 1) return String(truth);
+  if (truth < 0.001) return truth.toExponential(1);
+  return (truth > 0.9999 ? Math.floor(truth * 1e4) / 1e4 : truth).toFixed(4);
+}
+
+function make(tag, options = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(options)) {
+    if (name === "class") element.className = value;
+    else if (name in element && name !== "list") element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const keyOf = (answer) => JSON.stringify(answer.values);
+
+/** One panel of answers; `others` are the keys of the other engine's answers, where two are compared. */
+export function panel(data, onRow, others = null) {
+  let page = 0;
+  const root = make("section", { class: "panel", "aria-label": `Answers of ${data.engine}` });
+  const rest = data.bound === 0 ? "nothing else is true at all" : `no other tuple above ${percent(data.bound)}`;
+  const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, data.exact ? "exact" : `not proven exact${data.pruned ? `: ${data.pruned}` : ""}`);
+  const count = data.answers.length;
+  const told = make("span", { class: "quiet" }, `${count} ${count === 1 ? "answer" : "answers"} · ${data.engine} · ${rest} · ${data.elapsed_ms.toFixed(1)} ms`);
+  const body = make("tbody");
+  const head = make("tr", {}, ...["#", ...data.variables.map((v) => `?${v}`), "truth", "status"].map((name) => make("th", { scope: "col" }, name)));
+  const table = make("table", {}, make("thead", {}, head), body);
+  const earlier = make("button", { type: "button" }, "Previous");
+  const later = make("button", { type: "button" }, "Next");
+  const where = make("span", { class: "quiet" });
+  const pages = make("div", { class: "bar pages" }, where, earlier, later);
+  const scroll = make("div", { class: "scroll" }, table);
+  root.append(make("div", { class: "bar" }, badge, told));
+  if (!count) {
+    root.append(make("p", { class: "quiet" }, "No tuple makes this query true."));
+    return root;
+  }
+  root.append(scroll, pages);
+
+  function row(answer, i) {
+    const cells = data.variables.map((variable) => {
+      const name = answer.values[variable], label = answer.labels[variable];
+      const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+      const cell = make("td", {}, label || name);
+      if (label && plain(label) !== plain(name)) cell.append(make("small", {}, name));
+      return cell;
+    });
+    const bar = make("i");
+    bar.style.width = `${Math.max(2, 100 * answer.truth)}%`;
+    const status = make("td", {}, make("span", { class: `status ${answer.status}` }, answer.status));
+    if (others && !others.has(keyOf(answer))) status.append(" ", make("span", { class: "only-here" }, "only here"));
+    const element = make("tr", { tabIndex: 0, title: "Why this answer?" },
+      make("td", { class: "rank" }, String(i + 1)), ...cells,
+      make("td", { class: "truth" }, make("span", { class: "meter", "aria-hidden": "true" }, bar), percent(answer.truth)), status);
+    const open = () => {
+      document.querySelectorAll("tbody tr[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
+      element.setAttribute("aria-current", "true");
+      onRow(answer);
+    };
+    element.addEventListener("click", open);
+    element.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); }
+      if (event.key === "ArrowDown") { event.preventDefault(); element.nextElementSibling?.focus(); }
+      if (event.key === "ArrowUp") { event.preventDefault(); element.previousElementSibling?.focus(); }
+    });
+    return element;
+  }
+
+  function draw() {
+    const from = page * PAGE, to = Math.min(count, from + PAGE);
+    body.replaceChildren(...data.answers.slice(from, to).map((answer, i) => row(answer, from + i)));
+    where.textContent = `${from + 1}–${to} of ${count}`;
+    earlier.disabled = page === 0;
+    later.disabled = to >= count;
+    pages.hidden = count <= PAGE;
+  }
+  earlier.addEventListener("click", () => { page -= 1; draw(); });
+  later.addEventListener("click", () => { page += 1; draw(); });
+  draw();
+  return root;
+}
+
+export const keysOf = (data) => new Set(data.answers.map(keyOf));
