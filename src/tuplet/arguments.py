@@ -133,6 +133,8 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--force", action="store_true", help="overwrite the output file")
     _json(ask)
 
+    _serve(command("serve", "answer over HTTP, with a web page"))
+
     data = command("data", "a public benchmark graph by name, checked")
     data.add_argument("action", choices=("fetch",))
     data.add_argument("name", metavar="NAME")
@@ -140,10 +142,79 @@ def parser() -> argparse.ArgumentParser:
     _output(data, "GRAPH", required=False)
     _json(data)
 
+    _bench(command("bench", "the benchmark: sample queries, run engines, report"))
+
     doctor = command("doctor", "versions, devices, memory, extras")
     doctor.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
     _json(doctor)
     return top
+
+
+def _bench(command: argparse.ArgumentParser) -> None:
+    """The actions of `tuplet bench`."""
+    actions = command.add_subparsers(title="actions", dest="action", required=True, parser_class=_Parser)
+
+    def action(name: str, help: str) -> argparse.ArgumentParser:
+        sub = actions.add_parser(name, help=help, description=help)
+        _json(sub)
+        return sub
+
+    sample = action("sample", "grounded queries with easy and hard answers")
+    sample.add_argument("graph", metavar="GRAPH")
+    sample.add_argument(
+        "--shapes", required=True, help="2fp,3fc,1p, paper14, betae14, joint:k=4, published741:k=2,c=2, complete:…"
+    )
+    sample.add_argument("--per-shape", type=int, required=True, metavar="N", help="queries of each shape")
+    sample.add_argument("--seed", type=int, default=0)
+    sample.add_argument("--known", default="train,valid", metavar="SPLITS", help="answers on these are easy")
+    sample.add_argument("--target", default="test", metavar="SPLITS", help="answers that need these are hard")
+    sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
+    sample.add_argument("--efok", metavar="DIR", help="write EFOk-CQA files there too")
+    _output(sample, "QUERIES")
+    _quiet(sample)
+
+    run = action("run", "run an engine over queries and rank their hard answers; run again to go on")
+    run.add_argument("store", metavar="STORE")
+    run.add_argument("queries", metavar="QUERIES", help="of `bench sample`; EFOk-CQA or BetaE files")
+    run.add_argument("--engine", default="exact", help="exact (default), ns3, ns3-marginal, crisp, brute")
+    run.add_argument("--budget", metavar="B", help="of ns3 and ns3-marginal: entities per variable, or 'all'")
+    run.add_argument("--merge", help="of ns3: progressive (default), simultaneous, adaptive")
+    run.add_argument("--logic", default="product", help="product (default) or godel")
+    run.add_argument("--timeout", type=float, metavar="S", help="seconds for one query")
+    run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
+    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
+    run.add_argument("--ray", metavar="ADDRESS", help="a Ray cluster instead (auto, host:port, ray://…)")
+    run.add_argument("-o", "--output", required=True, metavar="RESULTS")
+    _quiet(run)
+
+    report = action("report", "tables, plots and one page from results")
+    report.add_argument("results", metavar="RESULTS", nargs="+")
+    report.add_argument("--unfinished", action="store_true", help="also of runs that are not done yet")
+    _output(report, "DIR")
+
+    types = action("types", "enumerate query types, as CSV")
+    types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
+
+
+def _serve(command: argparse.ArgumentParser) -> None:
+    """The settings of the server; the limits hold for every request."""
+    command.add_argument("stores", metavar="STORE", nargs="*", help="stores or graphs, also as NAME=STORE")
+    command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
+    command.add_argument("--port", type=int, default=8000)
+    command.add_argument("--api-key-file", metavar="F", help="keys that open the server, hashed")
+    command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once, and stop")
+    command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
+    for name, kind, help in (
+        ("body", int, "bytes of a request (default 1048576)"),
+        ("atoms", int, "atoms of a query (default 32)"),
+        ("variables", int, "variables of a query (default 16)"),
+        ("k", int, "answers of a query (default 10000)"),
+        ("time", float, "seconds of a request (default 10)"),
+        ("concurrent", int, "queries at once in one process (default 4)"),
+        ("waiting", int, "requests that wait in one process (default 64)"),
+        ("batch", int, "queries of one request (default 256)"),
+    ):
+        command.add_argument(f"--max-{name}", type=kind, metavar="N", help=help)
 
 
 def _training(command: argparse.ArgumentParser) -> None:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tuplet.about import lines
 from tuplet.arguments import parser
 from tuplet.errors import BadInput, TupletError
 
 if TYPE_CHECKING:
+    from tuplet.config import TrainConfig
     from tuplet.progress import Progress
 
 LARGEST_QUERY = 1_000_000  # characters read from a query file
@@ -55,11 +57,15 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 def run_train(arguments: argparse.Namespace) -> None:
     """`tuplet train`."""
+    from tuplet.config import changed, suitable
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.pipeline import train
 
     graph = KnowledgeGraph.open(arguments.graph)
-    config = _config(arguments, int((graph.split == 1).sum() // 2), keep=arguments.resume)
+    config, settings = _config(arguments)
+    if config is not None or settings or not arguments.resume:
+        # A run that is continued brings its own settings where none are given.
+        config = changed(config or suitable(len(graph.edges("train")[0])), settings)
     with _Steps(arguments.quiet) as told:
         trained = train(graph, arguments.output, config, arguments.device, arguments.resume, arguments.force, told=told)
     metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
@@ -87,7 +93,7 @@ def run_adopt(arguments: argparse.Namespace) -> None:
         allow_pickle=arguments.trust,
         force=arguments.force,
     )
-    _print(about if arguments.json else f"{_lines(about)}\n{arguments.output}")
+    _print(about if arguments.json else f"{lines(about)}\n{arguments.output}")
 
 
 def run_index(arguments: argparse.Namespace) -> None:
@@ -131,7 +137,8 @@ def run_build(arguments: argparse.Namespace) -> None:
     """`tuplet build`."""
     from tuplet.pipeline import Options, build
 
-    options = Options(config=_config(arguments, None), device=arguments.device, threshold=arguments.threshold)
+    config, settings = _config(arguments)
+    options = Options(config, settings, arguments.device, arguments.threshold)
     with _Steps(arguments.quiet) as told:
         build(
             arguments.source,
@@ -160,31 +167,27 @@ def run_edit(arguments: argparse.Namespace) -> None:
     else:
         report = remove_facts(arguments.store, facts)
     shown = {key: value for key, value in report.as_dict().items() if value}
-    _print(report.as_dict() if arguments.json else _lines(shown) or "nothing changed")
+    _print(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
 
 
 def _told_store(arguments: argparse.Namespace) -> None:
     import tuplet
 
     about = tuplet.info(arguments.output)
-    _print(about if arguments.json else f"{_lines(about)}\n{arguments.output}")
+    _print(about if arguments.json else f"{lines(about)}\n{arguments.output}")
 
 
-def _config(arguments: argparse.Namespace, train_edges: int | None, keep: bool = False) -> Any:
-    """The settings of a run: a file or a preset or what suits the size, changed by the flags given."""
-    from tuplet.config import TrainConfig, changed, load, preset, suitable
+def _config(arguments: argparse.Namespace) -> tuple[TrainConfig | None, dict[str, Any]]:
+    """The settings of a run: those of a file or a preset, if one is given, and what the flags change of them."""
+    from tuplet.config import TrainConfig, load, preset
 
     flags = ("model", "rank", "epochs", "batch", "learning_rate", "regularisation", "seed")
     given = {flag: getattr(arguments, flag) for flag in flags if getattr(arguments, flag) is not None}
     if arguments.config and arguments.preset:
         raise BadInput("give either --config or --preset, not both")
     if arguments.config:
-        return changed(load(TrainConfig, arguments.config), given)
-    if arguments.preset:
-        return changed(preset(arguments.preset), given)
-    if train_edges is None or keep:
-        return None if not given else changed(suitable(train_edges or 0), given)
-    return changed(suitable(train_edges), given)
+        return load(TrainConfig, arguments.config), given
+    return preset(arguments.preset) if arguments.preset else None, given
 
 
 class _Steps:
@@ -215,14 +218,14 @@ def run_info(arguments: argparse.Namespace) -> None:
     import tuplet
 
     about = tuplet.info(arguments.path, verify=arguments.verify)
-    _print(about if arguments.json else _lines(about))
+    _print(about if arguments.json else lines(about))
 
 
 def run_ask(arguments: argparse.Namespace) -> None:
     """`tuplet ask`."""
     import tuplet
 
-    splits = tuple(arguments.observed.split(",")) if arguments.observed else None
+    splits = tuple(arguments.observed.split(",")) if arguments.observed is not None else None
     store = tuplet.open(arguments.store, observed=splits)
     query = _query_text(arguments.query)
     grounding = _grounding(arguments.grounding)
@@ -259,6 +262,13 @@ def run_ask(arguments: argparse.Namespace) -> None:
                 print(f"\n{answer.explain()}")
 
 
+def run_serve(arguments: argparse.Namespace) -> None:
+    """`tuplet serve`."""
+    from tuplet.serve.command import serve
+
+    serve(arguments, lambda text: print(text, flush=True))
+
+
 def run_data(arguments: argparse.Namespace) -> None:
     """`tuplet data fetch`."""
     from tuplet.graph.fetch import fetch
@@ -266,7 +276,15 @@ def run_data(arguments: argparse.Namespace) -> None:
     graph = fetch(arguments.name, arguments.from_dir)
     target = arguments.output or f"{arguments.name}.graph"
     graph.save(target, force=arguments.force)
-    _print(graph.info() if arguments.json else f"{_lines(graph.info())}\n{target}")
+    _print(graph.info() if arguments.json else f"{lines(graph.info())}\n{target}")
+
+
+def run_bench(arguments: argparse.Namespace) -> None:
+    """`tuplet bench sample`, `run`, `report` and `types`."""
+    from tuplet.bench.command import ACTIONS
+
+    told = ACTIONS[arguments.action](arguments)
+    _print(told if isinstance(told, str) or arguments.json else lines(told))
 
 
 def run_doctor(arguments: argparse.Namespace) -> None:
@@ -274,7 +292,7 @@ def run_doctor(arguments: argparse.Namespace) -> None:
     from tuplet.doctor import examine
 
     about = examine(warm=arguments.warm)
-    _print(about if arguments.json else _lines(about))
+    _print(about if arguments.json else lines(about))
 
 
 def run_demo(arguments: argparse.Namespace) -> None:
@@ -329,21 +347,6 @@ def _print(value: Any) -> None:
     print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
 
 
-def _lines(about: dict[str, Any], indent: str = "") -> str:
-    """A nested dictionary as aligned lines."""
-    width = max((len(str(key)) for key in about), default=0)
-    lines = []
-    for key, value in about.items():
-        if isinstance(value, dict):
-            lines.append(f"{indent}{key}\n{_lines(value, indent + '  ')}")
-        elif isinstance(value, str) and "\n" in value:
-            lines.append(f"{indent}{key}\n" + "\n".join(f"{indent}  {line}" for line in value.splitlines()))
-        else:
-            shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-            lines.append(f"{indent}{str(key).ljust(width)}  {shown}")
-    return "\n".join(lines)
-
-
 COMMANDS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "demo": run_demo,
     "import": run_import,
@@ -355,6 +358,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "add": run_edit,
     "remove": run_edit,
     "ask": run_ask,
+    "bench": run_bench,
+    "serve": run_serve,
     "data": run_data,
     "doctor": run_doctor,
 }

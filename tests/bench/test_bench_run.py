@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_graph import random_graph
+from small_store import make_store, numbers
 
 from tuplet.bench.evaluate import RunSettings, evaluate, judge, marginal_metrics
 from tuplet.bench.metrics import NAMES, from_marginals
@@ -32,24 +33,8 @@ from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.store import open_store
-from tuplet.truth.store import StoreFiles
-from tuplet.truth.table import TruthTable
 
 SHAPES = ["2fp", "2fcn", "2fd", "1p"]
-
-
-def make_store(path: Path, graph: KnowledgeGraph, seed: int = 0) -> None:
-    """Known facts are true, every test edge and some noise has one of a few truth values, so that ties abound."""
-    rng = np.random.default_rng(seed)
-    known = np.column_stack(graph.edges("train", "valid"))
-    noise = rng.integers((len(graph.entities), len(graph.relations), len(graph.entities)), size=(600, 3))
-    edges, first = np.unique(
-        np.concatenate([known, np.column_stack(graph.edges("test")), noise]), axis=0, return_index=True
-    )
-    observed = first < len(known)
-    truth = np.where(observed, 1.0, rng.choice([0.25, 0.5, 0.75], size=len(edges)))
-    table = TruthTable.build(len(graph.entities), len(graph.relations), *edges.T, truth, observed)
-    StoreFiles.create(path, graph, table, {"threshold": 0.0, "calibration": {}, "observed": ["train", "valid"]})
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +52,6 @@ def store(graph: KnowledgeGraph, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="module")
 def queries(graph: KnowledgeGraph) -> QuerySet:
     return sample(graph, SHAPES, 12, seed=1)
-
-
-def numbers(folder: Path) -> list[dict[str, object]]:
-    """Everything but time and memory."""
-    return [{key: v for key, v in row.items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]
 
 
 def test_metrics_of_the_exact_engine_equal_counting_over_all_tuples(store: Path, queries: QuerySet) -> None:

@@ -91,7 +91,7 @@ def joint_ranks(
     listed_truth = np.asarray(truth, dtype=np.float64)
     if (np.diff(listed_truth) > TOLERANCE).any():
         raise BadInput("the ranked tuples are not in order of decreasing truth")
-    keys, easy_keys, hard_keys = _keys(np.asarray(tuples), np.asarray(easy), np.asarray(hard))
+    keys, easy_keys, hard_keys = tuple_keys(np.asarray(tuples), np.asarray(easy), np.asarray(hard))
     if len(np.unique(keys)) != len(keys):
         raise BadInput("a tuple is listed twice")
     if hard_truth is None:
@@ -125,7 +125,7 @@ def _counts(others: Floats, value: Floats) -> tuple[Floats, Floats]:
     return above.astype(np.float64), (not_below - above).astype(np.float64)
 
 
-def _keys(*tables: Ints) -> list[Ints]:
+def tuple_keys(*tables: Ints) -> list[Ints]:
     """One number for each tuple, the same for the same tuple in any table."""
     k = max(table.shape[1] for table in tables)
     shaped = [table.reshape(-1, k).astype(np.int64) for table in tables]
@@ -332,7 +332,8 @@ def product_ranks(scores: Sequence[ArrayLike], easy: Ints, hard: Ints, reach: in
     margin = TOLERANCE * mine
     greater = total[-1] - total[np.searchsorted(value, mine + margin, side="right")]
     upto = total[-1] - total[np.searchsorted(value, mine - margin, side="left")]
-    return Ranks(greater, upto - greater, mine > 0, (mine > floor * (1 + TOLERANCE)) | (mine <= 0))
+    ties = np.maximum(upto - greater, 0)  # below the floor not all are counted
+    return Ranks(greater, ties, mine > 0, (mine > floor * (1 + TOLERANCE)) | (mine <= 0))
 
 
 # --- averages ----------------------------------------------------------------------------------------------------

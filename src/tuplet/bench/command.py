@@ -1,0 +1,132 @@
+"""The bodies of `tuplet bench sample`, `run`, `report` and `types`; each returns what is to be printed."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tuplet.errors import BadInput
+from tuplet.progress import Progress
+
+
+def sample(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
+    from tuplet.bench.queries import write, write_efok
+    from tuplet.bench.sample import default_workers, sample
+    from tuplet.bench.select import select
+    from tuplet.graph.graph import KnowledgeGraph
+
+    target = Path(arguments.output)
+    if target.exists() and not arguments.force:
+        raise BadInput(f"{target} exists already; --force overwrites it")
+    shapes = select(arguments.shapes)
+    graph = KnowledgeGraph.open(arguments.graph)
+    with Progress("sampling", quiet=arguments.quiet) as progress:
+        queries = sample(
+            graph,
+            shapes,
+            arguments.per_shape,
+            arguments.seed,
+            known=arguments.known.split(","),
+            target=arguments.target.split(","),
+            workers=arguments.workers or default_workers(),
+            progress=progress,
+        )
+    if not len(queries):
+        raise BadInput("not a single query could be sampled; is the target split empty?")
+    write(queries, target, graph, force=arguments.force)
+    if arguments.efok:
+        write_efok(queries, arguments.efok, force=arguments.force)
+    counts = {shape: len(members) for shape, members in queries.by_shape().items()}
+    told: dict[str, Any] = {"queries": len(queries), "shapes": len(counts), "output": str(target)}
+    if queries.meta["shortage"]:
+        told["not filled"] = {name: short["found"] for name, short in queries.meta["shortage"].items()}
+    if queries.meta["not_meaningful"]:
+        told["negation without effect"] = dict(queries.meta["not_meaningful"])
+    return told
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench run`: what was run, and its means."""
+    from tuplet.bench.queries import read_any
+    from tuplet.bench.report import Result
+    from tuplet.bench.run import run
+    from tuplet.bench.sample import default_workers
+
+    settings = _settings(arguments)
+    if arguments.ray and arguments.workers:
+        raise BadInput("give either --workers or --ray, not both")
+    settings.check()
+    queries = read_any(arguments.queries)
+    with ExitStack() as stack:
+        executor = None
+        if arguments.ray:
+            from tuplet.bench.ray import RayExecutor
+
+            executor = stack.enter_context(RayExecutor(arguments.ray))
+        progress = stack.enter_context(Progress(settings.engine, quiet=arguments.quiet))
+        run(
+            arguments.store,
+            queries,
+            arguments.output,
+            settings,
+            workers=arguments.workers or default_workers(),
+            executor=executor,
+            progress=progress,
+        )
+    result = Result.read(arguments.output)
+    means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}
+    quality = {name: round(value, 3) for name, value in result.quality.items()}
+    return {"run": result.label, "queries": len(result.rows), "percent": means, "quality": quality}
+
+
+def _settings(arguments: argparse.Namespace) -> Any:
+    from tuplet.bench.evaluate import BATCHED, RunSettings
+
+    options: dict[str, Any] = {}
+    if arguments.engine in BATCHED:
+        budget = arguments.budget or "4000"
+        if budget != "all" and not budget.isdecimal():
+            raise BadInput(f"--budget takes a whole number or 'all', not {budget!r}")
+        options["budget"] = budget if budget == "all" else int(budget)
+        if arguments.merge:
+            options["merge"] = arguments.merge
+    elif arguments.budget or arguments.merge:
+        flag = "--budget" if arguments.budget else "--merge"
+        raise BadInput(f"{flag} is for the engines {' and '.join(BATCHED)}, not for {arguments.engine!r}")
+    return RunSettings(
+        arguments.engine, arguments.logic, arguments.timeout, marginals=arguments.marginals, options=options
+    )
+
+
+def report(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench report`: the folder and the files in it."""
+    from tuplet.bench.report import write_report
+
+    folder = write_report(arguments.results, arguments.output, arguments.force, arguments.unfinished)
+    return {"output": str(folder), "files": sorted(path.name for path in folder.iterdir())}
+
+
+def types(arguments: argparse.Namespace) -> str:
+    """`tuplet bench types`: the enumerated types as CSV."""
+    from tuplet.bench.enumerate import types
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["name", "formula", "free", "exists", "constants", "negations", "topology"])
+    for t in types(arguments.profile):
+        writer.writerow([t.name, t.formula, t.f_num, t.e_num, t.c_num, t.negations, t.topology])
+    return out.getvalue().rstrip("\n")
+
+
+ACTIONS: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | str]] = {
+    "sample": sample,
+    "run": run,
+    "report": report,
+    "types": types,
+}

@@ -1,0 +1,31 @@
+"""A small store with many ties, and what a result folder says, time and memory aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tuplet.bench.run import read_rows
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.store import StoreFiles
+from tuplet.truth.table import TruthTable
+
+
+def make_store(path: Path, graph: KnowledgeGraph, seed: int = 0) -> None:
+    """Known facts are true, every test edge and some noise has one of a few truth values, so that ties abound."""
+    rng = np.random.default_rng(seed)
+    known = np.column_stack(graph.edges("train", "valid"))
+    noise = rng.integers((len(graph.entities), len(graph.relations), len(graph.entities)), size=(600, 3))
+    edges, first = np.unique(
+        np.concatenate([known, np.column_stack(graph.edges("test")), noise]), axis=0, return_index=True
+    )
+    observed = first < len(known)
+    truth = np.where(observed, 1.0, rng.choice([0.25, 0.5, 0.75], size=len(edges)))
+    table = TruthTable.build(len(graph.entities), len(graph.relations), *edges.T, truth, observed)
+    StoreFiles.create(path, graph, table, {"threshold": 0.0, "calibration": {}, "observed": ["train", "valid"]})
+
+
+def numbers(folder: Path) -> list[dict[str, object]]:
+    """Everything but time and memory."""
+    return [{key: v for key, v in row.items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]
