@@ -38,8 +38,11 @@ def adaptive(clauses: list[QueryGraph], table: TruthTable, k: int, logic: str) -
 
 
 def some_table(rng: np.random.Generator, most: int = 9) -> TruthTable:
-    size = int(rng.integers(4, most)), int(rng.integers(1, 4))
-    return random_table(rng, *size, float(rng.choice([0.2, 0.3, 0.5])), bool(rng.random() < 0.5))
+    while True:
+        size = int(rng.integers(4, most)), int(rng.integers(1, 4))
+        table = random_table(rng, *size, float(rng.choice([0.2, 0.3, 0.5])), bool(rng.random() < 0.5))
+        if table.edges:
+            return table
 
 
 def some_query(rng: np.random.Generator, table: TruthTable) -> list[QueryGraph]:
