@@ -258,7 +258,7 @@ def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
     assert sorted(p.name for p in target.iterdir()) == ["index.html", "report.csv", "report.md", "report.tex"]
     text = (target / "report.md").read_text()
     assert text.count("## Query set") == 2  # runs on other queries are not put side by side
-    assert "| shape | exact | exact budget=10 | exact budget=100 |" in text
+    assert "| shape | exact | exact B=10 | exact B=100 |" in text
     assert "published" not in text
     rows = list(csv.DictReader((target / "report.csv").open()))
     cells = {(r["query_set"], r["run"], r["metric"], r["group"]): float(r["mean"]) for r in rows}
@@ -274,7 +274,7 @@ def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
     parser.feed(page)
     assert parser.open == []
     assert parser.sources == []
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 5  # both sets against time; HIT@10 for k = 1 and 2 and time against the budget
     assert "budget B" in page
     with pytest.raises(BadInput, match="--force"):
         write_report(folders, target)
