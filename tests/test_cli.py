@@ -267,3 +267,29 @@ def test_a_closed_pipe_is_no_error(world_directory: Path) -> None:
     command = f"{sys.executable} -m tuplet ask {world_directory} '?x, ?y : borders(?x, ?y)' -k all | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_info_shows_the_reliability_as_a_diagram(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    facts = tmp_path / "facts.tsv"
+    facts.write_text("".join(f"e{i}\tr{i % 2}\te{(i * 7 + j) % 30}\n" for i in range(30) for j in range(3)))
+    flags = ("--epochs", 2, "--rank", 8, "--quiet")
+    built = tuplet("build", facts, "-o", tmp_path / "s", *flags)
+    assert (built.code, built.err) == (0, "")
+    shown = tuplet("info", tmp_path / "s").out
+    assert "reliability on valid edges, expected calibration error" in shown
+    assert "observed            train, valid" in shown
+    assert "{" not in shown
+    assert json.loads(tuplet("info", tmp_path / "s", "--json").out)["report"]["reliability"]["split"] == "valid"
+    again = tuplet("build", facts, "-o", tmp_path / "s", *flags)
+    assert (again.code, again.out) == (1, "")
+    assert again.err == f"error: {tmp_path / 's'} exists already; --force replaces it\n"
+    assert tuplet("build", facts, "-o", tmp_path / "s", *flags, "--force").code == 0
+
+
+def test_plan_of_a_store(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    facts = tmp_path / "facts.tsv"
+    facts.write_text("a\tr\tb\t0.5\nb\tr\tc\t0.25\n")
+    assert tuplet("build", facts, "-o", tmp_path / "s").code == 0
+    shown = tuplet("ask", tmp_path / "s", "?x : r(?x, b)", "--plan")
+    assert shown.code == 0
+    assert shown.out.startswith("query   ?x : r(?x, b)\nclauses 1 (tree)\nengine  exact\n  1. fix ?x")

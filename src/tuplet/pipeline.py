@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.truth.observed import OBSERVED
 from tuplet.truth.store import StoreFiles, refuse_existing
@@ -27,9 +27,10 @@ HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class Options:
-    """How `build` trains and indexes; None chooses by the size of the graph."""
+    """How `build` trains and indexes; without a `config` the size of the graph chooses one."""
 
     config: TrainConfig | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # keys of the config to change, such as {"epochs": 5}
     device: str = "auto"
     threshold: float = 0.005
     calibration: str = "softmax-count"
@@ -53,6 +54,7 @@ def build(
     Without a valid split, a twentieth of the facts is held out while training, to know when to stop; all facts are
     observed in the store. A weighted graph brings its own truth values and is not trained.
     """
+    from tuplet.predict.runs import Interrupted
     from tuplet.truth.index import index, index_facts
 
     chosen = options or Options()
@@ -63,9 +65,12 @@ def build(
     graph = with_valid(graph, HELD_OUT, chosen.seed)
     target = Path(os.path.realpath(path))
     work = target.with_name(f".{target.name}.model")
+    config = _config(chosen, int((graph.split == SPLIT_CODE["train"]).sum() // 2))
     folder = Path(keep_model) if keep_model is not None else work
-    resume = folder.exists() and not (keep_model is not None and force)
-    train(graph, folder, chosen.config, chosen.device, resume=resume, force=force, told=told)
+    try:
+        _train_on(graph, folder, config, chosen.device, own=keep_model is None, force=force, told=told)
+    except Interrupted as stop:
+        raise TupletError(f"{stop.what}; the same command goes on from there") from None
     store = index(
         graph,
         folder,
@@ -78,6 +83,34 @@ def build(
     )
     shutil.rmtree(work, ignore_errors=True)
     return store
+
+
+def _train_on(
+    graph: KnowledgeGraph,
+    folder: Path,
+    config: TrainConfig,
+    device: str,
+    own: bool,
+    force: bool,
+    told: Told | None,
+) -> None:
+    """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
+    from tuplet.predict.runs import OtherRun
+
+    resume = folder.exists() and (own or not force)
+    try:
+        train(graph, folder, config, device, resume, force, told)
+    except (OtherRun, CorruptStore):
+        if not own:
+            raise
+        shutil.rmtree(folder)
+        train(graph, folder, config, device, told=told)
+
+
+def _config(options: Options, train_edges: int) -> TrainConfig:
+    from tuplet.config import changed, suitable
+
+    return changed(options.config or suitable(train_edges), options.settings)
 
 
 def train(

@@ -111,7 +111,7 @@ class Store:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
         about = {**self.graph.info()}
         if self.meta is not None:
-            about = {"kind": "store", **{k: v for k, v in about.items() if k != "kind"}, **_described(self.meta)}
+            about = {**about, "kind": "store", **{key: value for key, value in self.meta.items() if key != "graph"}}
         return about
 
     def _editable(self) -> Path:
@@ -148,7 +148,7 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
 def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, Any]:
     """What the directory is: kind, sizes, splits, hashes, metrics."""
     root = Path(path)
-    if (root / "model.json").exists():
+    if (root / "model.json").exists() or (root / "log.jsonl").exists():  # the second: a run that has not finished
         from tuplet.predict.files import describe
 
         return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
@@ -164,13 +164,6 @@ def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, An
     if directory.kind == "graph":
         return open_store(root).info()
     return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}
-
-
-def _described(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a store for people: the reliability as a small diagram."""
-    about = {key: value for key, value in meta.items() if key not in ("graph", "report")}
-    about["report"] = dict(meta.get("report") or {})
-    return about
 
 
 def _facts(facts: Any) -> KnowledgeGraph | Iterable[tuple[Any, ...]]:

@@ -47,9 +47,12 @@ class Interrupted(TupletError):
     """Training was stopped from outside and can be continued."""
 
     def __init__(self, folder: Path, epoch: int, epochs: int) -> None:
-        super().__init__(
-            f"training stopped in epoch {epoch + 1} of {epochs}; the same command with --resume continues {folder}"
-        )
+        self.what = f"training stopped in epoch {epoch + 1} of {epochs}"
+        super().__init__(f"{self.what}; the same command with --resume continues {folder}")
+
+
+class OtherRun(BadInput):
+    """The folder holds no run, or that of another graph or other settings."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,7 @@ def _stored(folder: Path) -> dict[str, Any]:
     try:
         stored = json.loads(file.read_bytes())
     except FileNotFoundError:
-        raise BadInput(f"there is no run to continue in {folder}") from None
+        raise OtherRun(f"there is no run to continue in {folder}") from None
     except (OSError, ValueError, RecursionError):
         raise CorruptStore(f"{file}: not readable as JSON; start over with --force") from None
     if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
@@ -250,10 +253,10 @@ def _stored(folder: Path) -> dict[str, Any]:
 def _refuse_other_plan(folder: Path, plan: Plan) -> None:
     stored, wanted = _stored(folder), plan.to_json()
     if stored.get("graph") != wanted["graph"]:
-        raise BadInput(f"cannot continue {folder}: it was trained on another graph ({str(stored.get('graph'))[:12]}…)")
+        raise OtherRun(f"cannot continue {folder}: it was trained on another graph ({str(stored.get('graph'))[:12]}…)")
     for key in ("entities", "relations", "train_edges"):
         if stored.get(key) != wanted[key]:
-            raise BadInput(f"cannot continue {folder}: {key} was {stored.get(key)}, now it is {wanted[key]}")
+            raise OtherRun(f"cannot continue {folder}: {key} was {stored.get(key)}, now it is {wanted[key]}")
     for key, value in wanted["config"].items():
         if key not in FREE_KEYS and stored["config"].get(key) != value:
-            raise BadInput(f"cannot continue {folder}: {key} was {stored['config'].get(key)}, now it is {value}")
+            raise OtherRun(f"cannot continue {folder}: {key} was {stored['config'].get(key)}, now it is {value}")

@@ -67,7 +67,7 @@ def index(
     counted = graph.edges(*COUNTED)
     facts = observed_facts(graph, splits)
     sizes = (len(graph.entities), len(graph.relations))
-    meta = _meta(graph, splits, threshold, rule, description, model)
+    meta = _meta(graph, splits, threshold, rule, description)
     if on_demand:
         if fit:
             raise BadInput(
@@ -106,7 +106,7 @@ def index_table(
     splits = known_splits(observed)
     table = read_table(file, graph, splits, threshold)
     graph = agreeing(graph, table, splits)
-    meta = _meta(graph, splits, table.threshold, None, None, None) | {"table": str(file)}
+    meta = _meta(graph, splits, table.threshold, None, None) | {"table": str(file)}
     meta["report"] = _report(graph, table, splits)
     return StoreFiles.create(path, graph, table, meta, force)
 
@@ -135,7 +135,7 @@ def index_facts(
     refuse_existing(path, force)
     splits = known_splits(observed)
     table = TruthTable.assemble(len(graph.entities), len(graph.relations), observed_facts(graph, splits))
-    meta = _meta(graph, splits, 0.0, None, None, None)
+    meta = _meta(graph, splits, 0.0, None, None)
     meta["report"] = _report(graph, table, splits)
     return StoreFiles.create(path, graph, table, meta, force)
 
@@ -205,7 +205,6 @@ def _meta(
     threshold: float,
     rule: Calibration | None,
     description: Mapping[str, Any] | None,
-    model: str | os.PathLike[str] | None,
 ) -> dict[str, Any]:
     known = ("kind", "rank", "sha256", "metrics")
     return {
@@ -214,7 +213,6 @@ def _meta(
         "threshold": threshold,
         "calibration": None if rule is None else rule.as_dict(),
         "model": None if description is None else {key: description[key] for key in known if key in description},
-        "model_folder": None if model is None else str(model),
         "changes": {"added": 0, "removed": 0, "new_entities": 0},
     }
 

@@ -1,0 +1,95 @@
+"""From facts to a store in one go: interrupted, killed, called again with something else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tuplet
+from tuplet.config import PRESETS, TrainConfig
+from tuplet.errors import TupletError
+from tuplet.pipeline import Options, build, with_valid
+
+QUICK = TrainConfig(rank=4, epochs=6, batch=40, evaluate_every=0, checkpoint_seconds=0)
+FACTS = [(f"e{i}", f"r{i % 3}", f"e{(i * i + 1) % 20}") for i in range(20)] + [
+    (f"e{i}", "r0", f"e{i + 1}") for i in range(19)
+]
+
+
+def interrupted(path: Path, facts: list[tuple[str, str, str]], config: TrainConfig = QUICK) -> str:
+    """Build until the third epoch, press Ctrl-C, and return what the user reads."""
+
+    def told(step: str, done: float, total: float, note: str) -> None:
+        if step == "train" and done == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(TupletError) as stop:
+        build(facts, path, options=Options(config), told=told)
+    return str(stop.value)
+
+
+def truth(path: Path) -> Mapping[str, Any]:
+    return tuplet.open(path).source.truth.arrays()  # type: ignore[union-attr]
+
+
+def test_build_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+    build(FACTS, tmp_path / "whole", options=Options(QUICK))
+    message = interrupted(tmp_path / "s", FACTS)
+    assert message.startswith("training stopped in epoch ")
+    assert message.endswith("of 6; the same command goes on from there")
+    assert not (tmp_path / "s").exists()
+    seen: list[float] = []
+    build(FACTS, tmp_path / "s", options=Options(QUICK), told=lambda step, done, *_: seen.append(done))
+    assert seen[0] > 3, "epochs that were done are not done again"
+    for name, array in truth(tmp_path / "whole").items():
+        assert np.array_equal(array, truth(tmp_path / "s")[name]), name
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "whole"]
+
+
+@pytest.mark.parametrize("other", ["settings", "facts", "damage"])
+def test_another_build_in_the_same_place_starts_over(other: str, tmp_path: Path) -> None:
+    interrupted(tmp_path / "s", FACTS)
+    facts = FACTS[:-1] if other == "facts" else FACTS
+    config = TrainConfig(rank=5, epochs=2, batch=40, evaluate_every=0) if other == "settings" else QUICK
+    if other == "damage":
+        (tmp_path / ".s.model" / "checkpoint.safetensors").write_bytes(b"no")
+    build(facts, tmp_path / "s", options=Options(config))
+    assert tuplet.info(tmp_path / "s")["model"]["rank"] == config.rank
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_kept_model_of_something_else_is_not_replaced(tmp_path: Path) -> None:
+    build(FACTS, tmp_path / "s", options=Options(QUICK), keep_model=tmp_path / "m")
+    other = Options(QUICK, {"rank": 5})
+    with pytest.raises(TupletError, match="rank was 4, now it is 5"):
+        build(FACTS, tmp_path / "t", options=other, keep_model=tmp_path / "m")
+    build(FACTS, tmp_path / "t", options=other, keep_model=tmp_path / "m", force=True)
+    assert tuplet.info(tmp_path / "m")["rank"] == 5
+
+
+def test_flags_change_what_suits_the_size(tmp_path: Path) -> None:
+    build(FACTS, tmp_path / "s", options=Options(settings={"epochs": 1}), keep_model=tmp_path / "m")
+    about = tuplet.info(tmp_path / "m")
+    assert (about["config"]["epochs"], about["config"]["rank"]) == (1, PRESETS["small"].rank)
+    with pytest.raises(TupletError, match="did you mean 'epochs'"):
+        build(FACTS, tmp_path / "t", options=Options(settings={"epocs": 1}))
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    interrupted(tmp_path / "s", FACTS)
+    with pytest.raises(TupletError, match="its training has not finished; continue it with --resume"):
+        tuplet.info(tmp_path / ".s.model")
+
+
+def test_with_valid_takes_a_share_once() -> None:
+    graph = tuplet.read(FACTS)
+    held = with_valid(graph, 0.1, seed=1)
+    assert len(held.edges("valid")[0]) == 3
+    assert with_valid(held, 0.1, seed=2) is held
+    assert with_valid(graph, 0.001, seed=1) is graph, "too few facts to hold any out"
