@@ -150,6 +150,15 @@ def test_a_query_that_is_too_large_is_missed_alone(
     assert all("is larger than 60" in row["pruned"] and row["hit10"] == 0 for row in failed)
 
 
+def test_with_a_time_limit_queries_are_asked_one_by_one(source: Source, queries: QuerySet) -> None:
+    for query in queries.queries[::5]:
+        for engine in ("ns3", "ns3-marginal"):
+            options = {"budget": 40}
+            (at_once,) = evaluate_all([query], source, RunSettings(engine, options=options))
+            alone = evaluate(query, source, RunSettings(engine, timeout=60, options=options))
+            assert alone["hit10"] == pytest.approx(at_once["hit10"])
+
+
 def test_bad_budgets_are_refused() -> None:
     with pytest.raises(BadInput, match="at least 1"):
         RunSettings("ns3", options={"budget": 0}).check()

@@ -70,8 +70,12 @@ class RunSettings:
 
     def limits(self) -> Limits:
         """What an engine is given; an option that it does not know is refused."""
-        _known(self.options, {f.name for f in fields(Limits)} - {"k", "logic", "timeout"})
-        return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **self.options)
+        options = dict(self.options)
+        if self.engine in BATCHED:
+            options = {"budget": self.budget()}
+        else:
+            _known(options, {f.name for f in fields(Limits)} - {"k", "logic", "timeout", "budget"})
+        return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **options)
 
 
 def _known(options: Mapping[str, Any], known: Sequence[str] | set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 COLOURS = ("#0b6bcb", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569")
@@ -21,8 +21,10 @@ class Series:
     dashed: bool = False  # a level to compare with: a line without marks
 
 
-def chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> str:
-    """An SVG chart with a logarithmic x axis and a y axis from 0; bars are the intervals.
+def chart(
+    title: str, x_label: str, y_label: str, series: Sequence[Series], colours: Mapping[str, str] | None = None
+) -> str:
+    """An SVG chart with a logarithmic x axis and a y axis from 0; bars are the intervals, colours go by name.
 
     >>> chart("t", "x", "y", [Series("a", ((1, 2, 1, 3), (10, 4, 3, 5)))]).count("<title>")
     2
@@ -56,7 +58,7 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> s
         f'<text transform="translate(14 {centre}) rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>'
     )
     for i, s in enumerate(series):
-        colour = COLOURS[i % len(COLOURS)]
+        colour = (colours or {}).get(s.name, COLOURS[i % len(COLOURS)])
         line = bottom + BOTTOM + LEGEND * i
         if len(s.points) > 1:
             path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, *_ in s.points)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuplet.bench.plots import Series, chart
+from tuplet.bench.plots import COLOURS, Series, chart
 from tuplet.bench.tables import Result, description, tables
 from tuplet.errors import BadInput
 
@@ -120,7 +120,7 @@ _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}
 table{border-collapse:collapse;margin:.5rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d8dee6}
-th:first-child,td:first-child{text-align:left}
+td,th[scope=row]{white-space:nowrap}th:first-child,td:first-child{text-align:left}
 .scroll{overflow-x:auto}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));gap:1rem}
 .note{color:#55606e;font-size:.9rem}svg{max-width:100%;height:auto}
 @media(prefers-color-scheme:dark){body{background:#14181e;color:#e4e8ee}th,td{border-color:#39424e}.note{color:#9aa5b3}}
@@ -155,30 +155,29 @@ def page(sets: Sequence[Sequence[Result]]) -> str:
 
 
 def charts(runs: Sequence[Result]) -> list[str]:
-    """HIT@10 against time for each run; HIT@10, time and recall against the budget where runs have several."""
-    drawn = [
-        chart(
-            "Joint HIT@10 against time",
-            "mean ms per query",
-            "HIT@10, %",
-            [Series(run.label, (_point(run, "all", max(run.quality["mean_ms"], 1e-3)),)) for run in runs],
-        )
-    ]
+    """HIT@10 against time, runs that differ in their budget joined; HIT@10, time and recall against the budget."""
     swept: dict[str, list[tuple[float, Result]]] = {}
     for run in runs:
-        if run.sweep is not None:
-            swept.setdefault(run.sweep[0], []).append((run.sweep[1], run))
-    lines = {name: sorted(found, key=lambda entry: entry[0]) for name, found in swept.items() if len(found) > 1}
+        name, budget = run.sweep or (run.label, 0.0)
+        swept.setdefault(name, []).append((budget, run))
+    swept = {name: sorted(found, key=lambda entry: entry[0]) for name, found in swept.items()}
+    front = [
+        Series(name, tuple(_point(run, "all", max(run.quality["mean_ms"], 1e-3)) for _, run in found))
+        for name, found in swept.items()
+    ]
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(swept)}
+    drawn = [chart("Joint HIT@10 against time", "mean ms per query", "HIT@10, %", front, colours)]
+    budgeted = {name: [entry for entry in found if entry[0]] for name, found in swept.items()}
+    lines = {name: found for name, found in budgeted.items() if len(found) > 1}
     if not lines:
         return drawn
     budgets = [budget for found in lines.values() for budget, _ in found]
     ends = (min(budgets), max(budgets))
     exact = next((run for run in runs if run.label == "exact"), None)
     for group in [key for key in runs[0].estimates["hit10"] if key.startswith("k=")]:
-        series = [Series(name, tuple(_point(run, group, b) for b, run in found)) for name, found in lines.items()]
-        if exact is not None:
-            series.append(Series("exact", tuple(_point(exact, group, b) for b in ends), dashed=True))
-        drawn.append(chart(f"Joint HIT@10 against the budget, {group}", "budget B", "HIT@10, %", series))
+        series = [] if exact is None else [Series("exact", tuple(_point(exact, group, b) for b in ends), dashed=True)]
+        series += [Series(name, tuple(_point(run, group, b) for b, run in found)) for name, found in lines.items()]
+        drawn.append(chart(f"Joint HIT@10 against the budget, {group}", "budget B", "HIT@10, %", series, colours))
 
     def against(title: str, label: str, name: str, scale: float) -> None:
         series = []
@@ -187,7 +186,7 @@ def charts(runs: Sequence[Result]) -> list[str]:
             if values:
                 series.append(Series(line, tuple((b, y, y, y) for b, y in values)))
         if series:
-            drawn.append(chart(title, "budget B", label, series))
+            drawn.append(chart(title, "budget B", label, series, colours))
 
     against("Time against the budget", "mean ms per query", "mean_ms", 1)
     against("Hard tuples kept", "recall, %", "recall", 100)

@@ -215,6 +215,13 @@ def _published(cells: Mapping[str, float], key: str, shapes: Mapping[str, int]) 
     return f"{np.mean([cells[s] for s in wanted]):.1f}" if all(s in cells for s in wanted) else "–"
 
 
+_STATED = {  # what made the truth values, and what is said where nobody knows
+    "predictor": "not stated (a truth table made elsewhere)",
+    "calibration": "not stated",
+    "threshold": "none",
+}
+
+
 def description(runs: Sequence[Result]) -> list[str]:
     """What the numbers rest on, one line each."""
     queries, store = runs[0].manifest["queries"], runs[0].manifest["store"]
@@ -228,12 +235,14 @@ def description(runs: Sequence[Result]) -> list[str]:
         lines.append(f"Sampled with rules version {queries['rules_version']}, seed {queries['seed']}; {splits}.")
     if queries.get("shortage"):
         lines.append(f"Shapes that could not be filled: {', '.join(queries['shortage'])}.")
+    rests: dict[str, list[str]] = {}
     for run in runs:
         about = run.manifest["store"]
         observed = about["observed"] if isinstance(about["observed"], str) else "+".join(about["observed"])
         shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in about.items()}
-        made = ", ".join(f"{k} {shown[k]}" for k in ("predictor", "calibration", "threshold") if shown.get(k))
+        made = "; ".join(f"{key} {shown.get(key) or default}" for key, default in _STATED.items())
         count = run.manifest["queries"]["count"]
         rest = "" if len(run.rows) == count else f" Unfinished: {len(run.rows):,} of {count:,} queries."
-        lines.append(f"{run.label}: observed {observed}{'; ' + made if made else ''}.{rest}")
+        rests.setdefault(f"observed {observed}; {made}.{rest}", []).append(run.label)
+    lines += [f"{', '.join(labels)}: {what}" for what, labels in rests.items()]
     return lines
