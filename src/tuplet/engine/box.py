@@ -34,8 +34,12 @@ class Box:
         rows = self.rows.take(at)
         return Box(replace(rows, query=number[rows.query]), self.value[at], self.upper[at], self.outside[queries])
 
-    def certify(self, shown: Tensor, k: int | None, hidden: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def certify(
+        self, shown: Tensor, k: int | Tensor | None, hidden: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Whether the rows `shown` (a mask) are the true best `k`, a bound on all others, and the k-th truth [queries].
+
+        `k` may differ between queries; None asks for all true tuples.
 
         A tuple in the box is at most as true as `upper`, one outside at most `outside`. If the k-th truth shown is not
         below the bound of all others, and no row shown could be truer than it is shown, the list is the true one.
@@ -47,9 +51,9 @@ class Box:
         others = ~shown if hidden is None else ~shown & ~hidden
         bound = torch.maximum(self.outside, best_of(query[others], self.upper[others], queries))
         unsure = best_of(query[shown], (self.upper[shown] > self.value[shown] * slack).to(bound.dtype), queries)
-        full = counts(query[shown], queries) == (-1 if k is None else k)
+        wanted = torch.full_like(bound, -1) if k is None else torch.zeros_like(bound) + k
         last = -best_of(query[shown], 2 - self.value[shown], queries) + 2  # the smallest
-        kth = torch.ones_like(bound) if k == 0 else torch.where(full, last, 0)
+        kth = torch.where(wanted == 0, 1, torch.where(counts(query[shown], queries) == wanted, last, 0))
         return (unsure == 0) & (bound <= kth * slack), bound, kth
 
 
