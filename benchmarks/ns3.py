@@ -288,7 +288,8 @@ def finish(results: dict[str, Any], shapes: Sequence[str], output: Path | None) 
         for size, rows in results["budgets"].items():
             values = [rows[shape][name] for shape in shapes]
             last = sum(values) / (1 if name == "seconds" else len(values))
-            print(f"| {size} | {' | '.join(f'{v:.1f}' for v in values)} | {last:.1f} |")
+            digits = 2 if name == "seconds" else 1
+            print(f"| {size} | {' | '.join(f'{v:.{digits}f}' for v in values)} | {last:.{digits}f} |")
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(results, indent=1) + "\n")

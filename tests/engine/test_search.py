@@ -77,11 +77,19 @@ def test_truth_on_demand_is_the_same(truth: TruthTable) -> None:
         def row_max(self, entity: int, relation: int, inverse: bool) -> float:
             return truth.row_max(entity, relation, inverse)
 
+    class InRelations(OnDemand):
+        """Whole relations are offered, and only those of the query may be asked for."""
+
+        def relation_table(self, relations: list[int]) -> TruthTable:
+            assert relations == [0, 1]
+            return truth
+
     query = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~0, 0, 2), Edge(2, 0, 0), Edge(0, 1, 1)))
-    ours, theirs = (run([query], source, 5, only="predicted") for source in (truth, OnDemand()))
-    assert ours.tuples.tolist() == theirs.tuples.tolist()
+    ours, *theirs = (run([query], source, 5, only="predicted") for source in (truth, OnDemand(), InRelations()))
     assert len(ours.tuples)
-    assert ours.truth.tolist() == theirs.truth.tolist()
+    for other in theirs:
+        assert ours.tuples.tolist() == other.tuples.tolist()
+        assert ours.truth.tolist() == other.truth.tolist()
 
 
 def test_flat_lists() -> None:
