@@ -169,6 +169,8 @@ def _manifest(store: str | os.PathLike[str], queries: QuerySet, settings: RunSet
     from tuplet.store import open_store
 
     source = open_store(store).source
+    if settings.engine != "crisp":
+        source.values(settings.engine)  # a plain graph is refused before a folder is made
     asked = queries.meta.get("graph")
     if asked is not None and asked != source.graph.hash:
         raise BadInput(f"the queries were sampled from graph {asked[:12]}, the store holds {source.graph.hash[:12]}")

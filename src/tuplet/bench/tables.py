@@ -215,6 +215,13 @@ def _published(cells: Mapping[str, float], key: str, shapes: Mapping[str, int]) 
     return f"{np.mean([cells[s] for s in wanted]):.1f}" if all(s in cells for s in wanted) else "–"
 
 
+def _short(value: Any) -> Any:
+    """A number with four digits, a dictionary as its values."""
+    if isinstance(value, dict):
+        return " ".join(str(_short(v)) for v in value.values())
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
 _STATED = {  # what made the truth values, and what is said where nobody knows
     "predictor": "not stated (a truth table made elsewhere)",
     "calibration": "not stated",
@@ -239,7 +246,7 @@ def description(runs: Sequence[Result]) -> list[str]:
     for run in runs:
         about = run.manifest["store"]
         observed = about["observed"] if isinstance(about["observed"], str) else "+".join(about["observed"])
-        shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in about.items()}
+        shown = {k: _short(v) for k, v in about.items()}
         made = "; ".join(f"{key} {shown.get(key) or default}" for key, default in _STATED.items())
         count = run.manifest["queries"]["count"]
         rest = "" if len(run.rows) == count else f" Unfinished: {len(run.rows):,} of {count:,} queries."
