@@ -233,6 +233,20 @@ def test_wrong_usage_exits_2(tuplet: Callable[..., Result]) -> None:
     assert tuplet("ask").code == 2
 
 
+def test_an_unknown_option_names_the_nearest_of_its_command(tuplet: Callable[..., Result]) -> None:
+    result = tuplet("ask", "x", "y", "--fromat", "json")
+    assert result.code == 2
+    assert "usage: tuplet ask" in result.err
+    assert result.err.endswith("unrecognized arguments: --fromat json; did you mean --format?\n")
+
+
+def test_the_demo_does_not_overwrite(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "store.json").touch()
+    result = tuplet("demo", "-o", tmp_path)
+    assert (result.code, result.out) == (1, ""), "said before the work"
+    assert "--force replaces it" in result.err
+
+
 def test_fetch_accepts_only_the_published_facts(
     tuplet: Callable[..., Result], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

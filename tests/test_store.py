@@ -107,6 +107,19 @@ def test_other_numbers_are_refused(k: object, store: tuplet.Store) -> None:
         store.ask(QUERY, k=k)  # type: ignore[arg-type]
 
 
+def test_the_budget_reaches_the_engine(store: tuplet.Store) -> None:
+    small = store.ask(QUERY, k=24 * 23, engine="ns3", budget=1)
+    assert small.about["budget"] == 1
+    assert len(small) < 10, "one entity per variable, two pairs in the hypernode"
+    assert not small.exact
+    whole = store.ask(QUERY, k=24 * 23, engine="ns3", budget="all", merge="simultaneous")
+    assert (whole.about["budget"], whole.about["merge"]) == ("all", "simultaneous")
+    assert whole.ranking.truth.tolist() == pytest.approx(store.ask(QUERY, k=24 * 23).ranking.truth.tolist())
+    for wrong, message in (({"budget": 0}, "at least 1"), ({"budget": 1.5}, "whole number"), ({"merge": "x"}, "merge")):
+        with pytest.raises(BadInput, match=message):
+            store.ask(QUERY, engine="ns3", **wrong)  # type: ignore[arg-type]
+
+
 def test_a_query_that_contradicts_itself_has_no_answers(store: tuplet.Store) -> None:
     answers = store.ask("?x : likes(?x, p00) & ?x != ?x")
     assert (len(answers), answers.exact, answers.bound) == (0, True, 0.0)

@@ -20,7 +20,7 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
     shown = []
     for key, value in about.items():
         text = _diagram(value) if key == "reliability" and isinstance(value, Mapping) else value
-        if isinstance(text, Mapping):
+        if isinstance(text, Mapping) and text:
             shown.append(f"{indent}{key}\n{lines(text, indent + '  ')}")
         elif isinstance(text, str) and "\n" in text:
             shown.append(f"{indent}{key}\n" + "\n".join(f"{indent}  {line}" for line in text.splitlines()))
@@ -30,7 +30,7 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
 
 
 def _word(value: Any) -> str:
-    if value is None:
+    if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tuplet import __version__
 from tuplet.errors import nearest
@@ -14,6 +14,13 @@ FORMATS = ("table", "json", "csv", "parquet")
 
 class _Parser(argparse.ArgumentParser):
     """argparse that names the nearest command or option."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Unknown options are an error of the command they were given to, which knows the nearest."""
+        known, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            getattr(known, "parser", self).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice: '" in message:
@@ -40,11 +47,11 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=name)
+        sub.set_defaults(command=name, parser=sub)
         return sub
 
     demo = command("demo", "the main job on the bundled graph of countries")
-    demo.add_argument("-o", "--output", metavar="STORE", help="keep the store there")
+    _output(demo, "STORE", required=False)
     _quiet(demo)
 
     imports = command("import", "make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder")

@@ -300,7 +300,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
     from tuplet.demo import run
 
     with _Steps(arguments.quiet) as told:
-        run(print, told, keep=arguments.output)
+        run(print, told, keep=arguments.output, force=arguments.force)
 
 
 def _query_text(argument: str) -> str:

@@ -67,11 +67,14 @@ class Truths:
         return f"{right} of {len(guessed)} hidden truths" if right else "not in the data"
 
 
-def run(say: Callable[[str], None], told: Told | None = None, keep: str | None = None) -> None:
-    """The demonstration; `keep` leaves the store there."""
+def run(say: Callable[[str], None], told: Told | None = None, keep: str | None = None, force: bool = False) -> None:
+    """The demonstration; `keep` leaves the store there, `force` replaces one that is there."""
     import tuplet
     from tuplet.pipeline import build
+    from tuplet.truth.store import refuse_existing
 
+    if keep:
+        refuse_existing(keep, force)
     graph = hidden(bundled())
     truths = Truths.of(graph)
     say(
@@ -80,7 +83,7 @@ def run(say: Callable[[str], None], told: Told | None = None, keep: str | None =
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(keep) if keep else Path(folder) / "world.store"
-        build(graph, path, told=told)
+        build(graph, path, force=force, told=told)
         store = tuplet.open(path)
         report = store.info()["report"]
         say(f"Learned and indexed: {report['facts']:,} observed facts, {report['predicted']:,} predicted ones.\n")

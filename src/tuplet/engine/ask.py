@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind, resolve
-from tuplet.engine.budget import Budget
+from tuplet.engine.budget import Budget, Merge
 from tuplet.engine.engines import Limits, Source, engine_named, nothing
 from tuplet.engine.explain import Edges, Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
@@ -149,7 +149,21 @@ def checked(
     if only not in (None, "predicted", "observed"):
         raise BadInput(f"only must be 'predicted' or 'observed', not {only!r}")
     kept = cast(Literal["predicted", "observed"] | None, only)
-    return Limits(None if k == "all" else int(k), Logic.of(logic), timeout, kept)
+    return Limits(None if k == "all" else int(k), Logic.of(logic), timeout, kept, _budget(budget, merge))
+
+
+def _budget(budget: Budget | int | Literal["all"] | None, merge: str) -> Budget:
+    """How much NS3 may search; a budget that is one already brings its own way of merging."""
+    if isinstance(budget, Budget):
+        return budget
+    way = cast(Merge, merge)  # checked by the budget itself
+    if budget == "all":
+        return Budget.all(way)
+    if budget is None:
+        return Budget(merge=way)
+    if not isinstance(budget, int | np.integer) or isinstance(budget, bool):
+        raise BadInput(f"the budget must be a whole number from 1, or 'all', not {budget!r}")
+    return Budget(int(budget), way)
 
 
 def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:
