@@ -68,7 +68,9 @@ def test_runs_go_on_and_are_reported(folder: Path, tmp_path: Path, capsys: pytes
     code, out, err = call(f"bench report {results} -o {tmp_path}/report", capsys)
     assert code == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "| shape | exact | ns3 B=20 simultaneous | ns3-marginal B=all |" in text
+    header = "| shape | exact | ns3 B=20 simultaneous | ns3-marginal B=all |"
+    assert f"{header} exact, rank sums | ns3-marginal B=all, rank sums |" in text
+    assert f"{header}\n" in text  # MRR
     assert "| ns3-marginal B=all, Multiply |" in text
     assert "predictor not stated (a truth table made elsewhere)" in text
     line = next(line for line in text.splitlines() if line.startswith("| ns3 B=20") and line.count("|") > 10)
