@@ -153,3 +153,30 @@ def test_exact_needs_truth_values() -> None:
     asked: Callable[[], object] = lambda: plain.ask(QUERY, engine="exact")  # noqa: E731
     with pytest.raises(BadInput, match="a plain graph is asked with engine 'crisp'"):
         asked()
+
+
+def test_suggestions_can_be_typed_as_shown() -> None:
+    graph = read([("http://ex.org/a", "is cure of", "hay fever"), ("17", "r", "b")])
+    store = tuplet.Store(tuplet.Source(graph))
+    for query, hint in (
+        ("?x : <is cure off>(?x, b)", "did you mean <is cure of>?"),
+        ("?x : r(?x, <http://ex.org/aa>)", "did you mean <http://ex.org/a>?"),
+        ("?x : r(17, ?x)", "does not exist (there are 4, from 0); the name 17 is written :17"),
+    ):
+        with pytest.raises(tuplet.TupletError) as error:
+            store.ask(query)
+        assert hint in str(error.value)
+    assert store.ask("?x : r(:17, ?x)")[0]["x"] == "b"
+
+
+def test_misuse_is_said_clearly(world_directory: Path) -> None:
+    graph = tuplet.open(world_directory, observed="train,valid")
+    assert graph.source.splits == ("train", "valid")
+    for wrong, message in (
+        (lambda: tuplet.open(world_directory, observed="tran"), "unknown split 'tran'; did you mean 'train'"),
+        (lambda: graph.ask(3), "a query is text, not int"),  # type: ignore[arg-type]
+        (lambda: graph.ask_many("?x : borders(?x, france)"), "takes a list of queries"),
+    ):
+        with pytest.raises(tuplet.TupletError, match=message):
+            wrong()
+    assert repr(graph.graph) == "<KnowledgeGraph: 1,057 entities, 16 relations, 5,036 edges>"

@@ -70,8 +70,8 @@ class UnknownName(TupletError):
         self.text, self.position, self.length = text, position, length
         message = f"unknown {kind} {name!r}" if not note else f"{kind} {name!r} {note}"
         if self.suggestions:
-            # Labels and exact names come in their own quotes.
-            shown = (s if s.startswith(('"', "<")) else repr(s) for s in self.suggestions)
+            # Labels and names that are no plain words come as they have to be written.
+            shown = (s if s.startswith(('"', "<", ":")) else repr(s) for s in self.suggestions)
             message += f"; did you mean {' or '.join(shown)}?"
         if text:
             message += f" {_where(text, position)}\n{_excerpt(text, position, length)}"

@@ -18,6 +18,7 @@ from tuplet.errors import BadInput
 from tuplet.graph.directory import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.truth.observed import known_splits
 from tuplet.truth.store import StoreFiles, is_store
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
     """The store or graph in a directory; `observed` names the splits that count as facts, on a plain graph."""
     if not is_store(path):
         graph = KnowledgeGraph.open(path)
-        return Store(Source(graph, tuple(observed) if observed is not None else None), Path(path))
+        splits = observed.split(",") if isinstance(observed, str) else observed
+        return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
     if observed is not None:
         raise BadInput(f"{path} is a store: what is observed was decided when it was made (tuplet index --observed)")
     files = StoreFiles.open(path)

@@ -33,6 +33,8 @@ def prepare(
     """A query as syntax tree, as text, and as query graphs over the source; `text` is what a tree was read from."""
     if isinstance(query, Query):
         return query, text or to_logic(query), bind(query, source.graph, text or "")
+    if not isinstance(query, str):
+        raise BadInput(f"a query is text, not {type(query).__name__}")
     tree = parse(query, grounding)
     return tree, query, bind(tree, source.graph, query)
 
@@ -90,6 +92,8 @@ def ask(
 
 def ask_many(source: Source, queries: Sequence[str | Query], **options: Any) -> list[Answers]:
     """The answers of several queries, in their order; compiled searches of different queries run on all cores."""
+    if isinstance(queries, str):
+        raise BadInput("ask_many takes a list of queries; ask takes one")
     engine_named(options.get("engine", "exact")).load()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(lambda query: ask(source, query, **options), queries))

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from tuplet.errors import UnknownName
 from tuplet.lang.ast import Atom, Constant, Different, Exists, Free, Name, Not, Query, Term
+from tuplet.lang.printer import written
 from tuplet.lang.query_graph import Edge, QueryGraph
 from tuplet.lang.rules import Clause, clauses
 
@@ -43,7 +44,10 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
     if name.kind == "id":
         if name.text.isdigit() and int(name.text) < len(words):
             return int(name.text)
-        raise UnknownName(f"{kind} number", name.text, note=f"(there are {len(words)}, from 0)", **_place(name, text))
+        note = f"does not exist (there are {len(words)}, from 0)"
+        if words.find(name.text) >= 0:
+            note += f"; the name {name.text} is written {written(name.text)}"
+        raise UnknownName(f"{kind} number", name.text, note=note, **_place(name, text))
     if name.kind == "label":
         matches = words.find_label(name.text)
         if len(matches) > 1:
@@ -60,14 +64,14 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
 
 
 def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
-    """What may have been meant, as it has to be written: a name plainly, a label in quotes, each entity once."""
+    """What may have been meant, as it has to be written: a name, a label in quotes; each entity once."""
     if name.kind == "name" and words.find_label(name.text):
         return [f'"{name.text}"']  # right word, but it is a label
     chosen: dict[int, str] = {}
     for word in words.suggest(name.text, 3 * most):
         number = words.find(word)
         if number >= 0 and (name.kind == "name" or number not in chosen):
-            chosen[number] = word
+            chosen[number] = written(word)
         elif number < 0:
             for labelled in words.find_label(word)[:1]:
                 if name.kind == "label" or labelled not in chosen:

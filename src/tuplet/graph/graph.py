@@ -42,6 +42,10 @@ class KnowledgeGraph:
     hash: str  # content hash: same names, edges, splits and weights, same hash
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
+        return f"<KnowledgeGraph: {sizes}>"
+
     @staticmethod
     def of(
         entities: Vocabulary,

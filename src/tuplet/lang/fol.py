@@ -227,4 +227,5 @@ class _Parser(Reader):
     def unexpected(self, expected: str, misspelt: Token | None = None) -> NoReturn:
         word = (misspelt or self.token).text
         close = [_SIGN_FOR[word.lower()]] if word.lower() in _SIGN_FOR else nearest(word.lower(), RESERVED)
-        self.fail(f"expected {expected}, found {self.found()}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        hint = f"; did you mean {close[0]!r}?" if close and close[0] != word.lower() else ""
+        self.fail(f"expected {expected}, found {self.found()}{hint}")

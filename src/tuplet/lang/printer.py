@@ -108,6 +108,15 @@ def _bound(formula: Formula) -> frozenset[Term] | None:
 # --- names -------------------------------------------------------------------------------------------------------
 
 
+def written(name: str) -> str:
+    """An exact name as logic text reads it: bare if that is enough.
+
+    >>> written("asthma"), written("hay fever"), written("17")
+    ('asthma', '<hay fever>', ':17')
+    """
+    return _bare(Name(name))
+
+
 def _logic_term(term: Term) -> str:
     return _bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
