@@ -118,12 +118,9 @@ def _routes(app: FastAPI, service: Service) -> None:
     ) -> Response:
         return JSON(service.find(store, search, limit))
 
-    @app.get("/schema/labels", response_class=JSON, summary="The labels of named entities")
-    async def labels(
-        name: Annotated[list[str], Query(max_length=500)],
-        store: str | None = None,
-    ) -> Response:
-        return JSON(service.labels(store, name))
+    @app.post("/schema/labels", response_class=JSON, summary="The labels of named entities")
+    async def labels(request: models.LabelsRequest) -> Response:
+        return JSON(service.labels(request.store, request.names))
 
     @app.get("/health", response_class=JSON, summary="Whether the server is up")
     async def health() -> Response:

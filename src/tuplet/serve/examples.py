@@ -9,28 +9,31 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term
 from tuplet.lang.printer import to_logic, to_sparql
 
-WORLD = (
-    (
-        "Organisations a country shares with a neighbour",
-        "?country, ?organisation : exists ?neighbour . located_in(?country, western_africa)\n"
-        "  & borders(?country, ?neighbour) & member_of(?neighbour, ?organisation)\n"
+WORLD: tuple[dict[str, str], ...] = (
+    {
+        "title": "Organisations a country shares with a neighbour, as predicted",
+        "query": "?country, ?organisation : exists ?neighbour .\n"
+        "  located_in(?country, western_africa)\n"
+        "  & borders(?country, ?neighbour)\n"
+        "  & member_of(?neighbour, ?organisation)\n"
         "  & member_of(?country, ?organisation)",
-    ),
-    (
-        "Neighbours that speak the same language",
-        "SELECT ?a ?b ?language WHERE {\n  ?a :borders ?b .\n  ?a :official_language ?language .\n"
+        "only": "predicted",
+    },
+    {
+        "title": "Neighbours that speak the same language",
+        "query": "SELECT ?a ?b ?language WHERE {\n  ?a :borders ?b .\n  ?a :official_language ?language .\n"
         "  ?b :official_language ?language .\n  ?a :located_in :south_america .\n  FILTER(?a != ?b)\n}",
-    ),
-    (
-        "Members of NATO that do not use the euro, and their currency",
-        "?country, ?currency : member_of(?country, nato) & uses_currency(?country, ?currency)\n"
+    },
+    {
+        "title": "Members of NATO that do not use the euro, and their currency",
+        "query": "?country, ?currency :\n  member_of(?country, nato)\n  & uses_currency(?country, ?currency)\n"
         "  & !uses_currency(?country, euro)",
-    ),
-    (
-        "Capitals of countries the Danube or the Rhine flows through",
-        "SELECT ?country ?capital WHERE {\n  ?country :has_capital ?capital .\n"
-        "  { :danube_river :flows_through ?country } UNION { :rhine_river :flows_through ?country }\n}",
-    ),
+    },
+    {
+        "title": "Capitals of countries on the Danube or the Rhine",
+        "query": "SELECT ?country ?capital WHERE {\n  ?country :has_capital ?capital .\n"
+        "  { :danube_river :flows_through ?country }\n  UNION { :rhine_river :flows_through ?country }\n}",
+    },
 )
 
 
@@ -38,9 +41,11 @@ def examples(source: Source) -> list[dict[str, str]]:
     """A few queries that this store can answer, with a title each."""
     graph = source.graph
     if graph.entities.find("western_africa") >= 0 and graph.relations.find("member_of") >= 0:
-        written = [(title, text) for title, text in WORLD if _asks(text, source)]
+        written = [dict(example) for example in WORLD if _asks(example["query"], source)]
+        if source.truth is None:
+            written = [{k: v for k, v in example.items() if k != "only"} for example in written]
         if written:
-            return [{"title": title, "query": text} for title, text in written]
+            return written
     return _made(source)
 
 

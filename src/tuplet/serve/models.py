@@ -77,6 +77,13 @@ class ParseRequest(Strict):
     store: str | None = None
 
 
+class LabelsRequest(Strict):
+    """Entities by their exact names."""
+
+    names: Annotated[list[str], Field(max_length=1000)]
+    store: str | None = None
+
+
 class Term(Strict):
     """A node of a drawn query: a variable that is asked for, one that only has to exist, or an entity."""
 

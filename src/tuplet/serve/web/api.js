@@ -43,9 +43,8 @@ async function send(path, options = {}) {
   return response;
 }
 
-export async function get(path, parameters = []) {
-  const pairs = Array.isArray(parameters) ? parameters : Object.entries(parameters);
-  const query = new URLSearchParams(pairs.filter(([, value]) => value !== null && value !== ""));
+export async function get(path, parameters = {}) {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== ""));
   return (await send(`${path}?${query}`)).json();
 }
 

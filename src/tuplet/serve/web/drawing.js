@@ -17,7 +17,7 @@ function look() {
     { selector: "edge", style: {
       label: "data(title)", color: text, "font-size": 11.5, "font-family": "system-ui, sans-serif", width: 2, "line-color": quiet,
       "target-arrow-color": quiet, "target-arrow-shape": "triangle", "curve-style": "bezier", "control-point-step-size": 46,
-      "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2, "text-wrap": "ellipsis", "text-max-width": "150px",
+      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "150px",
       "loop-direction": "-45deg", "loop-sweep": "60deg" } },
     { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
     { selector: "edge.observed", style: { "line-color": css("--observed"), "target-arrow-color": css("--observed") } },
@@ -31,32 +31,39 @@ const width = (title, round) => Math.min(170, Math.max(round ? 42 : 48, 8 * titl
 const short = (title) => (title.length > 30 ? "…" + title.slice(-29) : title);
 
 /** Places by distance from the constants, clause below clause: the same query is always drawn alike. */
-function place(clauses, box) {
-  const wide = box.clientWidth > 420;
-  const along = wide ? 150 : 118, across = 78;
+function place(clauses) {
+  const across = 84;
   const places = new Map();
   let base = 0;
   for (const { nodes, links } of clauses) {
     const near = new Map(nodes.map((n) => [n.id, new Set()]));
-    for (const [a, b] of links) { near.get(a)?.add(b); near.get(b)?.add(a); }
+    for (const { from, to } of links) { near.get(from)?.add(to); near.get(to)?.add(from); }
     const level = new Map();
     const starts = nodes.filter((n) => n.kind === "constant").slice(0, 1);
     for (const start of [...starts, ...nodes]) {
       if (level.has(start.id)) continue;
-      level.set(start.id, level.size && !near.get(start.id).size ? 0 : 0);
+      level.set(start.id, 0);
       const queue = [start.id];
       while (queue.length) {
         const id = queue.shift();
         for (const other of near.get(id)) if (!level.has(other)) { level.set(other, level.get(id) + 1); queue.push(other); }
       }
     }
-    const rows = new Map();
-    for (const n of nodes) rows.set(level.get(n.id), [...(rows.get(level.get(n.id)) || []), n.id]);
-    const tallest = Math.max(1, ...[...rows.values()].map((row) => row.length));
-    for (const [l, row] of rows) row.forEach((id, i) => {
-      // a little out of line, so that an edge does not run through the node between its ends
-      const shift = (i - (row.length - 1) / 2) * across + (row.length === 1 && l % 2 ? 24 : 0);
-      places.set(id, { x: l * along, y: base + (tallest * across) / 2 + shift });
+    const rows = [];
+    for (const n of nodes) (rows[level.get(n.id)] ??= []).push(n);
+    const tallest = Math.max(1, ...rows.map((row) => row.length));
+    let x = 0, before = 0;
+    rows.forEach((row, l) => {
+      // room for the widest node on both sides and for the longest title between
+      const half = Math.max(...row.map((n) => n.width)) / 2;
+      const titles = links.filter((link) => [level.get(link.from), level.get(link.to)].sort().join() === `${l - 1},${l}`).map((link) => link.title.length);
+      if (l) x += before + half + Math.min(170, 30 + 6.2 * Math.max(0, ...titles));
+      before = half;
+      row.forEach((n, i) => {
+        // a little out of line, so that an edge does not run through the node between its ends
+        const shift = (i - (row.length - 1) / 2) * across + (row.length === 1 && l % 2 ? 24 : 0);
+        places.set(n.id, { x, y: base + (tallest * across) / 2 + shift });
+      });
     });
     base += tallest * across + 40;
   }
@@ -64,7 +71,7 @@ function place(clauses, box) {
 }
 
 function canvas(container) {
-  return cytoscape({ container, style: look(), minZoom: 0.2, maxZoom: 1.3, wheelSensitivity: 0.3, boxSelectionEnabled: false,
+  return cytoscape({ container, style: look(), minZoom: 0.2, maxZoom: 1.3, boxSelectionEnabled: false,
     userZoomingEnabled: false, selectionType: "single" });
 }
 
@@ -126,23 +133,23 @@ export class QueryDrawing {
         const title = short(term.kind === "constant" ? term.label || term.name : `?${term.name}`);
         const id = this.id(c, term);
         elements.push({ group: "nodes", data: { id, title, width: width(title, term.kind !== "constant"), parent: several ? `clause/${c}` : undefined }, classes: term.kind });
-        return { id, kind: term.kind };
+        return { id, kind: term.kind, width: width(title, term.kind !== "constant") };
       });
       const links = [];
       clause.edges.forEach((edge, e) => {
         const [source, target] = [this.id(c, edge.head), this.id(c, edge.tail)];
-        links.push([source, target]);
         const title = (edge.negated ? "not " : "") + short(edge.label || edge.relation);
+        links.push({ from: source, to: target, title });
         elements.push({ group: "edges", data: { id: `edge/${c}/${e}`, source, target, title }, classes: edge.negated ? "negated" : "" });
       });
       clause.different.forEach(([left, right], d) => {
         const [source, target] = [this.id(c, left), this.id(c, right)];
-        links.push([source, target]);
+        links.push({ from: source, to: target, title: "≠" });
         elements.push({ group: "edges", data: { id: `different/${c}/${d}`, source, target, title: "≠" }, classes: "different" });
       });
       groups.push({ nodes, links });
     });
-    const places = place(groups, this.container);
+    const places = place(groups);
     const shown = new Map(this.cy.nodes().map((n) => [n.id(), { ...n.position() }]));
     for (const element of elements) {
       if (element.group !== "nodes" || element.classes === "clause") continue;
@@ -285,13 +292,15 @@ export class WitnessDrawing {
     const names = [...new Set(answer.witness.flatMap((f) => [f.head, f.tail]))];
     const kind = (name) => (asked.has(name) ? "free" : constants.has(name) ? "constant" : "exists");
     const nodes = names.map((name) => ({ id: name, kind: kind(name), title: short(labels[name] || name) }));
-    const links = answer.witness.map((f) => [f.head, f.tail]);
-    const places = place([{ nodes, links }], this.container);
+    for (const n of nodes) n.width = width(n.title, n.kind !== "constant");
+    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${short(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
+    const links = answer.witness.map((f, i) => ({ from: f.head, to: f.tail, title: titled[i] }));
+    const places = place([{ nodes, links }]);
     this.cy.elements().remove();
     this.cy.add([
-      ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, width: width(n.title, n.kind !== "constant") }, classes: n.kind, position: places.get(n.id) })),
+      ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, width: n.width }, classes: n.kind, position: places.get(n.id) })),
       ...answer.witness.map((f, i) => ({ group: "edges",
-        data: { id: `fact/${i}`, source: f.head, target: f.tail, title: `${f.negated ? "not " : ""}${short(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}` },
+        data: { id: `fact/${i}`, source: f.head, target: f.tail, title: titled[i] },
         classes: f.negated ? "negated" : f.observed ? "observed" : "predicted" })),
     ]);
     fit(this.cy);

@@ -193,6 +193,7 @@ async function ask() {
     show(found);
     share();
     explainPlan();
+    if (innerWidth <= 900) $("results").scrollIntoView({ block: "start" });
   } catch (error) {
     if (error.name === "AbortError") return;
     showProblem(error instanceof Problem ? error.body : { error: String(error.message || error) });
@@ -207,7 +208,6 @@ async function ask() {
 
 function show(found) {
   $("empty").hidden = true;
-  $("why").hidden = true;
   $("tools").hidden = false;
   $("panels").classList.toggle("two", found.length > 1);
   $("panels").replaceChildren(...found.map((data, i) => panel(data, explain, found.length > 1 ? keysOf(found[1 - i]) : null)));
@@ -218,16 +218,19 @@ function show(found) {
   } else tell("");
 }
 
-async function explain(answer) {
+const why = Object.fromEntries(["why", "why-title", "why-facts", "why-close"].map((id) => [id, $(id)]));
+
+async function explain(answer, place) {
   const names = [...new Set(answer.witness.flatMap((f) => [f.head, f.tail]))];
   const relations = Object.fromEntries((schema?.relations || []).map((r) => [r.name, r.label]));
   let labels = {};
-  try { labels = (await get("/schema/labels", [...names.map((name) => ["name", name]), ["store", store()]])).labels; } catch { /* names will do */ }
+  try { labels = (await postJson("/schema/labels", { names, store: store() })).labels; } catch { /* names will do */ }
   const all = { ...relations, ...labels };
-  $("why").hidden = false;
-  $("why-title").textContent = `Why ${Object.keys(answer.values).map((v) => answer.labels[v] || answer.values[v]).join(", ")}? Truth ${percent(answer.truth)}`;
+  place.append(why.why);
+  why.why.hidden = false;
+  why["why-title"].textContent = `Why ${Object.keys(answer.values).map((v) => answer.labels[v] || answer.values[v]).join(", ")}? Truth ${percent(answer.truth)}`;
   witness.show(answer, all, parsed?.graph, percent);
-  $("why-facts").replaceChildren(...answer.witness.map((fact) => {
+  why["why-facts"].replaceChildren(...answer.witness.map((fact) => {
     const item = document.createElement("li");
     const kind = document.createElement("span");
     const word = fact.negated ? (fact.observed ? "but stated" : "not stated") : fact.observed ? "observed" : "predicted";
@@ -240,10 +243,10 @@ async function explain(answer) {
     item.append(kind, code, truth);
     return item;
   }));
-  $("why").scrollIntoView({ block: "nearest", behavior: "instant" });
+  why.why.scrollIntoView({ block: "nearest", behavior: "instant" });
 }
-$("why-close").addEventListener("click", () => {
-  $("why").hidden = true;
+why["why-close"].addEventListener("click", () => {
+  document.querySelector("tr.why")?.remove();
   document.querySelector("tbody tr[aria-current]")?.focus();
 });
 
@@ -316,6 +319,7 @@ $("examples").addEventListener("change", async (event) => {
   if (event.target.value === "" || !example) return;
   drawing.loose = [];
   drawing.places.clear();
+  $("only").value = example.only || "";
   await setText(example.query);
   event.target.value = "";
   await ask();
@@ -336,6 +340,7 @@ async function load(name) {
   showBudget();
 }
 
+if (innerWidth <= 900) $("draw-tools").open = false;
 try {
   await load(null);
   if (!(await open())) drawing.show(null);

@@ -19,6 +19,12 @@ function make(tag, options = {}, ...children) {
   return element;
 }
 
+/** The next row in a direction, over an open explanation. */
+function beside(row, direction) {
+  const other = row[direction];
+  return other && other.tabIndex < 0 ? other[direction] : other;
+}
+
 const keyOf = (answer) => JSON.stringify(answer.values);
 
 /** One panel of answers; `others` are the keys of the other engine's answers, where two are compared. */
@@ -62,13 +68,16 @@ export function panel(data, onRow, others = null) {
     const open = () => {
       document.querySelectorAll("tbody tr[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
       element.setAttribute("aria-current", "true");
-      onRow(answer);
+      document.querySelector("tr.why")?.remove();
+      const cell = make("td", { colSpan: data.variables.length + 3 });
+      element.after(make("tr", { class: "why" }, cell));
+      onRow(answer, cell);
     };
     element.addEventListener("click", open);
     element.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); }
-      if (event.key === "ArrowDown") { event.preventDefault(); element.nextElementSibling?.focus(); }
-      if (event.key === "ArrowUp") { event.preventDefault(); element.previousElementSibling?.focus(); }
+      if (event.key === "ArrowDown") { event.preventDefault(); beside(element, "nextElementSibling")?.focus(); }
+      if (event.key === "ArrowUp") { event.preventDefault(); beside(element, "previousElementSibling")?.focus(); }
     });
     return element;
   }

@@ -1,0 +1,111 @@
+"""A store with predictions, made in a second, and real server processes over it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tuplet.demo import bundled, hidden
+from tuplet.truth.index import index_table
+
+SOAK = os.environ.get("TUPLET_SOAK") == "1"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def client(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **options)  # type: ignore[arg-type]
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture(scope="session")
+def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled graph with a tenth of its facts hidden; these, and some wrong ones, are predicted."""
+    given = os.environ.get("TUPLET_SCREENSHOTS")
+    if given:
+        return Path(given)
+    folder = tmp_path_factory.mktemp("serve")
+    graph = hidden(bundled())
+    columns: dict[str, list[object]] = {"head": [], "relation": [], "tail": [], "truth": [], "source": []}
+    for source, split in ((1, "train"), (2, "valid"), (0, "test")):
+        heads, relations, tails = graph.edges(split)
+        n = len(heads)
+        columns["head"] += graph.entities.names(heads)
+        columns["relation"] += graph.relations.names(relations)
+        columns["tail"] += graph.entities.names(tails)
+        columns["truth"] += [1.0] * n if source else [0.2 + 0.7 * (i * 37 % 101) / 101 for i in range(n)]
+        columns["source"] += [source] * n
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    pq.write_table(table.set_column(4, "source", table["source"].cast(pa.uint8())), folder / "truth.parquet")
+    index_table(graph, str(folder / "truth.parquet"), str(folder / "world.store"), ["train", "valid"], None, False)
+    return folder / "world.store"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts servers with the given flags; all end with the tests."""
+    running: list[subprocess.Popen[str]] = []
+
+    def starting(*flags: str, stores: tuple[str, ...] | None = None) -> Server:
+        port = free_port()
+        log = (tmp_path_factory.mktemp("log") / "server.log").open("w")
+        words = [*(stores or (str(store_path),)), "--port", str(port), "--workers", "1", *flags]
+        command = [sys.executable, "-m", "tuplet", "serve", *words]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
+        running.append(process)
+        server = Server(f"http://127.0.0.1:{port}", process)
+        for _ in range(600):
+            assert process.poll() is None, Path(log.name).read_text()
+            try:
+                httpx.get(f"{server.url}/health", timeout=5)
+                return server
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError("the server did not start")
+
+    yield starting
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def server(start: Start, store_path: Path, world_directory: Path) -> Server:
+    """Two stores, no keys, default limits."""
+    return start(stores=(f"world={store_path}", f"facts={world_directory}"))
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client

@@ -1,0 +1,202 @@
+"""The HTTP API on a real server: the same answers as the command line, in every form."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+import tuplet
+
+SHARED = (
+    "?country, ?organisation : exists ?neighbour . located_in(?country, western_africa) & borders(?country, ?neighbour)"
+    " & member_of(?neighbour, ?organisation) & member_of(?country, ?organisation)"
+)
+
+
+def ask(client: httpx.Client, **body: object) -> dict:  # type: ignore[type-arg]
+    response = client.post("/ask", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()  # type: ignore[no-any-return]
+
+
+def test_ask_gives_what_the_command_line_gives(client: httpx.Client, store_path: Path) -> None:
+    served = ask(client, query=SHARED, k=7)
+    command = [sys.executable, "-m", "tuplet", "ask", str(store_path), SHARED, "-k", "7", "--json"]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert served.keys() == printed.keys()
+    same = ("query", "variables", "engine", "k", "exact", "bound", "pruned", "answers")
+    assert {key: served[key] for key in same} == {key: printed[key] for key in same}
+    assert len(served["answers"]) == 7
+
+
+def test_options_reach_the_engine(client: httpx.Client, store_path: Path) -> None:
+    store = tuplet.open(store_path)
+    for options in ({"only": "predicted"}, {"logic": "godel"}, {"engine": "crisp"}, {"engine": "ns3", "budget": 50}):
+        served = ask(client, query=SHARED, k=5, **options)
+        direct = store.ask(SHARED, k=5, **options).to_dict()  # type: ignore[arg-type]
+        assert served["answers"] == direct["answers"], options
+        assert served["engine"] == options.get("engine", "exact")
+
+
+def test_limit_of_the_query_counts_and_k_overrides_it(client: httpx.Client) -> None:
+    query = "SELECT ?x WHERE { ?x :borders :france } LIMIT 3"
+    assert len(ask(client, query=query)["answers"]) == 3
+    assert len(ask(client, query=query, k=2)["answers"]) == 2
+
+
+def test_several_stores_by_name(client: httpx.Client) -> None:
+    assert ask(client, query="?x : borders(?x, france)", store="facts")["engine"] == "crisp"
+    response = client.post("/ask", json={"query": "?x : borders(?x, france)", "store": "word"})
+    assert (response.status_code, response.json()["kind"]) == (404, "store")
+    assert "'world'" in response.json()["error"]
+
+
+def test_a_batch_answers_each_query_or_says_why_not(client: httpx.Client) -> None:
+    queries = ["?x : borders(?x, france)", "?x : borders(?x, frnce)", {"query": "?x : borders(?x, spain)", "k": 1}]
+    first, second, third = ask(client, queries=queries, k=3)["results"]
+    assert len(first["answers"]) == 3
+    assert (second["kind"], second["position"], second["suggestions"][0]) == ("unknown", 17, "france")
+    assert len(third["answers"]) == 1
+    alone = ask(client, query=queries[0], k=3)
+    assert alone["answers"] == first["answers"]
+
+
+def test_a_stream_has_a_head_and_a_line_for_each_answer(client: httpx.Client) -> None:
+    query = "?x, ?y : borders(?x, ?y)"
+    with client.stream("POST", "/ask", json={"query": query, "k": 400, "format": "ndjson"}) as response:
+        assert response.headers["content-type"].startswith("application/x-ndjson")
+        head, *lines = [json.loads(line) for line in response.iter_lines()]
+    whole = ask(client, query=query, k=400)
+    assert lines == whole.pop("answers")
+    assert {k: v for k, v in head.items() if k != "elapsed_ms"} == {k: v for k, v in whole.items() if k != "elapsed_ms"}
+
+
+def test_csv_and_parquet(client: httpx.Client) -> None:
+    body = {"query": SHARED, "k": 4}
+    csv = client.post("/ask", json={**body, "format": "csv"})
+    assert csv.headers["content-type"].startswith("text/csv")
+    assert csv.text.splitlines()[0] == '"country","organisation","country_label","organisation_label","truth","status"'
+    table = pq.read_table(io.BytesIO(client.post("/ask", json={**body, "format": "parquet"}).content))
+    assert table.num_rows == 4
+    assert table.to_pylist()[0]["country"] == ask(client, **body)["answers"][0]["values"]["country"]
+
+
+def test_explain_finds_the_witness_of_a_given_tuple(client: httpx.Client) -> None:
+    for store in ("world", "facts"):
+        answer = ask(client, query=SHARED, k=3, store=store)["answers"][2]
+        told = client.post("/explain", json={"query": SHARED, "values": answer["values"], "store": store}).json()
+        assert told["status"] == answer["status"]
+        assert told["truth"] == pytest.approx(answer["truth"])
+        assert [f["relation"] for f in told["witness"]] == [f["relation"] for f in answer["witness"]]
+        assert told["text"].startswith("country = ")
+    wrong = client.post("/explain", json={"query": SHARED, "values": {"country": "benin"}})
+    assert (wrong.status_code, wrong.json()["kind"]) == (400, "input")
+
+
+def test_plan(client: httpx.Client) -> None:
+    told = client.post("/plan", json={"query": SHARED}).json()
+    assert told["engine"] == "exact"
+    assert "clauses 1 (cyclic)" in told["plan"]
+
+
+def test_schema_lists_relations_engines_examples(client: httpx.Client) -> None:
+    schema = client.get("/schema").json()
+    assert schema["stores"] == ["world", "facts"]
+    assert schema["engines"][0] == "exact"
+    assert "brute" not in schema["engines"]
+    counts = {relation["name"]: relation["count"] for relation in schema["relations"]}
+    assert counts["member_of"] == max(counts.values()) > 500
+    assert sum(counts.values()) == schema["facts"]
+    for example in schema["examples"]:
+        assert ask(client, query=example["query"], k=2)["answers"], example["title"]
+
+
+def test_entities_by_prefix_label_and_part(client: httpx.Client) -> None:
+    def found(text: str) -> list[str]:
+        entities = client.get("/schema/entities", params={"search": text, "limit": 5}).json()["entities"]
+        return [entity["name"] for entity in entities]
+
+    assert found("fran")[0] == "france"
+    assert "cote_d_ivoire" in found("Côte d")
+    assert "united_kingdom" in found("kingdom")
+    assert found("zzzzzz") == []
+    labels = client.post("/schema/labels", json={"names": ["france", "nobody"]}).json()["labels"]
+    assert labels == {"france": "France"}
+
+
+def test_sparql_protocol_in_its_three_forms(client: httpx.Client) -> None:
+    query = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :portugal } LIMIT 5"
+    forms = [
+        client.get("/sparql", params={"query": query}),
+        client.post("/sparql", data={"query": query}),
+        client.post("/sparql", content=query, headers={"content-type": "application/sparql-query"}),
+    ]
+    for response in forms:
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"] == "application/sparql-results+json"
+    first = forms[0].json()
+    assert all(form.json() == first for form in forms)
+    assert first["head"]["vars"] == ["x", "y", "truth"]
+    row = first["results"]["bindings"][0]
+    assert row["y"] == {"type": "uri", "value": "spain"}
+    assert float(row["truth"]["value"]) == 1.0
+    taken = client.get("/sparql", params={"query": "SELECT ?truth WHERE { ?truth :borders :france }"}).json()
+    assert taken["head"]["vars"] == ["truth", "truth_"]
+    assert len(taken["results"]["bindings"]) >= 8, "all of them, without LIMIT"
+    assert client.post("/sparql", content=b"x", headers={"content-type": "text/plain"}).status_code == 415
+    assert client.post("/sparql", data={"q": query}).status_code == 400
+
+
+def test_parse_draws_and_write_writes_back(client: httpx.Client) -> None:
+    for query in (SHARED, "?x : borders(?x, france) & !borders(?x, spain) & ?x != italy | borders(?x, peru) limit 4"):
+        drawn = client.post("/parse", json={"query": query}).json()
+        assert drawn["problem"] is None
+        graph = drawn["graph"]
+        term = lambda t: {key: t[key] for key in ("kind", "name", "form")}  # noqa: E731 - one word for three keys
+        clauses = [
+            {
+                "edges": [
+                    {k: e[k] for k in ("relation", "form", "negated")}
+                    | {"head": term(e["head"]), "tail": term(e["tail"])}
+                    for e in clause["edges"]
+                ],
+                "different": [[term(a), term(b)] for a, b in clause["different"]],
+            }
+            for clause in graph["clauses"]
+        ]
+        for language in ("logic", "sparql"):
+            body = {"free": graph["free"], "limit": graph["limit"], "clauses": clauses, "language": language}
+            text = client.post("/write", json=body).json()["query"]
+            again = client.post("/parse", json={"query": text}).json()
+            assert again["language"] == language
+            assert again["logic"] == drawn["logic"]
+
+
+def test_parse_says_what_is_wrong_and_where(client: httpx.Client) -> None:
+    def wrong(query: str) -> dict:  # type: ignore[type-arg]
+        return client.post("/parse", json={"query": query}).json()["problem"]  # type: ignore[no-any-return]
+
+    assert (wrong("?x : borders(?x, france")["kind"], wrong("?x : borders(?x, france")["position"]) == ("syntax", 23)
+    assert wrong("?x : !borders(?x, france)")["kind"] == "unsafe"
+    assert wrong("?x : !borders(?x, france)")["position"] == 0
+    assert wrong("?x : bordrs(?x, france)")["suggestions"][0] == "borders"
+    assert wrong("SELECT ?x { ?x :borders ?y OPTIONAL { } }")["kind"] == "unsupported"
+
+
+def test_health_metrics_and_description(client: httpx.Client) -> None:
+    assert client.get("/health").json()["status"] == "ok"
+    ask(client, query="?x : borders(?x, france)")
+    text = client.get("/metrics").text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(values["tuplet_queries_total"]) >= 1
+    assert values["tuplet_query_seconds_count"] == values['tuplet_query_seconds_bucket{le="+Inf"}']
+    assert float(values["tuplet_query_seconds_sum"]) > 0
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/ask", "/explain", "/plan", "/schema", "/health", "/metrics", "/sparql"} <= paths.keys()

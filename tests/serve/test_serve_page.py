@@ -1,0 +1,338 @@
+"""The page in a real browser: a new user's way through it, on a desk and on a phone, without an error."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Server  # type: ignore[attr-defined]
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+SIZES = {"desk": (1280, 800), "phone": (390, 844), "narrow": (360, 640)}
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed (make browser)")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page in a fresh browser window, with everything it complained about."""
+
+    def __init__(self, browser: Any, server: Server, size: str, scheme: str = "light") -> None:
+        width, height = SIZES[size]
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            accept_downloads=True,
+            has_touch=size != "desk",
+        )
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on(
+            "request",
+            lambda r: None if r.url.startswith((server.url, "blob:", "data:")) else self.elsewhere.append(r.url),
+        )
+        self.url = server.url
+
+    def open(self, path: str = "/") -> Any:
+        self.page.goto(self.url + path)
+        self.page.wait_for_selector("html[data-ready=yes]")
+        return self.page
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.complaints == []
+        assert self.elsewhere == [], "nothing is loaded from elsewhere"
+
+
+@pytest.fixture(params=["desk", "phone"])
+def visit(request: pytest.FixtureRequest, browser: Any, server: Server) -> Iterator[Visit]:
+    visit = Visit(browser, server, request.param)
+    yield visit
+    visit.close()
+
+
+@pytest.fixture
+def desk(browser: Any, server: Server) -> Iterator[Visit]:
+    visit = Visit(browser, server, "desk")
+    yield visit
+    visit.close()
+
+
+def run(page: Any, text: str) -> None:
+    page.fill("#query", text)
+    page.click("#ask")
+    page.wait_for_selector("#ask:text-is('Ask')")
+
+
+def test_the_way_of_a_new_user(visit: Visit) -> None:
+    page = visit.open()
+    assert page.is_visible("#empty")
+
+    # an example
+    page.select_option("#examples", "0")
+    page.wait_for_selector("tbody tr")
+    assert "exists ?neighbour" in page.input_value("#query")
+    assert page.inner_text(".badge") == "exact"
+    assert "?neighbour" in page.get_attribute("#graph", "aria-label")
+    assert page.locator(".status.observed").count() == 0, "the example asks for predictions only"
+
+    # why: the witness
+    page.locator("tbody tr[tabindex]").first.click()
+    page.wait_for_selector("#why:visible")
+    assert page.locator("#why-facts li").count() == 4
+    assert page.locator("#why-facts .predicted").count() >= 1
+    assert page.get_attribute("#why-graph", "aria-label").startswith("Witness: ")
+    page.click("#why-close")
+    assert page.locator("#why-facts:visible").count() == 0
+
+    # an own query, typed
+    page.fill("#query", "")
+    page.locator("#query").press_sequentially("?x : borders(?x, france) & !member_of(?x, nato)")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("th:text-is('?x')")
+    assert page.locator("tbody tr").count() >= 1
+    assert "not member_of" in page.get_attribute("#graph", "aria-label")
+
+    # a mistake, shown in its place
+    page.fill("#query", "?x : borders(?x france)")
+    page.wait_for_selector("#mirror mark")
+    assert page.inner_text("#message").startswith("line 1, column 17: expected ','")
+    assert page.locator("#mirror mark").inner_text() == "france"
+    page.fill("#query", "?x : bordrs(?x, france)")
+    page.wait_for_selector("#message:has-text('borders')")
+
+    # taken away
+    run(page, "?x, ?y : borders(?x, ?y) & borders(?y, portugal)")
+    page.wait_for_selector("th:text-is('?y')")
+    with page.expect_download() as waiting:
+        page.click("[data-download=csv]")
+    rows = list(csv.DictReader(Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()))
+    assert {row["y"] for row in rows} == {"spain"}
+    assert waiting.value.suggested_filename == "answers.csv"
+    for form, first in (("json", b"{"), ("parquet", b"PAR1")):
+        with page.expect_download() as waiting:
+            page.click(f"[data-download={form}]")
+        assert Path(waiting.value.path()).read_bytes().startswith(first)
+
+
+def test_a_query_is_drawn_and_the_text_follows(visit: Visit) -> None:
+    page = visit.open()
+    if not page.is_visible("#edge-form"):
+        page.click("#draw-tools summary")
+    box = page.locator("#graph").bounding_box()
+    page.locator("#graph").click(position={"x": box["width"] / 2, "y": box["height"] / 2})  # a new unknown
+    page.fill("#node-entity", "france")
+    page.click("button:text('Add entity')")
+    page.wait_for_function("document.querySelector('#edge-tail').options.length == 2")
+    page.select_option("#edge-head", label="?x")
+    page.select_option("#edge-tail", label="France")
+    page.fill("#edge-relation", "borders")
+    page.click("button:text('Add edge')")
+    page.wait_for_function("document.querySelector('#query').value == '?x : borders(?x, france)'")
+    page.click("#add-exists")
+    page.select_option("#edge-head", label="?x")
+    page.select_option("#edge-tail", label="?z")
+    page.fill("#edge-relation", "has_coast_on")
+    page.check("#edge-negated")
+    page.click("button:text('Add edge')")
+    page.wait_for_function("document.querySelector('#query').value.includes('!has_coast_on(?x, ?z)')")
+    page.wait_for_selector("#message:has-text('?z')")  # ¬∃ is refused, and the text says why
+    page.click("#as-sparql")
+    page.wait_for_function("document.querySelector('#query').value.startsWith('SELECT ?x WHERE')")
+    # back: the text is changed, the drawing follows
+    page.fill("#query", "?x, ?y : borders(?x, ?y) & located_in(?y, europe)")
+    page.wait_for_function("document.querySelector('#graph').ariaLabel.includes('to Europe')")
+    page.click("#ask")
+    page.wait_for_selector("tbody tr")
+
+
+def test_edges_are_negated_and_removed_by_clicking(desk: Visit) -> None:
+    page = desk.open()
+    page.fill("#query", "?x : borders(?x, france) & borders(?x, spain)")
+    page.wait_for_function("document.querySelector('#graph').ariaLabel.includes('Spain')")
+    middle = page.evaluate(
+        "() => { const cy = document.getElementById('graph')._cyreg.cy; const e = cy.getElementById('edge/0/1');"
+        " return e.renderedMidpoint(); }"
+    )
+    page.locator("#graph").click(position=middle)
+    page.click("#negate")
+    page.wait_for_function("document.querySelector('#query').value == '?x : borders(?x, france) & !borders(?x, spain)'")
+    page.click("#remove")
+    page.wait_for_function("document.querySelector('#query').value == '?x : borders(?x, france)'")
+
+
+def test_two_engines_side_by_side_and_a_link_that_brings_it_back(desk: Visit) -> None:
+    page = desk.open()
+    run(page, "?a, ?b : borders(?a, ?b) & member_of(?a, nato) & member_of(?b, nato)")
+    page.select_option("#versus", "ns3")
+    page.wait_for_selector("#panels.two", timeout=60_000)
+    assert page.locator(".panel").count() == 2
+    assert page.is_visible("#budget")
+    assert "in common" in page.inner_text("#told")
+    link = page.url
+    assert "versus=ns3" in link
+    page.goto("about:blank")
+    page.goto(link)
+    page.wait_for_selector("#panels.two")
+    assert page.input_value("#query").startswith("?a, ?b : borders")
+
+
+def test_filters_pages_and_keys(desk: Visit) -> None:
+    page = desk.open()
+    run(page, "?a, ?b : borders(?a, ?b)")
+    page.wait_for_selector("tbody tr")
+    assert page.inner_text(".pages .quiet") == "1–20 of 50"
+    page.click(".pages button:text('Next')")
+    assert page.inner_text(".pages .quiet") == "21–40 of 50"
+    page.select_option("#only", "predicted")
+    page.wait_for_selector(".status.predicted")
+    assert page.locator(".status.observed").count() == 0
+    page.locator("tbody tr").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#why:visible")
+    assert page.get_attribute("tbody tr:nth-child(2)", "aria-current") == "true"
+
+
+def test_completion_offers_relations_entities_and_variables(desk: Visit) -> None:
+    page = desk.open()
+    area = page.locator("#query")
+    area.press_sequentially("?country : bord")
+    page.wait_for_selector("#completion li")
+    assert "borders" in page.inner_text("#completion li:first-child")
+    page.keyboard.press("Tab")
+    area.press_sequentially("(?c")
+    page.wait_for_selector("#completion li:has-text('?country')")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    area.press_sequentially(", Côte d")
+    area.press("Backspace")
+    area.press("Backspace")
+    page.wait_for_selector("#completion li:has-text('Côte')")
+    page.keyboard.press("Tab")
+    area.press_sequentially(")")
+    assert page.input_value("#query") == "?country : borders(?country, cote_d_ivoire)"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_wider_than_the_screen(browser: Any, server: Server, size: str) -> None:
+    visit = Visit(browser, server, size)
+    page = visit.open()
+    page.select_option("#examples", "1")
+    page.wait_for_selector("tbody tr")
+    page.locator("tbody tr").first.click()
+    page.wait_for_selector("#why:visible")
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+    visit.close()
+
+
+CONTRAST = """() => {
+  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
+  const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; };
+    return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };
+  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > .9) return c; } return [255, 255, 255, 1]; };
+  const bad = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.checkVisibility() || e.closest("#mirror, .skip, :disabled, select")) continue;
+    const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05);
+    if (ratio < 4.5) bad.push(`${e.tagName} ${e.className} ${e.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return bad;
+}"""
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, [role=img], [role=listbox]")]
+  .filter((e) => !e.getAttribute("aria-label") && !e.labels?.length && !e.textContent.trim() && !e.getAttribute("aria-labelledby"))
+  .map((e) => e.outerHTML)"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_and_names(browser: Any, server: Server, scheme: str) -> None:
+    visit = Visit(browser, server, "desk", scheme)
+    page = visit.open()
+    page.select_option("#examples", "0")
+    page.wait_for_selector("tbody tr")
+    page.locator("tbody tr").first.click()
+    page.wait_for_selector("#why:visible")
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(NAMELESS) == []
+    assert page.locator("h1").count() == 1
+    assert page.get_attribute("html", "lang") == "en"
+    page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none", "the focus can be seen"
+    visit.close()
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The accessibility checker, fetched for the test only: its licence is not ours."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed, so axe-core cannot be had")
+    folder = tmp_path_factory.mktemp("axe")
+    words = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    source = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if ended.returncode or not source.exists():
+        pytest.skip("axe-core cannot be had from npm here")
+    return source.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, server: Server, axe: str, scheme: str) -> None:
+    visit = Visit(browser, server, "desk", scheme)
+    page = visit.open()
+    page.select_option("#examples", "0")
+    page.wait_for_selector("tbody tr")
+    page.locator("tbody tr").first.click()
+    page.wait_for_selector("#why:visible")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]))")
+    assert [v for v in found if v[0] in ("serious", "critical")] == []
+    visit.close()
+
+
+@pytest.mark.skipif(not os.environ.get("TUPLET_SCREENSHOTS"), reason="TUPLET_SCREENSHOTS does not name a store")
+def test_screenshots(browser: Any, server: Server) -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for name, size, scheme in (("light", "desk", "light"), ("dark", "desk", "dark"), ("phone", "phone", "light")):
+        visit = Visit(browser, server, size, scheme)
+        page = visit.open()
+        page.select_option("#examples", "0")
+        page.wait_for_selector("tbody tr")
+        page.locator("tbody tr").nth(1).click()
+        page.wait_for_selector("#why:visible")
+        page.wait_for_timeout(300)
+        page.evaluate("scrollTo(0, 0)") if size == "desk" else page.locator("#results").scroll_into_view_if_needed()
+        if size == "phone":
+            page.evaluate("document.querySelector('#results').scrollIntoView()")
+        page.screenshot(path=IMAGES / f"page-{name}.png")
+        assert (IMAGES / f"page-{name}.png").stat().st_size < 200_000
+        visit.close()
+    assert len(re.findall("page-", " ".join(p.name for p in IMAGES.iterdir()))) == 3
