@@ -82,7 +82,8 @@ class Folder:
             queries = self.sample("efok", "published741:k=2,c=2", a.per_type)
             return [self.run(queries, "exact", "--marginals"), self.ns3(queries, "ns3-marginal", budget)]
         shapes = "joint:k=4,joint:k=5" if letter == "f" else "paper14"
-        queries = self.sample("k45" if letter == "f" else "paper14", shapes, a.per_shape)
+        count = a.per_large if letter == "f" else a.per_shape
+        queries = self.sample("k45" if letter == "f" else "paper14", shapes, count)
         exact = self.run(queries, "exact")
         if letter == "a":
             pairs = [(engine, store) for store in ("store", "store-train") for engine in ("ns3", "ns3-marginal")]
@@ -100,8 +101,9 @@ class Folder:
 def sections(text: str) -> str:
     """Of a report in Markdown, what it rests on and the tables that are shown."""
     head, *tables = text.split("\n### ")
-    kept = [table for table in tables if table.startswith(KEPT)]
-    return "\n### ".join([head.split("\n", 2)[2].strip(), *kept]).strip()
+    kept = [table.strip() for table in tables if table.startswith(KEPT)]
+    lines = [line for line in head.splitlines() if line.startswith("- ")]
+    return "\n\n### ".join(["\n".join(lines), *kept])
 
 
 def main() -> None:
@@ -111,7 +113,8 @@ def main() -> None:
     made = parser.add_mutually_exclusive_group(required=True)
     made.add_argument("--truth", help="a truth table made elsewhere (Parquet)")
     made.add_argument("--model", help="a trained or adopted predictor")
-    parser.add_argument("--per-shape", type=int, default=500, help="queries of each shape (a, b, c, f)")
+    parser.add_argument("--per-shape", type=int, default=500, help="queries of each shape (a, b, c)")
+    parser.add_argument("--per-large", type=int, default=100, help="queries of each shape with k = 4 and 5 (f)")
     parser.add_argument("--per-type", type=int, default=50, help="queries of each EFOk-CQA type (e)")
     parser.add_argument("--budget", type=int, help="of NS3 (default: 4000; 6000 for nell995)")
     parser.add_argument("--budgets", type=lambda text: [int(b) for b in text.split(",")], default=BUDGETS)

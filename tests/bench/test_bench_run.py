@@ -28,6 +28,7 @@ from tuplet.bench.queries import QuerySet, write
 from tuplet.bench.report import Result, write_report
 from tuplet.bench.run import digest, read_rows, run, units
 from tuplet.bench.sample import sample
+from tuplet.bench.select import select
 from tuplet.engine.brute import score
 from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput, BudgetExceeded
@@ -296,3 +297,17 @@ def test_published_numbers_stand_beside(store: Path, queries: QuerySet, tmp_path
     means = next(line for line in text.splitlines() if line.startswith("| mean |"))
     assert means.endswith("| – | – | – |")  # 1p has no published number
     assert "context, not a comparison" in text
+
+
+def test_many_types_show_means_and_published_groups(store: Path, graph: KnowledgeGraph, tmp_path: Path) -> None:
+    kept = select("published741:k=2,c=2,n=0")
+    queries = sample(graph, kept[::2], 1, seed=1)
+    assert len(queries.by_shape()) > 40
+    run(store, queries, tmp_path / "many", RunSettings("ns3-marginal", options={"budget": 20}))
+    change(tmp_path / "many", lambda manifest: manifest["store"].update(entities=14_505, relations=237))
+    text = (write_report([tmp_path / "many"], tmp_path / "report") / "report.md").read_text()
+    assert "| type" not in text
+    assert "NS3(J)" not in text  # these are not the 14 types
+    assert f"Means over {len(queries.by_shape())} types" in text
+    assert "| NS3(M), Joint (published) | 6.9 | 7.6 | 7.4 | 7.7 | 14.6 | 3.3 | 3.3 | 9.0 | 6.6 | – |" in text
+    assert ",hit10,type0" in (tmp_path / "report" / "report.csv").read_text()
