@@ -80,6 +80,8 @@ def run(
             todo.append(unit)
     if progress is not None:
         progress(done, len(queries))
+    if not todo:
+        return manifest
     with _executor(executor, workers if len(todo) > 1 else 1) as pool:
         for unit, rows in _results(pool, str(store), settings, todo):
             _write_part(root / "parts" / f"{unit.name}.parquet", rows)

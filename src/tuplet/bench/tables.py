@@ -216,6 +216,8 @@ def _graph(run: Result) -> str | None:
 def _cell(estimate: Estimate | None) -> str:
     if estimate is None:
         return "–"
+    if estimate.low == estimate.high:
+        return f"{100 * estimate.mean:.1f}"  # one query, or all alike: nothing to resample
     return f"{100 * estimate.mean:.1f} ± {50 * (estimate.high - estimate.low):.1f}"
 
 
