@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engine.answers import Answers
-from tuplet.engine.ask import ask, ask_many, plan_text, score
+from tuplet.engine.ask import ask, plan_text, score
 from tuplet.engine.budget import Budget
 from tuplet.engine.engines import Source
+from tuplet.engine.many import ask_many
 from tuplet.errors import BadInput
 from tuplet.graph.directory import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph

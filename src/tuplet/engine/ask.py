@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -88,15 +86,6 @@ def ask(
             **({"only": only} if only else {}),
         },
     )
-
-
-def ask_many(source: Source, queries: Sequence[str | Query], **options: Any) -> list[Answers]:
-    """The answers of several queries, in their order; compiled searches of different queries run on all cores."""
-    if isinstance(queries, str):
-        raise BadInput("ask_many takes a list of queries; ask takes one")
-    engine_named(options.get("engine", "exact")).load()
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda query: ask(source, query, **options), queries))
 
 
 def score(
