@@ -163,25 +163,31 @@ class Answers(Sequence[Answer]):
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Answers in the JSON schema, one by one."""
         name, label = self._words
-        relation_name = cache(self.graph.relations.name)
-        for i in range(start, len(self) if stop is None else min(stop, len(self))):
-            ids = self.ranking.tuples[i].tolist()
+        found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
+        atoms = [(c, relations.name(e.relation), e.negated) for c, e in zip(found.clause, found.edges, strict=True)]
+        columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
+        lists = (self.ranking.tuples, self.ranking.truth, *columns)
+        table = zip(self._statuses[span], *(array[span].tolist() for array in lists), strict=True)
+        for status, ids, joint, *facts in table:
             yield {
                 "values": dict(zip(self.variables, map(name, ids), strict=True)),
                 "labels": dict(zip(self.variables, map(label, ids), strict=True)),
-                "truth": float(self.ranking.truth[i]),
-                "status": self._statuses[i],
+                "truth": joint,
+                "status": status,
                 "witness": [
                     {
                         "clause": clause,
                         "head": name(head),
-                        "relation": relation_name(relation),
+                        "relation": relation,
                         "tail": name(tail),
                         "negated": negated,
                         "truth": truth,
                         "observed": observed,
                     }
-                    for clause, head, relation, tail, negated, truth, observed in self.witnesses.steps(i)
+                    for (clause, relation, negated), head, tail, truth, observed, counts in zip(
+                        atoms, *facts, strict=True
+                    )
+                    if counts
                 ],
             }
 

@@ -20,6 +20,8 @@ Longs = NDArray[np.int64]
 
 # Up to this many strings are compared in full by `suggest`; of larger vocabularies only those that share a piece.
 _COMPARED = 2000
+# Up to this many names (relations, mostly) are kept in a dictionary once one is looked up.
+_LISTED = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +169,10 @@ class Vocabulary:
         rank[self.strings.order] = np.arange(len(self), dtype=np.int32)
         return rank
 
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.strings.texts(range(len(self))))}
+
     @property
     def labelled(self) -> int:
         """How many names have a label."""
@@ -182,6 +188,8 @@ class Vocabulary:
 
     def find(self, name: str) -> int:
         """The id of a name, -1 if there is none."""
+        if len(self) <= _LISTED:
+            return self._ids.get(name, -1)
         low, high = self.strings.span(name)
         return int(self.strings.order[low]) if low < high else -1
 

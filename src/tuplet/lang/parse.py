@@ -8,6 +8,8 @@ SELECT … / PREFIX … SELECT …        SPARQL
 
 from __future__ import annotations
 
+import re
+
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.lang.ast import Query
 from tuplet.lang.fol import parse_logic
@@ -17,6 +19,7 @@ from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
 from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
+_LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first
 
 
 def parse(text: str, grounding: Grounding | None = None) -> Query:
@@ -46,6 +49,8 @@ def language(text: str) -> str:
 def _parse(text: str, grounding: Grounding | None) -> Query:
     if grounding is not None:
         return parse_efok(text, grounding)
+    if _LOGIC.match(text):  # most queries: told without splitting the text twice
+        return parse_logic(text)
     match language(text):
         case "sparql":
             return parse_sparql(text)

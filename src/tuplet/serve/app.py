@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -233,4 +234,8 @@ def from_environment() -> App:
     keys = Keys(dict(settings.keys)) if settings.keys else None
     service = Service(stores, Limits(**settings.limits), Metrics(settings.metrics))
     service.warm()
+    # What is here stays: the collector need not look at it again, nor after every few answers.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     return create_app(service, keys)

@@ -36,5 +36,5 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.api_key_file,
         limits,
         arguments.workers,
-        ready=lambda: say(f"http://{address}:{arguments.port}"),
+        ready=lambda port: say(f"http://{address}:{port}"),
     )

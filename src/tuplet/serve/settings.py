@@ -6,6 +6,7 @@ import ipaddress
 import json
 import os
 import re
+import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -84,11 +85,12 @@ def start(
     key_file: str | None = None,
     limits: Limits | None = None,
     workers: int | None = None,
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Serve until stopped; requests in flight are finished first."""
     try:
         import uvicorn
+        from uvicorn.supervisors import Multiprocess
     except ModuleNotFoundError:
         raise BadInput("the server needs FastAPI and uvicorn; pip install 'tuplet[serve]'") from None
     from tuplet.store import open_store
@@ -107,8 +109,7 @@ def start(
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
         settings = Settings(named, keys, asdict(limits), str(Path(folder) / "metrics"))
         os.environ.update(settings.to_environment())
-        ready()
-        uvicorn.run(
+        config = uvicorn.Config(
             "tuplet.serve.app:from_environment",
             factory=True,
             host=host,
@@ -120,3 +121,23 @@ def start(
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(limits.time) + 5,
         )
+        listening = _listen(host, port)
+        ready(listening.getsockname()[1])
+        if count > 1:
+            Multiprocess(config, sockets=[listening]).run()
+        else:
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket of all workers; small answers leave at once instead of waiting for the next packet."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.bind(address)
+        listening.set_inheritable(True)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return listening

@@ -210,7 +210,7 @@ function show(found) {
   $("empty").hidden = true;
   $("tools").hidden = false;
   $("panels").classList.toggle("two", found.length > 1);
-  $("panels").replaceChildren(...found.map((data, i) => panel(data, explain, found.length > 1 ? keysOf(found[1 - i]) : null)));
+  $("panels").replaceChildren(...found.map((data, i) => panel(data, explain, $("only").value, found.length > 1 ? keysOf(found[1 - i]) : null)));
   const [first, second] = found;
   if (second) {
     const shared = [...keysOf(first)].filter((key) => keysOf(second).has(key)).length;

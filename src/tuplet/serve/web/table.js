@@ -28,7 +28,7 @@ function beside(row, direction) {
 const keyOf = (answer) => JSON.stringify(answer.values);
 
 /** One panel of answers; `others` are the keys of the other engine's answers, where two are compared. */
-export function panel(data, onRow, others = null) {
+export function panel(data, onRow, only = "", others = null) {
   let page = 0;
   const root = make("section", { class: "panel", "aria-label": `Answers of ${data.engine}` });
   const rest = data.bound === 0 ? "nothing else is true at all" : `no other tuple above ${percent(data.bound)}`;
@@ -45,7 +45,7 @@ export function panel(data, onRow, others = null) {
   const scroll = make("div", { class: "scroll" }, table);
   root.append(make("div", { class: "bar" }, badge, told));
   if (!count) {
-    root.append(make("p", { class: "quiet" }, "No tuple makes this query true."));
+    root.append(make("p", { class: "quiet" }, only ? `No ${only} tuple makes this query true; “Show” is set to only ${only}.` : "No tuple makes this query true."));
     return root;
   }
   root.append(scroll, pages);
