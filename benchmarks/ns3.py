@@ -33,10 +33,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from tuplet.engine.box import Box
-from tuplet.engine.budget import Budget
-from tuplet.engine.ns3_run import _places, solve_batch
-from tuplet.engine.sparse import Table, find
+from tuplet.engine.ns3.box import Box
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.run import _places, solve_batch
+from tuplet.engine.ns3.sparse import Table, find
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.directory import open_directory
 from tuplet.lang.query_graph import Edge, QueryGraph

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import ask, plan_text, score
-from tuplet.engine.budget import Budget
 from tuplet.engine.engines import Source
 from tuplet.engine.many import ask_many
+from tuplet.engine.ns3.budget import Budget
 from tuplet.errors import BadInput
 from tuplet.graph.directory import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph

@@ -18,11 +18,11 @@ from engine_contract import (
 )
 
 from tuplet.engine import brute
-from tuplet.engine.budget import Budget
 from tuplet.engine.logic import Logic
-from tuplet.engine.ns3_run import marginals, run, run_batch
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.run import marginals, run, run_batch
+from tuplet.engine.ns3.sparse import Table
 from tuplet.engine.ranking import Ranking
-from tuplet.engine.sparse import Table
 from tuplet.lang.query_graph import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 

@@ -145,8 +145,8 @@ def test_a_variable_that_nothing_binds_is_refused(halves: Adjacency) -> None:
 
 
 def test_planner_and_kernel_speak_the_same_numbers() -> None:
-    from tuplet.engine import crisp_plan
-    from tuplet.engine.kernels import crisp as kernels
+    from tuplet.engine.crisp import kernels
+    from tuplet.engine.crisp import planning as crisp_plan
 
     shared = "SPAN POINTED LOOKED_UP GIVEN ROW_ENTITY NEIGHBOUR TUPLE LOOP NO_LOOP DIFFERENT DIFFERENT_ENTITY OPENING"
     for name in [*shared.split(), "REGISTERS"]:

@@ -245,17 +245,17 @@ def test_memory_mapped_tables_use_the_same_kernels(tmp_path) -> None:  # type: i
 
 
 def test_warming_leaves_nothing_to_compile() -> None:
-    from tuplet.engine.kernels import exact_point, exact_rows
+    from tuplet.engine.exact.kernels import point, rows
 
     exact.warm()
-    compiled = [exact_signatures(), list(exact_point.points.signatures), list(exact_rows.rehash.signatures)]
+    compiled = [exact_signatures(), list(point.points.signatures), list(rows.rehash.signatures)]
     assert [len(signatures) for signatures in compiled] == [1, 1, 2]
     table = dense_table(60)
     exact.run(exact.plan([six_cycle()], table), table, 2000, work=200_000)
-    assert [len(exact_signatures()), len(exact_rows.rehash.signatures)] == [1, 2]
+    assert [len(exact_signatures()), len(rows.rehash.signatures)] == [1, 2]
 
 
 def exact_signatures() -> list[object]:
-    from tuplet.engine.kernels.exact_search import search
+    from tuplet.engine.exact.kernels.search import search
 
     return list(search.signatures)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.engine import brute
-from tuplet.engine.batch import Clause
-from tuplet.engine.budget import Budget
 from tuplet.engine.logic import PRODUCT
-from tuplet.engine.ns3 import allocate, marginalise, merge, pose, solve
-from tuplet.engine.ns3_run import marginals, run, run_batch, run_marginal, solve_batch
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Table
+from tuplet.engine.ns3.algorithm import allocate, marginalise, merge, pose, solve
+from tuplet.engine.ns3.batch import Clause
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.run import marginals, run, run_batch, run_marginal, solve_batch
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Table
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.lang.query_graph import Edge, QueryGraph
 from tuplet.truth.table import TruthTable

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.engine.batch import Clause, Rows
-from tuplet.engine.budget import Budget
-from tuplet.engine.domains import reduce_domains, spanning_tree
 from tuplet.engine.logic import GODEL, PRODUCT
-from tuplet.engine.ns3_run import run, run_batch
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Table, best_of, blocks, falling, find, ranges, ranks
+from tuplet.engine.ns3.batch import Clause, Rows
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.domains import reduce_domains, spanning_tree
+from tuplet.engine.ns3.run import run, run_batch
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Table, best_of, blocks, falling, find, ranges, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.lang.query_graph import Edge, QueryGraph
 from tuplet.truth.table import Row, TruthTable

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from tuplet.bench.evaluate import Row, RunSettings, marginal_row, row
 from tuplet.bench.metrics import CUTS, joint_ranks, product_ranks
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine.batch import Clause, structure
-from tuplet.engine.box import Box
 from tuplet.engine.engines import Source
 from tuplet.engine.logic import Logic
-from tuplet.engine.ns3 import marginalise, pose
-from tuplet.engine.ns3_run import solve_batch
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Table
+from tuplet.engine.ns3.algorithm import marginalise, pose
+from tuplet.engine.ns3.batch import Clause, structure
+from tuplet.engine.ns3.box import Box
+from tuplet.engine.ns3.run import solve_batch
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Table
 from tuplet.errors import BudgetExceeded
 from tuplet.truth.table import TruthTable
 

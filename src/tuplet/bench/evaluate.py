@@ -21,8 +21,8 @@ from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput, BudgetExceeded, nearest
 
 if TYPE_CHECKING:
-    from tuplet.engine.budget import Budget
-    from tuplet.engine.sparse import Table
+    from tuplet.engine.ns3.budget import Budget
+    from tuplet.engine.ns3.sparse import Table
 
 Row: TypeAlias = dict[str, Any]
 KINDS = ("marginal", "multiply", "joint")
@@ -58,7 +58,7 @@ class RunSettings:
 
     def budget(self) -> Budget:
         """How much NS3 may search; `budget` is B or "all"."""
-        from tuplet.engine.budget import Budget
+        from tuplet.engine.ns3.budget import Budget
 
         _known(self.options, ("budget", "merge"))
         given, merge = self.options.get("budget", 4000), self.options.get("merge", "progressive")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind, resolve
-from tuplet.engine.budget import Budget, Merge
 from tuplet.engine.engines import Limits, Source, engine_named, nothing
 from tuplet.engine.explain import Edges, Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
+from tuplet.engine.ns3.budget import Budget, Merge
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from tuplet.engine.budget import DEFAULT, Budget
 from tuplet.engine.explain import Edges, Stated
 from tuplet.engine.logic import PRODUCT, Logic
+from tuplet.engine.ns3.budget import DEFAULT, Budget
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BadInput, nearest
 from tuplet.graph.adjacency import Adjacency
@@ -98,7 +98,7 @@ class Crisp:
     """Observed facts only, Boolean."""
 
     def load(self) -> None:
-        import tuplet.engine.kernels.crisp as _  # noqa: F401 - loading is the point
+        import tuplet.engine.crisp.kernels as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source) -> Plan:
         from tuplet.engine import crisp
@@ -224,13 +224,13 @@ class Ns3:
     joint: bool
 
     def load(self) -> None:
-        import tuplet.engine.ns3_run as _  # noqa: F401 - loading is the point
+        import tuplet.engine.ns3.run as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source) -> Plan:
         return Merging(clauses, self.joint)
 
     def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking:
-        from tuplet.engine import ns3_run
+        from tuplet.engine.ns3 import run as ns3_run
 
         table = source.table(clauses, "ns3")
         search = ns3_run.run if self.joint else ns3_run.run_marginal

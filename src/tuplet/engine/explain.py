@@ -124,7 +124,7 @@ def lookup(
     """Truth of edges and whether they are stated, where `wanted`; 0 elsewhere. [n], [n]"""
     value, observed = np.zeros(len(heads)), np.zeros(len(heads), dtype=bool)
     if isinstance(edges, TruthTable | Stated):
-        from tuplet.engine.kernels.edges import find_edges
+        from tuplet.engine.edge_kernels import find_edges
 
         adjacency = edges.facts if isinstance(edges, Stated) else edges.adjacency
         arrays = (adjacency.view_ptr, adjacency.row_entity, adjacency.row_ptr, adjacency.neighbour)

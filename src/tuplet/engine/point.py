@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuplet.engine.engines import Source
 from tuplet.engine.logic import Logic
@@ -23,7 +22,7 @@ def explain_tuples(clauses: Clauses, source: Source, tuples: Sequence[Sequence[i
         truth = np.logical_or.reduce([(witness >= 0).all(axis=1) for witness in witnesses]).astype(np.float64)
     else:
         from tuplet.engine import exact
-        from tuplet.engine.exact_stream import Budget, ClauseStream
+        from tuplet.engine.exact.stream import Budget, ClauseStream
 
         plan = exact.plan(clauses, source.table(clauses, "exact"))
         points = [ClauseStream(clause, plan.rows, logic, Budget()).points(ids) for clause in plan.bound]

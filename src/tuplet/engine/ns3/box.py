@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tuplet.engine.batch import Rows
-from tuplet.engine.sparse import Tensor, best_of, counts, falling
+from tuplet.engine.ns3.batch import Rows
+from tuplet.engine.ns3.sparse import Tensor, best_of, counts, falling
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.kernels import exact_rows as kernel
+from tuplet.engine.exact.kernels import rows as kernel
 
 Longs: TypeAlias = NDArray[np.int64]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engine.kernels.exact import (
+from tuplet.engine.exact.kernels import (
     check,
     opened,
     resolve,
 )
-from tuplet.engine.kernels.exact_point import (
+from tuplet.engine.exact.kernels.point import (
     complete,
 )
-from tuplet.engine.kernels.exact_rows import (
+from tuplet.engine.exact.kernels.rows import (
     ABORT,
     BASE,
     BOUND,

@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_part import BoundClause, Part
-from tuplet.engine.kernels import exact_point as point_kernel
-from tuplet.engine.kernels import exact_rows as kernel
-from tuplet.engine.kernels import exact_search as search_kernel
-from tuplet.engine.kernels.exact_rows import Rows, State
+from tuplet.engine.exact.kernels import point as point_kernel
+from tuplet.engine.exact.kernels import rows as kernel
+from tuplet.engine.exact.kernels import search as search_kernel
+from tuplet.engine.exact.kernels.rows import Rows, State
+from tuplet.engine.exact.part import BoundClause, Part
 from tuplet.engine.logic import Logic
 
 Ids: TypeAlias = NDArray[np.int32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engine.kernels.exact_rows import (
+from tuplet.engine.exact.kernels.rows import (
     ABORT,
     ALWAYS_A,
     DIFFERENT,

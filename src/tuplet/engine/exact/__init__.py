@@ -23,10 +23,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_part import BoundClause, bind_clause, rows_of
-from tuplet.engine.exact_stream import Budget, ClauseStream, Stream, enlarged, new_state
-from tuplet.engine.exact_union import Filtered, Union
-from tuplet.engine.kernels.exact_rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
+from tuplet.engine.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
+from tuplet.engine.exact.part import BoundClause, bind_clause, rows_of
+from tuplet.engine.exact.stream import Budget, ClauseStream, Stream, enlarged, new_state
+from tuplet.engine.exact.union import Filtered, Union
 from tuplet.engine.logic import PRODUCT, Logic
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.graph.adjacency import Adjacency

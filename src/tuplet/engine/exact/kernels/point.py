@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engine.kernels.exact import (
+from tuplet.engine.exact.kernels import (
     check,
     factor,
     opened,
     own,
     resolve,
 )
-from tuplet.engine.kernels.exact_rows import (
+from tuplet.engine.exact.kernels.rows import (
     ABORT,
     CHECK_A,
     CHECK_B,

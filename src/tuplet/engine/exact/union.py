@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_stream import ClauseStream, Ids, Stream, Values
+from tuplet.engine.exact.stream import ClauseStream, Ids, Stream, Values
 from tuplet.engine.logic import Logic
 
 # Tuples read from a stream at once.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tuplet.lang.query_graph import QueryGraph
 
 if TYPE_CHECKING:
-    from tuplet.engine.crisp_plan import Part
+    from tuplet.engine.crisp.planning import Part
 
 
 def describe(graph: QueryGraph, part: Part, entity: Callable[[int], str], relation: Callable[[int], str]) -> list[str]:

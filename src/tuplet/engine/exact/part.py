@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.exact_layout import Layout, Longs, Shape
-from tuplet.engine.exact_plan import layout_of
-from tuplet.engine.kernels import exact_rows as kernel
-from tuplet.engine.kernels.exact_rows import Program, Rows
+from tuplet.engine.exact.kernels import rows as kernel
+from tuplet.engine.exact.kernels.rows import Program, Rows
+from tuplet.engine.exact.layout import Layout, Longs, Shape
+from tuplet.engine.exact.planning import layout_of
 from tuplet.lang.query_graph import QueryGraph
 from tuplet.truth.table import TruthTable
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from tuplet.engine.batch import Clause, Domains, Literal, Pairs, Rows, merged
 from tuplet.engine.logic import Logic
-from tuplet.engine.sparse import Table, Tensor, best_of, blocks, counts, falling, find, ranges, ranks
+from tuplet.engine.ns3.batch import Clause, Domains, Literal, Pairs, Rows, merged
+from tuplet.engine.ns3.sparse import Table, Tensor, best_of, blocks, counts, falling, find, ranges, ranks
 
 HYPERNODE = -1
 

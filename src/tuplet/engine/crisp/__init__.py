@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.crisp_plan import OPENING, REGISTERS, ClausePlan, CrispPlan, Part, plan, plan_given
+from tuplet.engine.crisp.planning import OPENING, REGISTERS, ClausePlan, CrispPlan, Part, plan, plan_given
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
@@ -62,7 +62,7 @@ class _Seen:
         self.size = 0
 
     def grow(self) -> None:
-        from tuplet.engine.kernels.crisp import rehash
+        from tuplet.engine.crisp.kernels import rehash
 
         rows, width = self.table.shape
         rows *= 4 if rows < 1 << 20 else 2
@@ -74,7 +74,7 @@ class _Seen:
 
     def admit(self, tuples: Tuples) -> Mask:
         """Which of the tuples are new; they are known from now on."""
-        from tuplet.engine.kernels.crisp import admit
+        from tuplet.engine.crisp.kernels import admit
 
         while 2 * (self.size + len(tuples)) >= len(self.table):
             self.grow()
@@ -87,7 +87,7 @@ class _Search:
     """A search under way in one part of a clause."""
 
     def __init__(self, clause: ClausePlan, part: Part, adjacency: Adjacency, seen: _Seen | None) -> None:
-        from tuplet.engine.kernels import crisp as kernels
+        from tuplet.engine.crisp import kernels
 
         self.kernels, self.clause, self.part = kernels, clause, part
         self.seen = seen or (_Seen(len(part.free)) if part.distinct else None)
@@ -320,7 +320,7 @@ def _witnesses(
     graph: QueryGraph, adjacency: Adjacency, tuples: NDArray[np.integer], clock: _Clock
 ) -> tuple[Tuples, bool]:
     """The assignments, and whether there was time for all of them."""
-    from tuplet.engine.kernels import crisp as kernels
+    from tuplet.engine.crisp import kernels
 
     witness: Any = kernels.witness
     given = np.ascontiguousarray(tuples, dtype=np.int32)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from tuplet.engine.sparse import Table, Tensor
+from tuplet.engine.ns3.sparse import Table, Tensor
 from tuplet.errors import BadInput
 from tuplet.lang.query_graph import Edge, QueryGraph
 

@@ -20,12 +20,12 @@ from itertools import combinations
 
 import torch
 
-from tuplet.engine.batch import Clause, Domains, Literal, Rows, merged
-from tuplet.engine.box import Box, gather
-from tuplet.engine.budget import Budget
-from tuplet.engine.domains import reduce_domains
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Tensor, best_of, counts, ranges, ranks, totals
+from tuplet.engine.ns3.batch import Clause, Domains, Literal, Rows, merged
+from tuplet.engine.ns3.box import Box, gather
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.domains import reduce_domains
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Tensor, best_of, counts, ranges, ranks, totals
 from tuplet.errors import BudgetExceeded
 
 _SPARSE = 1 << 16  # a joint domain that may be larger than this is joined along an edge where there is one

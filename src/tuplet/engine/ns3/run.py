@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.engine.batch import Clause, structure
-from tuplet.engine.box import Box, gather
-from tuplet.engine.budget import Budget
 from tuplet.engine.logic import PRODUCT, Logic
-from tuplet.engine.ns3 import Fuzzy, Problem, marginalise, pose, solve
+from tuplet.engine.ns3.algorithm import Fuzzy, Problem, marginalise, pose, solve
+from tuplet.engine.ns3.batch import Clause, structure
+from tuplet.engine.ns3.box import Box, gather
+from tuplet.engine.ns3.budget import Budget
+from tuplet.engine.ns3.search import Clock, OutOfTime, Search
+from tuplet.engine.ns3.sparse import Table, Tensor, blocks, counts, falling, tabulate
+from tuplet.engine.ns3.witness import witnesses
 from tuplet.engine.ranking import Clauses, Ranking
-from tuplet.engine.search import Clock, OutOfTime, Search
-from tuplet.engine.sparse import Table, Tensor, blocks, counts, falling, tabulate
-from tuplet.engine.witness import witnesses
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
 from tuplet.truth.table import Truth, TruthTable

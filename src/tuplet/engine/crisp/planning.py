@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.crisp_text import describe
+from tuplet.engine.crisp.text import describe
 from tuplet.engine.ranking import Clauses
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import torch
 
-from tuplet.engine.batch import Clause, Domains, Literal, Pairs, Rows, merged
-from tuplet.engine.budget import Index
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Tensor, best_of, blocks, counts, distinct, ranges, ranks
+from tuplet.engine.ns3.batch import Clause, Domains, Literal, Pairs, Rows, merged
+from tuplet.engine.ns3.budget import Index
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Tensor, best_of, blocks, counts, distinct, ranges, ranks
 
 
 class Branch(NamedTuple):

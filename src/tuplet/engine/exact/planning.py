@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tuplet.engine.exact_layout import Entry, Layout, Shape, Step, int_table
-from tuplet.engine.kernels import exact_rows as kernel
+from tuplet.engine.exact.kernels import rows as kernel
+from tuplet.engine.exact.layout import Entry, Layout, Shape, Step, int_table
 from tuplet.errors import BudgetExceeded
 
 MOST_VARIABLES = 30

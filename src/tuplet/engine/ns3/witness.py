@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from tuplet.engine.batch import Clause, Domains
-from tuplet.engine.domains import reduce_domains
-from tuplet.engine.search import Search
-from tuplet.engine.sparse import Tensor, best_of, find
+from tuplet.engine.ns3.batch import Clause, Domains
+from tuplet.engine.ns3.domains import reduce_domains
+from tuplet.engine.ns3.search import Search
+from tuplet.engine.ns3.sparse import Tensor, best_of, find
 
 _AT_ONCE = 1024
 _SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
