@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engine.exact.kernels import (
+from tuplet.engine.exact.kernels.messages import (
     check,
     factor,
     opened,
