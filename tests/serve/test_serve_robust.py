@@ -144,7 +144,7 @@ def test_requests_made_from_the_description_have_no_server_error(server: Server,
         operation = found.ok()
 
         @settings(
-            max_examples=400 if SOAK else 15,
+            max_examples=100 if SOAK else 15,
             deadline=None,
             derandomize=not SOAK,
             database=None,

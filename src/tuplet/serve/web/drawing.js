@@ -19,6 +19,7 @@ function look() {
       "target-arrow-color": quiet, "target-arrow-shape": "triangle", "curve-style": "bezier", "control-point-step-size": 46,
       "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "150px",
       "loop-direction": "-45deg", "loop-sweep": "60deg" } },
+    { selector: "edge.steep", style: { "text-rotation": "none", "text-margin-y": 0, "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2 } },
     { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
     { selector: "edge.observed", style: { "line-color": css("--observed"), "target-arrow-color": css("--observed") } },
     { selector: "edge.negated", style: { "line-color": bad, "target-arrow-color": bad, color: bad } },
@@ -31,8 +32,9 @@ const width = (title, round) => Math.min(170, Math.max(round ? 42 : 48, 8 * titl
 const short = (title) => (title.length > 30 ? "…" + title.slice(-29) : title);
 
 /** Places by distance from the constants, clause below clause: the same query is always drawn alike. */
-function place(clauses) {
-  const across = 84;
+function place(clauses, container) {
+  const tall = container.clientWidth < 420; // on a phone, levels go down instead of right
+  const across = tall ? 150 : 92;
   const places = new Map();
   let base = 0;
   for (const { nodes, links } of clauses) {
@@ -62,10 +64,10 @@ function place(clauses) {
       row.forEach((n, i) => {
         // a little out of line, so that an edge does not run through the node between its ends
         const shift = (i - (row.length - 1) / 2) * across + (row.length === 1 && l % 2 ? 24 : 0);
-        places.set(n.id, { x, y: base + (tallest * across) / 2 + shift });
+        places.set(n.id, tall ? { x: shift, y: base + 88 * l } : { x, y: base + (tallest * across) / 2 + shift });
       });
     });
-    base += tallest * across + 40;
+    base += (tall ? rows.length * 88 : tallest * across) + 40;
   }
   return places;
 }
@@ -73,6 +75,15 @@ function place(clauses) {
 function canvas(container) {
   return cytoscape({ container, style: look(), minZoom: 0.2, maxZoom: 1.3, boxSelectionEnabled: false,
     userZoomingEnabled: false, selectionType: "single" });
+}
+
+/** Titles lie along their edges; where an edge goes up or down, the title lies across it. */
+function settle(cy) {
+  cy.edges().forEach((edge) => {
+    const [a, b] = [edge.source().position(), edge.target().position()];
+    edge.toggleClass("steep", Math.abs(a.x - b.x) < Math.abs(a.y - b.y));
+  });
+  fit(cy);
 }
 
 const fit = (cy) => { if (cy.elements().nonempty()) { cy.resize(); cy.fit(undefined, 22); } };
@@ -149,7 +160,7 @@ export class QueryDrawing {
       });
       groups.push({ nodes, links });
     });
-    const places = place(groups);
+    const places = place(groups, this.container);
     const shown = new Map(this.cy.nodes().map((n) => [n.id(), { ...n.position() }]));
     for (const element of elements) {
       if (element.group !== "nodes" || element.classes === "clause") continue;
@@ -158,7 +169,7 @@ export class QueryDrawing {
     }
     this.cy.elements().remove();
     this.cy.add(elements);
-    fit(this.cy);
+    settle(this.cy);
     this.picked = this.picked.filter((id) => this.cy.getElementById(id).nonempty());
     this.describe();
     this.select(this.selection && this.cy.getElementById(this.selection).nonempty() ? this.selection : null);
@@ -295,7 +306,7 @@ export class WitnessDrawing {
     for (const n of nodes) n.width = width(n.title, n.kind !== "constant");
     const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${short(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
     const links = answer.witness.map((f, i) => ({ from: f.head, to: f.tail, title: titled[i] }));
-    const places = place([{ nodes, links }]);
+    const places = place([{ nodes, links }], this.container);
     this.cy.elements().remove();
     this.cy.add([
       ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, width: n.width }, classes: n.kind, position: places.get(n.id) })),
@@ -303,7 +314,7 @@ export class WitnessDrawing {
         data: { id: `fact/${i}`, source: f.head, target: f.tail, title: titled[i] },
         classes: f.negated ? "negated" : f.observed ? "observed" : "predicted" })),
     ]);
-    fit(this.cy);
+    settle(this.cy);
     const facts = answer.witness.map((f) => `${f.negated ? "not " : ""}${f.relation} from ${labels[f.head] || f.head} to ${labels[f.tail] || f.tail}, ${f.observed ? "observed" : "predicted"}`);
     this.container.setAttribute("aria-label", `Witness: ${facts.join("; ")}`);
   }

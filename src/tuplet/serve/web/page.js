@@ -165,10 +165,10 @@ $("node-entity").addEventListener("input", () => {
 
 // --- asking --------------------------------------------------------------------------------------------------------
 
-function request(engine) {
+function request(engine, query) {
   const budget = $("budget").value.trim();
   return {
-    query: area.value,
+    query,
     store: store(),
     k: Number($("k").value),
     engine,
@@ -178,7 +178,8 @@ function request(engine) {
 }
 
 async function ask() {
-  if (!area.value.trim()) { area.focus(); return; }
+  const text = area.value;
+  if (!text.trim()) { area.focus(); return; }
   running?.abort();
   running = new AbortController();
   const { signal } = running;
@@ -188,8 +189,8 @@ async function ask() {
   $("ask").textContent = "Asking…";
   $("results").setAttribute("aria-busy", "true");
   try {
-    const found = await Promise.all(engines.map((engine) => postJson("/ask", request(engine), signal)));
-    last = request(engines[0]);
+    const found = await Promise.all(engines.map((engine) => postJson("/ask", request(engine, text), signal)));
+    last = request(engines[0], text);
     show(found);
     share();
     explainPlan();
