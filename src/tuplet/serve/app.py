@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -54,11 +52,6 @@ class JSON(Response):
 def create_app(service: Service, keys: Keys | None = None) -> App:
     """The application around a service, guarded."""
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
-
     # The usual documentation pages load scripts from elsewhere; /openapi.json describes everything.
     app = FastAPI(
         title="tuplet",
@@ -66,7 +59,6 @@ def create_app(service: Service, keys: Keys | None = None) -> App:
         description="Ask incomplete knowledge graphs for tuples, jointly ranked, with reasons.",
         docs_url=None,
         redoc_url=None,
-        lifespan=lifespan,
         responses=_ERRORS,
     )
     _routes(app, service)

@@ -1,4 +1,4 @@
-"""What the server does: stores by name, queries in a bounded pool of threads, answers as bytes.
+"""What the server does: stores by name, queries in a bounded number of threads, answers as bytes.
 
 The compiled searches release the interpreter lock, so one long query does not hold up the others of its process.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import ask, plan_text, prepare
@@ -35,6 +37,8 @@ T = TypeVar("T")
 # The oracle looks at all of E^k and knows no time limit: it is for the command line.
 NOT_SERVED = ("brute",)
 _LINES = 256  # answers of one piece of a stream
+_LONG = 0.4  # seconds after which a query steps back behind the others
+_STEP_BACK = 10  # of 19 steps of niceness
 
 
 class Service:
@@ -43,7 +47,6 @@ class Service:
     def __init__(self, stores: Mapping[str, Store], limits: Limits, metrics: Metrics) -> None:
         self.stores, self.limits, self.metrics = dict(stores), limits, metrics
         self.finders = {name: Finder(store.graph.entities) for name, store in self.stores.items()}
-        self._pool = ThreadPoolExecutor(limits.concurrent, thread_name_prefix="query")
         self._places = asyncio.Semaphore(limits.concurrent)
         self._waiting = 0
 
@@ -55,11 +58,7 @@ class Service:
                 for example in examples(store.source)[:2]:
                     store.ask(example["query"], k=3, timeout=1.0)
 
-    def close(self) -> None:
-        """Wait for what still runs."""
-        self._pool.shutdown(wait=True)
-
-    # --- places in the pool ----------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do work in a thread once there is a place; refuse if too many wait already, or for too long."""
@@ -75,16 +74,40 @@ class Service:
             self._waiting -= 1
             self.metrics.add("requests_waiting", -1)
         self.metrics.add("queries_running")
+        return await asyncio.shield(self._thread(work))
+
+    def _thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Work in a thread of its own; one that takes long goes on at lower priority, so that short queries stay short.
+
+        A thread may lower its priority but not raise it again, so threads are not used twice.
+        """
         loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
 
-        def leave(_: Future[T]) -> None:
-            # A client that went away does not free the place: its query still runs.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._leave)
+        def finish(result: T | None, error: BaseException | None) -> None:
+            # A client that went away does not free the place: only the end of its query does.
+            self._leave()
+            timer.cancel()
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(cast(T, result))
 
-        future = self._pool.submit(work)
-        future.add_done_callback(leave)
-        return await asyncio.shield(asyncio.wrap_future(future))
+        def target() -> None:
+            result, failed = None, None
+            try:
+                result = work()
+            except BaseException as error:
+                failed = error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(finish, result, failed)
+
+        thread = threading.Thread(target=target, name="query")
+        thread.start()
+        timer = loop.call_later(_LONG, _lower, thread)
+        return done
 
     def _leave(self) -> None:
         self._places.release()
@@ -278,6 +301,13 @@ class Service:
         entities = self.store(name).graph.entities
         found = {name: entities.find(name) for name in names}
         return encode({"labels": {name: entities.label(i) for name, i in found.items() if i >= 0}})
+
+
+def _lower(thread: threading.Thread) -> None:
+    """Give a thread that runs long less of the processor; where threads have no priority of their own, nothing."""
+    if thread.is_alive() and thread.native_id is not None and sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, _STEP_BACK)
 
 
 def encode(value: Any) -> bytes:
