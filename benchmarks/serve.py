@@ -81,8 +81,9 @@ async def load(port: int, requests: list[bytes], connections: int) -> tuple[np.n
     statuses: list[int] = []
     size = 0
 
-    async def client() -> None:
+    async def client(number: int) -> None:
         nonlocal size
+        await asyncio.sleep(0.02 * number)  # at once, one worker would take them all before the others wake up
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
         for request in pending:
             start = time.perf_counter()
@@ -93,7 +94,7 @@ async def load(port: int, requests: list[bytes], connections: int) -> tuple[np.n
         writer.close()
 
     start = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(connections)))
+    await asyncio.gather(*(client(number) for number in range(connections)))
     return np.array(latencies), time.perf_counter() - start, statuses, size
 
 
@@ -110,20 +111,30 @@ async def hostile(port: int, request: bytes, stop: asyncio.Event) -> int:
     return count
 
 
-async def measure(port: int, queries: list[str], arguments: argparse.Namespace, slow: bytes | None) -> None:
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process and its children so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return own + sum(processor_seconds(int(child)) for child in children)
+
+
+async def measure(port: int, pid: int, queries: list[str], arguments: argparse.Namespace, slow: bytes | None) -> None:
     """One line for single requests and one for batches."""
     k, size = arguments.k, arguments.batch
     single = [http({"query": q, "k": k}) for q in queries[: arguments.requests]]
     batches = [http({"queries": queries[i : i + size], "k": k}) for i in range(0, len(queries), size)]
     for name, requests, each, connections in (
         ("single", single, 1, arguments.connections),
-        ("batch", batches, size, 2),
+        ("batch", batches, size, arguments.connections),
     ):
         stop = asyncio.Event()
         beside = asyncio.create_task(hostile(port, slow, stop)) if slow else None
         if beside:
             await asyncio.sleep(0.3)
+        before = processor_seconds(pid)
         taken, seconds, statuses, received = await load(port, requests, connections)
+        used = processor_seconds(pid) - before
         stop.set()
         asked = f", hostile answered {await beside}" if beside else ""
         number = len(requests) * each if each == 1 else len(queries)
@@ -132,7 +143,7 @@ async def measure(port: int, queries: list[str], arguments: argparse.Namespace, 
             f"{name:<6} {len(requests):>6} requests {number / seconds:8.0f} queries/s"
             f"  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  max {taken.max() * 1000:6.1f} ms"
             f"  {sum(s == 200 for s in statuses)}/{len(requests)} answered"
-            f"  {received / 1e6:.0f} MB{asked}",
+            f"  {1000 * used / number:.2f} ms of processor each  {received / 1e6:.0f} MB{asked}",
             flush=True,
         )
 
@@ -143,7 +154,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=3000, help="single requests")
     parser.add_argument("--per-shape", type=int, default=700, help="queries of each shape for the batches")
     parser.add_argument("--batch", type=int, default=100)
-    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--port", type=int, default=8199)
@@ -181,9 +192,9 @@ def run(path: str, arguments: argparse.Namespace) -> None:
         asyncio.run(load(arguments.port, warm, 4))
         print(f"{len(queries):,} queries of {len(SHAPES)} shapes, k={arguments.k}, {arguments.workers} workers")
         print(f"{arguments.connections} connections, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-        asyncio.run(measure(arguments.port, queries, arguments, None))
+        asyncio.run(measure(arguments.port, server.pid, queries, arguments, None))
         print("beside a query that runs into its timeout, again and again")
-        asyncio.run(measure(arguments.port, queries, arguments, slow))
+        asyncio.run(measure(arguments.port, server.pid, queries, arguments, slow))
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)

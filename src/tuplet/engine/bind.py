@@ -35,8 +35,9 @@ def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
 
     In every clause the free variables come first, in the order asked; `text` is where carets point to.
     """
-    bound = (_bind_clause(clause, graph, text) for clause in clauses(query))
-    return tuple(dict.fromkeys(graph for graph in bound if graph is not None))
+    bound = [_bind_clause(clause, graph, text) for clause in clauses(query)]
+    found = [clause for clause in bound if clause is not None]
+    return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
 
 
 def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:

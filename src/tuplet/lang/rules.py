@@ -117,8 +117,11 @@ def clauses(query: Query) -> tuple[Clause, ...]:
     [2, 1]
     """
     *rewrite, drop = RULES
-    for rule in rewrite:
-        query = rule(query)
+    if _is_clause(query.body):  # most queries: nothing to rewrite
+        check_size(query)
+    else:
+        for rule in rewrite:
+            query = rule(query)
     for part in _disjuncts(query.body):  # before any is dropped: a contradiction does not make a query safe
         check_safe(Clause(query.free, _literals(part)))
         variables = {term for term in terms(part) if not isinstance(term, Constant)}
@@ -214,6 +217,12 @@ def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
             return [tuple(literal for clause in choice for literal in clause) for choice in choices]
         case _:
             return [(formula,)]
+
+
+def _is_clause(body: Formula) -> bool:
+    """Whether a formula is a conjunction of literals as it stands."""
+    parts = body.parts if isinstance(body, And) else (body,)
+    return all(isinstance(p, Atom | Different) or (isinstance(p, Not) and isinstance(p.body, Atom)) for p in parts)
 
 
 def _disjuncts(body: Formula) -> tuple[Formula, ...]:

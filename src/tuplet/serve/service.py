@@ -38,7 +38,7 @@ T = TypeVar("T")
 NOT_SERVED = ("brute",)
 _LINES = 256  # answers of one piece of a stream
 _LONG = 0.4  # seconds after which a query steps back behind the others
-_STEP_BACK = 10  # of 19 steps of niceness
+_STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
 
 
 class Service:
@@ -307,7 +307,8 @@ def _lower(thread: threading.Thread) -> None:
     """Give a thread that runs long less of the processor; where threads have no priority of their own, nothing."""
     if thread.is_alive() and thread.native_id is not None and sys.platform == "linux":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, thread.native_id, _STEP_BACK)
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, min(19, own + _STEP_BACK))
 
 
 def encode(value: Any) -> bytes:
