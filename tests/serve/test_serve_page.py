@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Server  # type: ignore[attr-defined]
+from conftest import Server, Start  # type: ignore[attr-defined]
+from tuplet.serve.keys import add_key
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright.expect
@@ -345,3 +346,20 @@ def test_screenshots(browser: Any, server: Server) -> None:
         assert (IMAGES / f"page-{name}.png").stat().st_size < 200_000
         visit.close()
     assert len(re.findall("page-", " ".join(p.name for p in IMAGES.iterdir()))) == 3
+
+
+def test_a_server_with_keys_is_asked_for_one_once(browser: Any, start: Start, tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "anna")
+    server = start("--api-key-file", str(tmp_path / "keys"))
+    visit = Visit(browser, server, "desk")
+    visit.page.goto(server.url)
+    visit.page.wait_for_selector("#key-dialog[open]")
+    visit.page.fill("#key", key)
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_selector("html[data-ready=yes]")
+    run(visit.page, "?x : borders(?x, france)")
+    visit.page.wait_for_selector("tbody tr")
+    assert [complaint for complaint in visit.complaints if "401" not in complaint] == []
+    assert len(visit.complaints) == 1, "one request was refused, before the key was known"
+    visit.complaints.clear()
+    visit.close()

@@ -9,7 +9,7 @@ function look() {
     { selector: "node", style: {
       label: "data(title)", color: text, "font-size": 13, "font-family": "system-ui, sans-serif", "text-valign": "center",
       "text-halign": "center", "background-color": surface, "border-width": 2, "border-color": quiet, width: "data(width)",
-      height: 34, shape: "round-rectangle", "text-wrap": "ellipsis", "text-max-width": "150px" } },
+      height: 34, shape: "round-rectangle", "text-wrap": "ellipsis", "text-max-width": "180px" } },
     { selector: ".free", style: { "background-color": accent, "border-color": accent, color: css("--accent-text"), shape: "ellipse", height: 42, "font-weight": 600 } },
     { selector: ".exists", style: { "border-color": accent, "border-style": "dashed", shape: "ellipse", height: 42 } },
     { selector: ".constant", style: { "background-color": css("--sunken") } },
@@ -28,13 +28,15 @@ function look() {
   ];
 }
 
-const width = (title, round) => Math.min(170, Math.max(round ? 42 : 48, 8 * title.length + (round ? 22 : 20)));
-const short = (title) => (title.length > 30 ? "…" + title.slice(-29) : title);
+const width = (title, round) => Math.min(210, Math.max(round ? 42 : 48, 8 * title.length + (round ? 22 : 20)));
+/** Long names of relations and of paths tell most at their end, other names at their beginning. */
+const tail = (title) => (title.length > 24 ? "…" + title.slice(-23) : title);
+const short = (title) => (title.length <= 24 ? title : title.includes("/") ? tail(title) : title.slice(0, 23) + "…");
 
 /** Places by distance from the constants, clause below clause: the same query is always drawn alike. */
 function place(clauses, container) {
   const tall = container.clientWidth < 420; // on a phone, levels go down instead of right
-  const across = tall ? 150 : 92;
+  const across = tall ? 175 : 92;
   const places = new Map();
   let base = 0;
   for (const { nodes, links } of clauses) {
@@ -64,10 +66,10 @@ function place(clauses, container) {
       row.forEach((n, i) => {
         // a little out of line, so that an edge does not run through the node between its ends
         const shift = (i - (row.length - 1) / 2) * across + (row.length === 1 && l % 2 ? 24 : 0);
-        places.set(n.id, tall ? { x: shift, y: base + 88 * l } : { x, y: base + (tallest * across) / 2 + shift });
+        places.set(n.id, tall ? { x: shift, y: base + 100 * l + 52 * (i % 2) } : { x, y: base + (tallest * across) / 2 + shift });
       });
     });
-    base += (tall ? rows.length * 88 : tallest * across) + 40;
+    base += (tall ? rows.length * 100 : tallest * across) + 40;
   }
   return places;
 }
@@ -149,7 +151,7 @@ export class QueryDrawing {
       const links = [];
       clause.edges.forEach((edge, e) => {
         const [source, target] = [this.id(c, edge.head), this.id(c, edge.tail)];
-        const title = (edge.negated ? "not " : "") + short(edge.label || edge.relation);
+        const title = (edge.negated ? "not " : "") + tail(edge.label || edge.relation);
         links.push({ from: source, to: target, title });
         elements.push({ group: "edges", data: { id: `edge/${c}/${e}`, source, target, title }, classes: edge.negated ? "negated" : "" });
       });
@@ -304,7 +306,7 @@ export class WitnessDrawing {
     const kind = (name) => (asked.has(name) ? "free" : constants.has(name) ? "constant" : "exists");
     const nodes = names.map((name) => ({ id: name, kind: kind(name), title: short(labels[name] || name) }));
     for (const n of nodes) n.width = width(n.title, n.kind !== "constant");
-    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${short(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
+    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${tail(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
     const links = answer.witness.map((f, i) => ({ from: f.head, to: f.tail, title: titled[i] }));
     const places = place([{ nodes, links }], this.container);
     this.cy.elements().remove();
