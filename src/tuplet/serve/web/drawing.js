@@ -17,7 +17,7 @@ function look() {
     { selector: "edge", style: {
       label: "data(title)", color: text, "font-size": 11.5, "font-family": "system-ui, sans-serif", width: 2, "line-color": quiet,
       "target-arrow-color": quiet, "target-arrow-shape": "triangle", "curve-style": "bezier", "control-point-step-size": 46,
-      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "150px",
+      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "200px",
       "loop-direction": "-45deg", "loop-sweep": "60deg" } },
     { selector: "edge.steep", style: { "text-rotation": "none", "text-margin-y": 0, "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2 } },
     { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
