@@ -307,3 +307,17 @@ def test_plan_of_a_store(tuplet: Callable[..., Result], tmp_path: Path) -> None:
     shown = tuplet("ask", tmp_path / "s", "?x : r(?x, b)", "--plan")
     assert shown.code == 0
     assert shown.out.startswith("query   ?x : r(?x, b)\nclauses 1 (tree)\nengine  exact\n  1. fix ?x")
+
+
+def test_caps_on_memory_and_work_return_the_best_so_far(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    facts = tmp_path / "facts.tsv"
+    facts.write_text("".join(f"n{i}\tr\tn{j}\t0.{(i * 7 + j) % 9 + 1}\n" for i in range(30) for j in range(30)))
+    assert tuplet("build", facts, "-o", tmp_path / "s", "--quiet").code == 0
+    query = "?a, ?b, ?c, ?d : r(?a, ?b) & r(?b, ?c) & r(?c, ?d) & r(?d, ?a)"
+    whole = json.loads(tuplet("ask", tmp_path / "s", query, "-k", 3000, "--json").out)
+    best = whole["answers"][-1]["truth"]
+    for flag, value, reason in (("--memory", "0.0001", "memory"), ("--work", "200", "work")):
+        cut = json.loads(tuplet("ask", tmp_path / "s", query, "-k", 3000, flag, value, "--json").out)
+        assert (cut["exact"], cut["pruned"]) == (False, reason)
+        assert cut["bound"] >= best, "a tuple not shown may be that good"
+    assert "must be positive" in tuplet("ask", tmp_path / "s", query, "--work", "0").err

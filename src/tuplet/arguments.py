@@ -130,6 +130,8 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--merge", default="progressive", help="of ns3: progressive (default), simultaneous, adaptive")
     ask.add_argument("--logic", default="product", help="product (default) or godel")
     ask.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best so far")
+    ask.add_argument("--memory", type=float, metavar="GIB", help="of exact: stop when the search holds so much")
+    ask.add_argument("--work", type=int, metavar="N", help="of exact: stop after looking at N edges")
     ask.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
     ask.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
     ask.add_argument("--only", choices=("predicted", "observed"), help="filter before the top k")

@@ -241,6 +241,8 @@ def run_ask(arguments: argparse.Namespace) -> None:
         engine=arguments.engine,
         logic=arguments.logic,
         timeout=arguments.timeout,
+        memory=None if arguments.memory is None else int(arguments.memory * 2**30),
+        work=arguments.work,
         only=arguments.only,
         budget=_count(arguments.budget, "--budget"),
         merge=arguments.merge,

@@ -55,6 +55,8 @@ class Store:
         only: str | None = None,
         budget: Budget | int | Literal["all"] | None = None,
         merge: str = "progressive",
+        memory: int | None = None,
+        work: int | None = None,
         grounding: Mapping[str, Any] | None = None,
     ) -> Answers:
         """The ranked answers of a query; `k` overrides its LIMIT, and without either there are 10."""
@@ -68,6 +70,8 @@ class Store:
             only=only,
             budget=budget,
             merge=merge,
+            memory=memory,
+            work=work,
             grounding=grounding,
         )
 

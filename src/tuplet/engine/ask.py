@@ -48,6 +48,8 @@ def ask(
     only: str | None = None,
     budget: Budget | int | Literal["all"] | None = None,
     merge: str = "progressive",
+    memory: int | None = None,
+    work: int | None = None,
     grounding: Mapping[str, Any] | None = None,
     text: str | None = None,
 ) -> Answers:
@@ -57,7 +59,7 @@ def ask(
     """
     runner = engine_named(engine)
     tree, text, clauses = prepare(source, query, grounding, text)
-    limits = checked(tree, k, logic, timeout, only, budget, merge)
+    limits = checked(tree, k, logic, timeout, only, budget, merge, memory, work)
     runner.load()
     start = time.perf_counter()
     ranking = runner.run(clauses, source, limits) if clauses else nothing(range(len(tree.free)))
@@ -82,7 +84,9 @@ def ask(
             "observed": list(source.splits) if source.splits is not None else "all",
             **({"logic": limits.logic.name, **source.about} if engine != "crisp" else {}),
             **({"budget": limits.budget.B or "all", "merge": limits.budget.merge} if engine.startswith("ns3") else {}),
-            **({"timeout": timeout} if timeout is not None else {}),
+            **{
+                name: cap for name, cap in (("timeout", timeout), ("memory", memory), ("work", work)) if cap is not None
+            },
             **({"only": only} if only else {}),
         },
     )
@@ -131,6 +135,8 @@ def checked(
     only: str | None,
     budget: Budget | int | Literal["all"] | None = None,
     merge: str = "progressive",
+    memory: int | None = None,
+    work: int | None = None,
 ) -> Limits:
     """Limits as checked values."""
     if k is None:
@@ -142,7 +148,10 @@ def checked(
     if only not in (None, "predicted", "observed"):
         raise BadInput(f"only must be 'predicted' or 'observed', not {only!r}")
     kept = cast(Literal["predicted", "observed"] | None, only)
-    return Limits(None if k == "all" else int(k), Logic.of(logic), timeout, kept, _budget(budget, merge))
+    for name, cap in (("memory", memory), ("work", work)):
+        if cap is not None and not cap > 0:
+            raise BadInput(f"the cap on {name} must be positive, not {cap}")
+    return Limits(None if k == "all" else int(k), Logic.of(logic), timeout, kept, _budget(budget, merge), memory, work)
 
 
 def _budget(budget: Budget | int | Literal["all"] | None, merge: str) -> Budget:

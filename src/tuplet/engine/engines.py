@@ -68,6 +68,8 @@ class Limits:
     timeout: float | None = None
     only: Literal["predicted", "observed"] | None = None
     budget: Budget = DEFAULT  # of ns3; the other engines have none
+    memory: int | None = None  # bytes of search state that exact may hold
+    work: int | None = None  # edges that exact may look at
 
     def count(self, entities: int, clauses: Clauses) -> int:
         """k as a number, for engines that rank: all is everything there can be."""
@@ -183,7 +185,9 @@ class Exact:
         facts = source.facts if limits.only else None
         count = limits.count(table.entities, clauses)
         plan = exact.plan(clauses, table)
-        return exact.run(plan, table, count, limits.logic, limits.timeout, only=limits.only, facts=facts)
+        return exact.run(
+            plan, table, count, limits.logic, limits.timeout, limits.memory, limits.work, only=limits.only, facts=facts
+        )
 
     def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
         from tuplet.engine import exact

@@ -40,6 +40,9 @@ _LINES = 256  # answers of one piece of a stream
 _LONG = 0.4  # seconds after which a query steps back behind the others
 _STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
 
+# What one search may hold, so that a hostile query cannot take the machine.
+MEMORY = 512 << 20
+
 
 class Service:
     """Stores, limits and counters of one process."""
@@ -166,6 +169,7 @@ class Service:
                 engine=engine,
                 logic=options.logic,
                 timeout=seconds,
+                memory=MEMORY,
                 only=options.only,
                 budget=options.budget,
                 merge=options.merge,
