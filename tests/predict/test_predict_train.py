@@ -295,10 +295,10 @@ def run_on(device: str, tmp_path: Path) -> None:
 
 
 def test_torch_settings_are_put_back(tmp_path) -> None:
-    threads = torch.get_num_threads()
+    threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGINT)
     run(tmp_path / "m", dataclasses.replace(SMALL, epochs=1))
     assert torch.get_num_threads() == threads
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_presets_are_known_models() -> None:
