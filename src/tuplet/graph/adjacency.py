@@ -8,6 +8,7 @@ so the size is that of the edges, not of |E|·|R|.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,13 @@ class Adjacency:
         row_ptr = np.append(row_start, len(view)).astype(np.int64)
         view_ptr = np.searchsorted(view[row_start], np.arange(2 * relations + 1)).astype(np.int64)
         return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
+
+    @cached_property
+    def view_sizes(self) -> list[tuple[int, int, float]]:
+        """First and last row of each view, and the average length of its rows: what planners ask again and again."""
+        first, last = self.view_ptr[:-1], self.view_ptr[1:]
+        average = (self.row_ptr[last] - self.row_ptr[first]) / np.maximum(last - first, 1)
+        return list(zip(first.tolist(), last.tolist(), average.tolist(), strict=True))
 
     def entry_rows(self) -> tuple[Longs, Ints]:
         """View and row entity of each entry of `neighbour`."""

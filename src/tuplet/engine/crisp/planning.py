@@ -112,16 +112,11 @@ class _Sizes:
 
     def __init__(self, adjacency: Adjacency) -> None:
         self.adjacency = adjacency
-        self.views: dict[int, tuple[int, int, float]] = {}
+        self.views = adjacency.view_sizes
 
     def view(self, view: int) -> tuple[int, int, float]:
         """First and last row of a view, and the average length of its rows."""
-        known = self.views.get(view)
-        if known is None:
-            low, high = self.adjacency.view_ptr.item(view), self.adjacency.view_ptr.item(view + 1)
-            entries = self.adjacency.row_ptr.item(high) - self.adjacency.row_ptr.item(low)
-            known = self.views[view] = low, high, entries / (high - low) if high > low else 0.0
-        return known
+        return self.views[view]
 
     def row(self, entity: int, view: int) -> tuple[int, int]:
         """Where the row of an entity begins and ends."""
