@@ -105,7 +105,7 @@ async def hostile(port: int, request: bytes, stop: asyncio.Event) -> int:
     while not stop.is_set():
         status, body = await send(reader, writer, request)
         answer = json.loads(body)
-        assert (status, answer.get("pruned")) == (200, "timeout"), body[:300]
+        assert status == 200 and answer.get("pruned") in ("timeout", "memory"), body[:300]
         count += 1
     writer.close()
     return count
