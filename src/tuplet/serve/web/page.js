@@ -184,10 +184,11 @@ async function ask() {
   running = new AbortController();
   const { signal } = running;
   clearTimeout(pause);
-  await read();
-  const engines = [$("engine").value, $("versus").value].filter((name, i, all) => name && all.indexOf(name) === i);
   $("ask").textContent = "Asking…";
   $("results").setAttribute("aria-busy", "true");
+  await read();
+  if (signal.aborted) return;
+  const engines = [$("engine").value, $("versus").value].filter((name, i, all) => name && all.indexOf(name) === i);
   try {
     const found = await Promise.all(engines.map((engine) => postJson("/ask", request(engine, text), signal)));
     last = request(engines[0], text);
@@ -309,7 +310,7 @@ for (const button of document.querySelectorAll("[data-download]")) {
 
 const showBudget = () => { $("budget-field").hidden = !`${$("engine").value} ${$("versus").value}`.includes("ns3"); };
 for (const id of ["engine", "versus"]) $(id).addEventListener("change", showBudget);
-for (const id of ["k", "only", "engine", "versus"]) $(id).addEventListener("change", () => { if (last) ask(); });
+for (const id of ["k", "only", "engine", "versus"]) $(id).addEventListener("change", () => { if (running) ask(); });
 $("ask").addEventListener("click", ask);
 addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); }
