@@ -129,7 +129,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["fb15k", "synthetic", "directory", "suggest", "import-once", "open-once"])
     parser.add_argument("paths", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--data", default=os.environ.get("TUPLET_DATA", "../shared/data"))
+    parser.add_argument(
+        "--data", default=os.environ.get("TUPLET_DATA", "."), help="folder of benchmark graphs (default: $TUPLET_DATA)"
+    )
     parser.add_argument("--edges", type=int, default=10_000_000)
     parser.add_argument("--entities", type=int, default=1_000_000)
     parser.add_argument("--relations", type=int, default=100)
