@@ -23,6 +23,7 @@ Values: TypeAlias = NDArray[np.float64]
 SLICE = 300_000
 # Entries a second on a slow machine, to size slices near a deadline.
 SLOWEST = 2_000_000
+COPIED = 5e8  # bytes a second, on a slow machine
 # Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
 FIRST_ROOM = 4096
 MOST_NODES = 1 << 26
@@ -32,7 +33,8 @@ class Budget:
     """Time, memory and work that a query may still use."""
 
     def __init__(self, timeout: float | None = None, memory: int | None = None, work: int | None = None) -> None:
-        self.deadline = None if timeout is None else time.perf_counter() + timeout
+        # The search ends a little before its time: the best so far still has to be sorted and explained.
+        self.deadline = None if timeout is None else time.perf_counter() + timeout - min(0.15 * timeout, 0.6)
         self.memory, self.work = memory, work
         self.used = 0  # work done
         self.held = 0  # bytes of state
@@ -42,6 +44,10 @@ class Budget:
         if self.deadline is not None:
             size = min(size, SLICE + int(SLOWEST * max(0.0, self.deadline - time.perf_counter())))
         return size if self.work is None else max(1, min(size, self.work - self.used))
+
+    def too_late_for(self, size: int) -> bool:
+        """Whether copying so many bytes into a larger place would outlast the time."""
+        return self.deadline is not None and time.perf_counter() + size / COPIED >= self.deadline
 
     def exceeded(self) -> str | None:
         """The limit that is reached, if any."""
@@ -157,6 +163,9 @@ class PartStream:
             if status == kernel.SLICE:
                 # a step that alone needs more than a slice gets a larger one
                 slice_size = 2 * slice_size if count[kernel.COMMITS] == commits else SLICE
+            elif self.budget.too_late_for(size_of(self.state)):
+                self.stopped = "timeout"
+                break
             else:
                 self.state = enlarged(self.state, status)
                 count = self.state.count
