@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tuplet import __version__
-from tuplet.errors import nearest
+from tuplet.errors import BadInput, nearest
 
 FORMATS = ("table", "json", "csv", "parquet")
 
@@ -125,13 +126,18 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
     ask.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
     ask.add_argument("-k", metavar="K", help="how many answers (default: LIMIT of the query, or 10); 'all'")
-    ask.add_argument("--engine", help="crisp, brute, exact, ns3, ns3-marginal (default: exact; crisp on a graph)")
+    ask.add_argument(
+        "--engine",
+        help="crisp, brute, exact, ns3, ns3-marginal (default: exact; crisp on a graph), "
+        "or a baseline: fit, qto, cqd, lmpnn, betae, logice, cone",
+    )
     ask.add_argument("--budget", metavar="B", help="of ns3: entities per variable, or 'all' (default 4000)")
     ask.add_argument("--merge", default="progressive", help="of ns3: progressive (default), simultaneous, adaptive")
     ask.add_argument("--logic", default="product", help="product (default) or godel")
     ask.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best so far")
     ask.add_argument("--memory", type=float, metavar="GIB", help="of exact: stop when the search holds so much")
     ask.add_argument("--work", type=int, metavar="N", help="of exact: stop after looking at N edges")
+    _options(ask)
     ask.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
     ask.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
     ask.add_argument("--only", choices=("predicted", "observed"), help="filter before the top k")
@@ -185,7 +191,12 @@ def _bench(command: argparse.ArgumentParser) -> None:
     run = action("run", "run an engine over queries and rank their hard answers; run again to go on")
     run.add_argument("store", metavar="STORE")
     run.add_argument("queries", metavar="QUERIES", help="of `bench sample`; EFOk-CQA or BetaE files")
-    run.add_argument("--engine", default="exact", help="exact (default), ns3, ns3-marginal, crisp, brute")
+    run.add_argument(
+        "--engine",
+        default="exact",
+        help="exact (default), ns3, ns3-marginal, crisp, brute, fit, qto, cqd, lmpnn, betae, logice, cone",
+    )
+    _options(run)
     run.add_argument("--budget", metavar="B", help="of ns3 and ns3-marginal: entities per variable, or 'all'")
     run.add_argument("--merge", help="of ns3: progressive (default), simultaneous, adaptive")
     run.add_argument("--logic", default="product", help="product (default) or godel")
@@ -238,6 +249,30 @@ def _training(command: argparse.ArgumentParser) -> None:
     command.add_argument("--regularisation", type=float)
     command.add_argument("--seed", type=int)
     command.add_argument("--device", default="auto", help="auto, cpu, cuda")
+
+
+def given_options(given: Sequence[str]) -> dict[str, str]:
+    """`--option KEY=VALUE`, as often as it is given; the engine makes numbers of what is a number."""
+    options: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise BadInput(f"--option takes KEY=VALUE, such as most=10, not {text!r}")
+        if key in options:
+            raise BadInput(f"--option {key} is given twice")
+        options[key] = value
+    return options
+
+
+def _options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="of a baseline, may be repeated: most=10, mode=paper (fit); neg_scale=3 (qto); method=co, beam=64 (cqd); "
+        "model=FOLDER (cqd with method=co and the trained ones); docs/baselines.md has them all",
+    )
 
 
 def _quiet(command: argparse.ArgumentParser) -> None:

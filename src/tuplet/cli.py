@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tuplet.about import lines
-from tuplet.arguments import parser
+from tuplet.arguments import given_options, parser
 from tuplet.errors import BadInput, TupletError
 
 if TYPE_CHECKING:
@@ -246,6 +246,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
         only=arguments.only,
         budget=_count(arguments.budget, "--budget"),
         merge=arguments.merge,
+        options=given_options(arguments.option),
         grounding=grounding,
     )
     if arguments.output:

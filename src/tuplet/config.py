@@ -17,7 +17,8 @@ from tuplet.errors import BadInput, nearest
 Settings = TypeVar("Settings")
 
 
-def _knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
+def knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
+    """A setting with what `--help` says of it, and what it may be."""
     return field(default=default, metadata={"help": text, "choices": choices, "least": least})
 
 
@@ -27,7 +28,7 @@ def check(settings: Any) -> None:
         value, choices, least = getattr(settings, f.name), f.metadata["choices"], f.metadata["least"]
         if choices and value not in choices:
             raise BadInput(f"{f.name} is {value!r}; choose one of {', '.join(choices)}")
-        if least is not None and not value >= least:
+        if least is not None and value is not None and not value >= least:
             raise BadInput(f"{f.name} is {value!r}; it must be at least {least:g}")
 
 
@@ -39,26 +40,26 @@ class TrainConfig:
     64
     """
 
-    model: str = _knob("complex", "the predictor: complex, distmult, rotate or transe")
-    rank: int = _knob(200, "numbers per entity (complex numbers for complex and rotate)", least=1)
-    epochs: int = _knob(50, "passes over the training edges", least=1)
-    batch: int = _knob(1000, "reciprocal training edges per step", least=1)
-    learning_rate: float = _knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
-    optimizer: str = _knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
-    regularisation: float = _knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
-    relation_weight: float = _knob(0.5, "weight of the relation-prediction loss; 0 switches it off", least=0)
-    init_scale: float = _knob(1e-3, "standard deviation of the initial embeddings", least=0)
-    norm: int = _knob(2, "the distance of transe: 1 or 2", least=1)
-    evaluate_every: int = _knob(5, "epochs between two measurements of the valid MRR; 0 measures only the end", least=0)
-    patience: int = _knob(5, "measurements without a better valid MRR before training stops; 0 never stops", least=0)
-    seed: int = _knob(0, "decides the initial embeddings and the order of the edges", least=0)
-    precision: str = _knob(
+    model: str = knob("complex", "the predictor: complex, distmult, rotate or transe")
+    rank: int = knob(200, "numbers per entity (complex numbers for complex and rotate)", least=1)
+    epochs: int = knob(50, "passes over the training edges", least=1)
+    batch: int = knob(1000, "reciprocal training edges per step", least=1)
+    learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
+    optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
+    regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
+    relation_weight: float = knob(0.5, "weight of the relation-prediction loss; 0 switches it off", least=0)
+    init_scale: float = knob(1e-3, "standard deviation of the initial embeddings", least=0)
+    norm: int = knob(2, "the distance of transe: 1 or 2", least=1)
+    evaluate_every: int = knob(5, "epochs between two measurements of the valid MRR; 0 measures only the end", least=0)
+    patience: int = knob(5, "measurements without a better valid MRR before training stops; 0 never stops", least=0)
+    seed: int = knob(0, "decides the initial embeddings and the order of the edges", least=0)
+    precision: str = knob(
         "auto",
         "auto (tf32 on CUDA for complex and distmult, else float32), float32, tf32 or bf16 (CUDA only)",
         choices=("auto", "float32", "tf32", "bf16"),
     )
-    entity_block: int = _knob(0, "entities scored at a time, recomputed when going back; 0 chooses by memory", least=0)
-    checkpoint_seconds: float = _knob(30.0, "seconds between two checkpoints; 0 writes one each epoch", least=0)
+    entity_block: int = knob(0, "entities scored at a time, recomputed when going back; 0 chooses by memory", least=0)
+    checkpoint_seconds: float = knob(30.0, "seconds between two checkpoints; 0 writes one each epoch", least=0)
 
     def __post_init__(self) -> None:
         check(self)

@@ -45,6 +45,18 @@ class Unsupported(ParseError):
     """A construct that exists in the language but not here; named, with a caret under it."""
 
 
+class Refused(Unsupported):
+    """A query that is well formed but beyond one engine; one line, no place in the text.
+
+    >>> print(Refused("engine 'qto' answers trees only"))
+    engine 'qto' answers trees only
+    """
+
+    def __init__(self, message: str) -> None:
+        self.message, self.text, self.position, self.length = message, "", 0, 1
+        TupletError.__init__(self, message)
+
+
 class UnsafeQuery(TupletError):
     """A variable that no positive atom binds; named, with the reason."""
 

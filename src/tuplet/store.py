@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import ask, plan_text, score
-from tuplet.engine.engines import Source
+from tuplet.engine.engines import Option, Source
 from tuplet.engine.many import ask_many
 from tuplet.engine.ns3.budget import Budget
 from tuplet.errors import BadInput
@@ -57,6 +57,7 @@ class Store:
         merge: str = "progressive",
         memory: int | None = None,
         work: int | None = None,
+        options: Mapping[str, Option] | None = None,
         grounding: Mapping[str, Any] | None = None,
     ) -> Answers:
         """The ranked answers of a query; `k` overrides its LIMIT, and without either there are 10."""
@@ -72,6 +73,7 @@ class Store:
             merge=merge,
             memory=memory,
             work=work,
+            options=options,
             grounding=grounding,
         )
 
@@ -87,11 +89,12 @@ class Store:
         tuples: Sequence[Sequence[str]],
         engine: str | None = None,
         logic: str = "product",
+        options: Mapping[str, Option] | None = None,
         grounding: Mapping[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """The truth of given tuples of entity names, in the order of the free variables."""
         chosen = engine or self.default_engine
-        return score(self.source, query, tuples, engine=chosen, logic=logic, grounding=grounding)
+        return score(self.source, query, tuples, engine=chosen, logic=logic, options=options, grounding=grounding)
 
     def plan(self, query: str | Query, engine: str | None = None, grounding: Mapping[str, Any] | None = None) -> str:
         """How a query would be answered: order, bounds, estimated cost."""

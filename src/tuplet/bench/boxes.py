@@ -10,27 +10,23 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.bench.evaluate import Row, RunSettings, marginal_row, row
-from tuplet.bench.metrics import CUTS, joint_ranks, product_ranks
+from tuplet.bench.evaluate import Row, RunSettings, row
+from tuplet.bench.marginals import marginal_rows
+from tuplet.bench.metrics import CUTS, joint_ranks
 from tuplet.bench.queries import BenchQuery
 from tuplet.engine.engines import Source
 from tuplet.engine.logic import Logic
-from tuplet.engine.ns3.algorithm import marginalise, pose
-from tuplet.engine.ns3.batch import Clause, structure
 from tuplet.engine.ns3.box import Box
-from tuplet.engine.ns3.run import solve_batch
+from tuplet.engine.ns3.run import marginal_vectors, solve_batch
 from tuplet.engine.ns3.search import Search
 from tuplet.engine.ns3.sparse import Table
 from tuplet.errors import BudgetExceeded
 from tuplet.truth.table import TruthTable
-
-Scores: TypeAlias = list[NDArray[np.float64]]  # for each free variable [entities]
 
 
 def tabulated(source: Source, engine: str) -> Table | None:
@@ -102,34 +98,11 @@ def _share(kept: NDArray[np.int64], hard: NDArray[np.int32]) -> float:
 def _marginal(queries: Sequence[BenchQuery], table: Table, settings: RunSettings) -> list[Row]:
     start = time.perf_counter()
     scores = marginal_scores(queries, table, settings)
-    ranks = [product_ranks(s, q.easy, q.hard, settings.reach) for s, q in zip(scores, queries, strict=True)]
-    ms = 1e3 * (time.perf_counter() - start) / len(queries)
-    rows = []
-    for q, found, vectors in zip(queries, ranks, scores, strict=True):
-        kept = np.stack([vector[q.hard[:, place]] > 0 for place, vector in enumerate(vectors)], axis=1)
-        recall = {"recall": float(kept.all(axis=1).mean()), "recall_variable": float(kept.mean())}
-        listed = min(int((vector > 0).sum()) for vector in vectors)
-        rows.append(row(q, found, ms) | {"listed": listed} | recall | marginal_row(q, vectors))
-    return rows
+    return marginal_rows(queries, scores, start, settings.reach)
 
 
-def marginal_scores(queries: Sequence[BenchQuery], table: Table, settings: RunSettings) -> list[Scores]:
+def marginal_scores(queries: Sequence[BenchQuery], table: Table, settings: RunSettings) -> list[NDArray[np.float64]]:
     """The truth of every entity for each free variable, the others existential; 0 outside of the budget."""
     budget = settings.budget()
     search = Search(table, Logic.of(settings.logic), budget.enumerate, budget.normalise)
-    clauses = [q.clauses() for q in queries]
-    groups: dict[object, list[int]] = {}
-    for number, asked in enumerate(clauses):
-        groups.setdefault(tuple(structure(clause) for clause in asked), []).append(number)
-    scores: list[Scores] = [[np.zeros(table.entities) for _ in range(q.k)] for q in queries]
-    for numbers in groups.values():
-        posed = [Clause.of(same, table) for same in zip(*(clauses[i] for i in numbers), strict=True)]
-        problem, _ = pose(search, posed, budget)
-        for place in range(problem.unknowns):
-            node, _ = marginalise(problem, place)
-            owner, entity = node.rows.query.cpu().numpy(), node.rows.columns[0].cpu().numpy()
-            value = node.value.double().cpu().numpy()
-            for at, number in enumerate(numbers):
-                mine = owner == at
-                scores[number][place][entity[mine]] = value[mine]
-    return scores
+    return marginal_vectors([q.clauses() for q in queries], search, budget)

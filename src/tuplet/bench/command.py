@@ -86,9 +86,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
+    from tuplet.arguments import given_options
     from tuplet.bench.evaluate import BATCHED, RunSettings
+    from tuplet.engine.engines import BASELINES
 
     options: dict[str, Any] = {}
+    if arguments.engine in BASELINES:
+        options |= given_options(arguments.option)
+    elif arguments.option:
+        raise BadInput(f"--option is for the baselines ({', '.join(BASELINES)}), not for {arguments.engine!r}")
     if arguments.engine in BATCHED:
         budget = arguments.budget or "4000"
         if budget != "all" and not budget.isdecimal():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tuplet.bench.metrics import CUTS, NAMES, Ranks, from_marginals, joint_ranks
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine.engines import Limits, Source, engine_named
+from tuplet.engine.engines import BASELINES, Limits, Source, check_options, engine_named
 from tuplet.engine.logic import Logic
 from tuplet.engine.ranking import Ranking
 from tuplet.errors import BadInput, BudgetExceeded, nearest
@@ -40,7 +40,7 @@ class RunSettings:
     reach: int = 100  # non-answers listed at least; ranks beyond count 0 in MRR (an error below 1/reach)
     most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
     marginals: bool = False  # also rank each free variable on its own, for Marginal, Multiply and Joint
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: `budget`, `merge`, fields of `Limits`
+    options: Mapping[str, Any] = field(default_factory=dict)  # `budget`, `merge`; fields of `Limits`; of a baseline
 
     @property
     def batched(self) -> bool:
@@ -51,6 +51,8 @@ class RunSettings:
         """Refuse what cannot be run, before anything is."""
         if self.engine in BATCHED:
             self.budget()
+        if self.engine in BASELINES:
+            check_options(self.engine, self.options)
         if not self.batched:
             engine_named(self.engine)
             self.limits()
@@ -73,8 +75,10 @@ class RunSettings:
         options = dict(self.options)
         if self.engine in BATCHED:
             options = {"budget": self.budget()}
+        elif self.engine in BASELINES:
+            options = {"options": options}
         else:
-            _known(options, {f.name for f in fields(Limits)} - {"k", "logic", "timeout", "budget"})
+            _known(options, {f.name for f in fields(Limits)} - {"k", "logic", "timeout", "budget", "options"})
         return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **options)
 
 
@@ -103,6 +107,10 @@ class Opened:
             from tuplet.bench.boxes import evaluate_all
 
             rows = evaluate_all(queries, self.source, self.settings, self.table)
+        elif self.settings.engine in BASELINES:
+            from tuplet.bench.marginals import evaluate_marginally
+
+            rows = evaluate_marginally(queries, self.source, self.settings)
         else:
             rows = [evaluate(query, self.source, self.settings) for query in queries]
         # The largest memory this process has held, in MB; ru_maxrss counts KiB on Linux and bytes on macOS.
@@ -131,7 +139,7 @@ def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
     failed: str | None = None
     try:
         if settings.engine not in BATCHED:
-            points = engine.score(clauses, source, query.hard, limits.logic)
+            points = engine.score(clauses, source, query.hard, limits)
         while True:
             ranking = engine.run(clauses, source, replace(limits, k=wanted))
             ranks = judge(query, ranking, wanted, points)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tuplet import __version__
 from tuplet.engine.answers import Answers
 from tuplet.engine.bind import bind, resolve
-from tuplet.engine.engines import Limits, Source, engine_named, nothing
+from tuplet.engine.engines import Limits, Option, Source, check_options, engine_named, nothing
 from tuplet.engine.explain import Edges, Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
 from tuplet.engine.ns3.budget import Budget, Merge
@@ -50,16 +50,18 @@ def ask(
     merge: str = "progressive",
     memory: int | None = None,
     work: int | None = None,
+    options: Mapping[str, Option] | None = None,
     grounding: Mapping[str, Any] | None = None,
     text: str | None = None,
 ) -> Answers:
     """The answers of a query; `k` overrides its LIMIT, and without either there are 10.
 
-    `text` is what a syntax tree was read from: errors point into it.
+    `options` are those of a baseline. `text` is what a syntax tree was read from: errors point into it.
     """
     runner = engine_named(engine)
     tree, text, clauses = prepare(source, query, grounding, text)
-    limits = checked(tree, k, logic, timeout, only, budget, merge, memory, work)
+    limits = replace(checked(tree, k, logic, timeout, only, budget, merge, memory, work), options=options or {})
+    check_options(engine, limits.options)
     runner.load()
     start = time.perf_counter()
     ranking = runner.run(clauses, source, limits) if clauses else nothing(range(len(tree.free)))
@@ -88,6 +90,7 @@ def ask(
                 name: cap for name, cap in (("timeout", timeout), ("memory", memory), ("work", work)) if cap is not None
             },
             **({"only": only} if only else {}),
+            **({"options": dict(options)} if options else {}),
         },
     )
 
@@ -99,10 +102,13 @@ def score(
     *,
     engine: str = "exact",
     logic: str = "product",
+    options: Mapping[str, Option] | None = None,
     grounding: Mapping[str, Any] | None = None,
 ) -> NDArray[np.float64]:
     """The truth of given tuples of entity names, in the order of the free variables [n]."""
     runner = engine_named(engine)
+    limits = Limits(logic=Logic.of(logic), options=options or {})
+    check_options(engine, limits.options)
     tree, _, clauses = prepare(source, query, grounding)
     width = len(tree.free)
     for given in tuples:
@@ -111,7 +117,7 @@ def score(
     ids = [[resolve(Name(name), "entity", source.graph.entities) for name in given] for given in tuples]
     if not clauses:
         return np.zeros(len(tuples))
-    return runner.score(clauses, source, np.array(ids, np.int32).reshape(len(ids), width), Logic.of(logic))
+    return runner.score(clauses, source, np.array(ids, np.int32).reshape(len(ids), width), limits)
 
 
 def plan_text(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from tuplet.truth.table import Truth, TruthTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tuplet.engine.ns3.sparse import Table
+
+Option: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,13 @@ class Source:
     def edges(self) -> Edges:
         """Truth values for explanations: the store's, or plain yes and no."""
         return self.truth if self.truth is not None else Stated(self.facts)
+
+    @cached_property
+    def tensors(self) -> Table | None:
+        """The whole truth table in torch, for many queries at once; None if truth is computed on demand."""
+        from tuplet.engine.ns3.sparse import Table
+
+        return Table.of(self.truth) if isinstance(self.truth, TruthTable) else None
 
     def table(self, clauses: Clauses, engine: str) -> TruthTable:
         """The truth table an engine searches; of rows on demand, the relations that the query names."""
@@ -70,6 +82,7 @@ class Limits:
     budget: Budget = DEFAULT  # of ns3; the other engines have none
     memory: int | None = None  # bytes of search state that exact may hold
     work: int | None = None  # edges that exact may look at
+    options: Mapping[str, Option] = field(default_factory=dict)  # of a baseline, by name
 
     def count(self, entities: int, clauses: Clauses) -> int:
         """k as a number, for engines that rank: all is everything there can be."""
@@ -92,7 +105,7 @@ class Engine(Protocol):
     def plan(self, clauses: Clauses, source: Source) -> Plan: ...
     def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking: ...
     def score(
-        self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic
+        self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits
     ) -> NDArray[np.float64]: ...
 
 
@@ -114,7 +127,7 @@ class Crisp:
             return nothing(clauses[0].free)  # facts alone predict nothing
         return crisp.run(crisp.plan(clauses, source.facts), source.facts, limits.k, limits.timeout)
 
-    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
         from tuplet.engine import crisp
 
         return crisp.holds(clauses, source.facts, tuples).astype(np.float64)
@@ -158,10 +171,10 @@ class Brute:
         truth = source.table(clauses, "brute")  # everything is looked at: rows computed one by one would take minutes
         return brute.run(clauses, truth, limits.count(truth.entities, clauses), limits.logic, limits.only)
 
-    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
         from tuplet.engine import brute
 
-        return brute.score(clauses, source.values("brute"), tuples, logic)
+        return brute.score(clauses, source.values("brute"), tuples, limits.logic)
 
 
 class Exact:
@@ -189,10 +202,10 @@ class Exact:
             plan, table, count, limits.logic, limits.timeout, limits.memory, limits.work, only=limits.only, facts=facts
         )
 
-    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
         from tuplet.engine import exact
 
-        return exact.score(clauses, source.table(clauses, "exact"), tuples, logic)
+        return exact.score(clauses, source.table(clauses, "exact"), tuples, limits.logic)
 
 
 @dataclass(frozen=True)
@@ -241,10 +254,39 @@ class Ns3:
         count = limits.count(table.entities, clauses)
         return search(clauses, table, count, limits.budget, limits.logic, limits.only, limits.timeout)
 
-    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], logic: Logic) -> NDArray[np.float64]:
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
         # The truth of a given tuple needs no search: it is the exact engine's.
-        return Exact().score(clauses, source, tuples, logic)
+        return Exact().score(clauses, source, tuples, limits)
 
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An engine of a layer above this one: `tuplet.baselines` makes it when it is first used."""
+
+    name: str
+
+    @cached_property
+    def engine(self) -> Any:
+        """The engine itself, a `tuplet.baselines.base.MarginalEngine`."""
+        return import_module("tuplet.baselines").engine(self.name)
+
+    def load(self) -> None:
+        self.engine.load()
+
+    def plan(self, clauses: Clauses, source: Source) -> Plan:
+        plan: Plan = self.engine.plan(clauses, source)
+        return plan
+
+    def run(self, clauses: Clauses, source: Source, limits: Limits) -> Ranking:
+        ranking: Ranking = self.engine.run(clauses, source, limits)
+        return ranking
+
+    def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
+        truth: NDArray[np.float64] = self.engine.score(clauses, source, tuples, limits)
+        return truth
+
+
+BASELINES = ("fit", "qto", "cqd", "lmpnn", "betae", "logice", "cone")
 
 ENGINES: Mapping[str, Engine] = {
     "crisp": Crisp(),
@@ -252,6 +294,7 @@ ENGINES: Mapping[str, Engine] = {
     "exact": Exact(),
     "ns3": Ns3(joint=True),
     "ns3-marginal": Ns3(joint=False),
+    **{name: Elsewhere(name) for name in BASELINES},
 }
 
 
@@ -261,6 +304,15 @@ def engine_named(name: str) -> Engine:
         close = nearest(name, ENGINES) or list(ENGINES)
         raise BadInput(f"unknown engine {name!r}; did you mean {' or '.join(map(repr, close))}?")
     return ENGINES[name]
+
+
+def check_options(name: str, options: Mapping[str, Option]) -> None:
+    """Refuse options that the engine does not have; all engines but the baselines have none."""
+    engine = engine_named(name)
+    if isinstance(engine, Elsewhere):
+        engine.engine.settings(options)
+    elif options:
+        raise BadInput(f"engine {name!r} takes no options (given: {', '.join(options)}); only the baselines do")
 
 
 def nothing(free: Sequence[int]) -> Ranking:

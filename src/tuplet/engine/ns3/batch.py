@@ -26,6 +26,7 @@ class Literal:
     tail: Term
     view: Tensor | None  # [queries]
     negated: bool = False
+    scale: float = 1.0  # a negated literal counts 1 − min(1, scale · truth)
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -48,17 +49,19 @@ class Literal:
         if self.view is None:
             return (head != tail).to(table.dtype)
         value = table.value(self.view[query], head, tail)
-        return 1 - value if self.negated else value
+        if not self.negated:
+            return value
+        return 1 - value if self.scale == 1 else 1 - (self.scale * value).clamp(max=1)
 
     def take(self, queries: Tensor) -> Literal:
         head, tail = (end if isinstance(end, int) else end[queries] for end in (self.head, self.tail))
-        return Literal(head, tail, None if self.view is None else self.view[queries], self.negated)
+        return replace(self, head=head, tail=tail, view=None if self.view is None else self.view[queries])
 
     def clamp(self, variable: int, entity: Tensor) -> Literal:
         """The literal with a variable known in every query."""
         ends = (self.head, self.tail)
         head, tail = (entity if isinstance(end, int) and end == variable else end for end in ends)
-        return Literal(head, tail, self.view, self.negated)
+        return replace(self, head=head, tail=tail)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,11 @@ class Clause:
     queries: int
 
     @staticmethod
-    def of(graphs: Sequence[QueryGraph], table: Table) -> Clause:
-        """The clauses of several queries as one; they may differ in relations and constants only."""
+    def of(graphs: Sequence[QueryGraph], table: Table, scale: float = 1.0) -> Clause:
+        """The clauses of several queries as one; they may differ in relations and constants only.
+
+        `scale` is that of negated literals.
+        """
         shape = graphs[0]
         if any(structure(other) != structure(shape) for other in graphs):
             raise BadInput("the queries of a batch must have one shape")
@@ -86,7 +92,7 @@ class Clause:
             tails = [edge.head if swap else edge.tail for edge, swap in zip(same, swapped, strict=True)]
             relation = table.number[torch.tensor([edge.relation for edge in same], device=table.device)]
             view = 2 * relation + torch.tensor(swapped, dtype=torch.int64, device=table.device)
-            literals.append(Literal(term(heads), term(tails), view, same[0].negated))
+            literals.append(Literal(term(heads), term(tails), view, same[0].negated, scale))
         for pairs in zip(*(graph.different for graph in graphs), strict=True):
             literals.append(Literal(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
         return Clause(shape, tuple(literals), len(graphs))

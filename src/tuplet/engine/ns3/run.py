@@ -9,9 +9,9 @@ run_batch(queries, table, k)        many queries of one shape, on CPU or CUDA
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,15 +25,13 @@ from tuplet.engine.ns3.budget import Budget
 from tuplet.engine.ns3.search import Clock, OutOfTime, Search
 from tuplet.engine.ns3.sparse import Table, Tensor, blocks, counts, falling, tabulate
 from tuplet.engine.ns3.witness import witnesses
+from tuplet.engine.products import Members, Only, is_crisp, top_products
 from tuplet.engine.ranking import Clauses, Ranking
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
 from tuplet.truth.table import Truth, TruthTable
 
-Only = Literal["predicted", "observed"] | None
-
 _TESTED = 4096  # tuples whose status is looked up at once
-_LISTED = 10_000  # the most tuples that are ranked by marginals
 _EVERYTHING = 1 << 40  # no box holds so many tuples
 
 
@@ -91,11 +89,11 @@ def run(
             why = None if exact else f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
             best = _ranking(problem, box, shown, exact, 1.0 if budget.normalise else float(bound[0]), why)
         except OutOfTime:
-            return _stopped(best, clauses, f"the timeout of {timeout:g} s")
+            return stopped(best, clauses, f"the timeout of {timeout:g} s")
         except BudgetExceeded as error:
             if best is None:
                 raise
-            return _stopped(best, clauses, str(error))
+            return stopped(best, clauses, str(error))
         if best.exact or budget.merge != "adaptive" or budget.B is None or budget.normalise:
             return best
         budget = budget.grown()
@@ -124,13 +122,9 @@ def run_marginal(
     listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
     try:
         problem, nodes, outside = _marginals(search, asked, budget)
-        k = min(k, _LISTED)
-        most = k if only is None else _LISTED
-        tuples, value = _products(nodes, most, search)
-        if only is not None:
-            status = _is_crisp(clauses, facts or listed.facts(), tuples.cpu().numpy())
-            keep = torch.as_tensor(status == (only == "observed"), device=tuples.device).nonzero().view(-1)[:k]
-            tuples, value = tuples[keep], value[keep]
+        members = [Members(node.rows.columns[0], node.value) for node in nodes]
+        known = (facts or listed.facts()) if only else None
+        tuples, value = top_products(members, k, search.logic, clauses, only, known)
         highest = min(float(node.upper.max()) if len(node.rows) else 0.0 for node in nodes)
         bound = max(highest, float(outside[0]))
         assignments = tuple(
@@ -138,10 +132,20 @@ def run_marginal(
             for domains in problem.domains
         )
     except OutOfTime:
-        return _stopped(None, clauses, f"the timeout of {timeout:g} s")
+        return stopped(None, clauses, f"the timeout of {timeout:g} s")
     why = "ranked by marginals" if bound else None
     ids = tuples.cpu().numpy().astype(np.int32)
     return Ranking(ids, value.double().cpu().numpy(), assignments, bound == 0, bound, why)
+
+
+def explain_tuples(
+    clauses: Clauses, truth: Truth, tuples: NDArray[np.int32], logic: Logic | str, timeout: float | None = None
+) -> tuple[NDArray[np.int32], ...]:
+    """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth."""
+    _, asked, search = _prepare(clauses, truth, Budget.all(), logic, timeout, "cpu")
+    wanted = torch.as_tensor(tuples.astype(np.int64))
+    found = (witnesses(search, clause, wanted)[0] for clause in asked)
+    return tuple(assignment.numpy().astype(np.int32) for assignment in found)
 
 
 def marginals(
@@ -157,6 +161,30 @@ def marginals(
         ids, values = node.rows.columns[0][order], node.value[order]
         found.append(Marginal(ids.cpu().numpy().astype(np.int32), values.double().cpu().numpy()))
     return tuple(found)
+
+
+def marginal_vectors(
+    queries: Sequence[Clauses], search: Search, budget: Budget, scale: float = 1.0
+) -> list[NDArray[np.float64]]:
+    """The truth of every entity for each free variable, the others existential [k, entities]; 0 where it was pruned.
+
+    Queries of one shape go together. `scale` is that of negated literals.
+    """
+    table = search.table
+    found = [np.zeros((len(clauses[0].free), table.entities)) for clauses in queries]
+    for numbers in by_shape(queries):
+        asked = [Clause.of(same, table, scale) for same in zip(*(queries[i] for i in numbers), strict=True)]
+        for here, some in chunks(asked, table, budget):
+            problem, _ = pose(search, some, budget)
+            own = np.array(numbers)[here.cpu().numpy()]
+            for place in range(problem.unknowns):
+                node, _ = marginalise(problem, place)
+                rows = node.rows.query.cpu().numpy()
+                parts = np.searchsorted(rows, np.arange(len(own) + 1))
+                entity, value = node.rows.columns[0].cpu().numpy(), node.value.double().cpu().numpy()
+                for number, start, end in zip(own.tolist(), parts[:-1], parts[1:], strict=True):
+                    found[number][place][entity[start:end]] = value[start:end]
+    return found
 
 
 def run_batch(
@@ -187,34 +215,44 @@ def solve_batch(
     """The boxes of many queries, one shape after the other, in chunks that keep memory within bounds."""
     budget = budget or Budget()
     search = Search(table, Logic.of(logic), budget.enumerate, budget.normalise)
-    groups: dict[object, list[int]] = {}
-    for number, clauses in enumerate(queries):
-        groups.setdefault(tuple(structure(clause) for clause in clauses), []).append(number)
     parts = []
-    for numbers in groups.values():
+    for numbers in by_shape(queries):
         asked = [Clause.of(same, table) for same in zip(*(queries[i] for i in numbers), strict=True)]
         box = _solve_chunks(search, asked, k, budget, None)
         parts.append((torch.tensor(numbers, device=table.device), box))
     return parts[0][1] if len(parts) == 1 else gather(parts, len(queries))
 
 
-def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budget, floor: Tensor | None) -> Box:
-    table, queries = search.table, asked[0].queries
+def chunks(asked: Sequence[Clause], table: Table, budget: Budget) -> Iterator[tuple[Tensor, list[Clause]]]:
+    """Queries of one shape in chunks that keep memory within bounds: their numbers, and their clauses."""
+    queries = asked[0].queries
     cost = torch.full((queries,), 4 * (budget.of(len(asked[0].shape.free)) or table.entities), device=table.device)
     for clause in asked:
         for literal in clause.literals:
             if literal.view is not None:
                 cost += table.edges(literal.view) + 1  # no list of pairs is longer than the relation's edges
-    parts = []
     for part in blocks(cost, 4 * table.block):
         here = torch.arange(queries, device=table.device)[part]
-        some = [clause.take(here) for clause in asked]
-        low = None if floor is None else floor[part]
+        yield here, [clause.take(here) for clause in asked]
+
+
+def by_shape(queries: Sequence[Clauses]) -> list[list[int]]:
+    """The numbers of the queries that can be searched together."""
+    groups: dict[object, list[int]] = {}
+    for number, clauses in enumerate(queries):
+        groups.setdefault(tuple(structure(clause) for clause in clauses), []).append(number)
+    return list(groups.values())
+
+
+def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budget, floor: Tensor | None) -> Box:
+    parts = []
+    for here, some in chunks(asked, search.table, budget):
+        low = None if floor is None else floor[here]
         box, _ = solve(replace(search, enumerate=budget.enumerate), some, budget, low)
         if budget.merge == "adaptive":
             box = _grow(search, some, k, budget, box)
         parts.append((here, box))
-    return parts[0][1] if len(parts) == 1 else gather(parts, queries)
+    return parts[0][1] if len(parts) == 1 else gather(parts, asked[0].queries)
 
 
 def _grow(search: Search, asked: Sequence[Clause], k: int, budget: Budget, box: Box) -> Box:
@@ -263,20 +301,6 @@ def _marginals(search: Search, asked: Sequence[Clause], budget: Budget) -> tuple
     return problem, nodes, outside
 
 
-def _products(nodes: Sequence[Fuzzy], most: int, search: Search) -> tuple[Tensor, Tensor]:
-    """The tuples of largest product (conjunction) of marginals, which are among the products of the best prefixes."""
-    tuples = torch.zeros((1, 0), dtype=torch.int64, device=search.table.device)
-    value = torch.ones(1, dtype=search.table.dtype, device=search.table.device)
-    for node in nodes:
-        top = falling(node.rows.query, node.value, -node.rows.columns[0])[:most]
-        grid = search.joint(value[:, None], node.value[top][None, :]).reshape(-1)
-        order = torch.argsort(grid, descending=True, stable=True)[:most]
-        left, right = order // max(len(top), 1), order % max(len(top), 1)
-        tuples = torch.cat([tuples[left], node.rows.columns[0][top][right][:, None]], 1)
-        value = grid[order]
-    return tuples, value
-
-
 def _admitted(
     box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only: Only, facts: Adjacency | None
 ) -> tuple[Tensor, Tensor | None]:
@@ -292,18 +316,11 @@ def _admitted(
         if not left:
             break
         tuples = torch.stack([column[some] for column in box.rows.columns], 1).cpu().numpy()
-        right = torch.as_tensor(_is_crisp(clauses, facts, tuples) == (only == "observed"), device=order.device)
+        right = torch.as_tensor(is_crisp(clauses, facts, tuples) == (only == "observed"), device=order.device)
         hidden[some[~right]] = True
         shown[some[right][:left]] = True
         left -= min(left, int(right.sum()))
     return shown, hidden
-
-
-def _is_crisp(clauses: Clauses, facts: Adjacency, tuples: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which tuples are answers on the observed facts."""
-    from tuplet.engine import crisp  # compiled: only needed for this filter
-
-    return crisp.holds(clauses, facts, tuples.astype(np.int32))
 
 
 def _ranking(problem: Problem, box: Box, shown: Tensor, exact: bool, bound: float, why: str | None) -> Ranking:
@@ -330,7 +347,7 @@ def _ranking(problem: Problem, box: Box, shown: Tensor, exact: bool, bound: floa
     )
 
 
-def _stopped(best: Ranking | None, clauses: Clauses, why: str) -> Ranking:
+def stopped(best: Ranking | None, clauses: Clauses, why: str) -> Ranking:
     """What there is when the search was stopped."""
     if best is not None:
         return replace(best, pruned=why)

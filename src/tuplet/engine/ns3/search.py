@@ -60,6 +60,8 @@ class Search:
     enumerate: int | None = 10
     normalise: bool = False
     clock: Clock = field(default_factory=Clock)
+    certain: bool = True  # on a cycle all rows of truth 1 are tried, beyond `enumerate`
+    beam: int | None = None  # rows of a variable that a message is made of; None: all
 
     def joint(self, a: Tensor, b: Tensor) -> Tensor:
         """The conjunction of truth values."""
@@ -97,6 +99,7 @@ class Search:
         queries, rows, value = state.clause.queries, dict(state.rows), dict(state.value)
         members = rows[target].members
         links = state.clause.links(lambda v: target if v in members else v)
+        known = {v for lit in state.clause.literals if lit.positive and len(lit.variables) == 1 for v in lit.variables}
         while len(rows) > 1:
             self.clock.check()
             near = {u: [w for w in rows if frozenset((u, w)) in links] for u in rows if u != target}
@@ -105,6 +108,9 @@ class Search:
                 return self.cut_cycle(State(state.clause, rows, value, state.index, state.pairs), target, links)
             u = min(removable, key=lambda u: (len(near[u]), len(rows[u]), u))
             w = near[u][0] if near[u] else target
+            if self.beam is not None and u in known:  # what no constant has reached has nothing to be cut by
+                value[u] = torch.where(ranks(rows[u].query, queries, value[u]) < self.beam, value[u], 0)
+                known.add(w)
             if near[u]:
                 update = self.message(state.pairs, links[frozenset((u, w))], rows, value, u, w)
             else:  # a part of its own: only its best assignment matters
@@ -250,7 +256,9 @@ class Search:
         if self.enumerate is not None:
             # By the index, not by C alone: a variable that no constant touches has C = 1 everywhere.
             hope = state.index[u].minimum(value[u])
-            within = (ranks(rows[u].query, queries, hope, value[u]) < self.enumerate) | (hope >= 1)
+            within = ranks(rows[u].query, queries, hope, value[u]) < self.enumerate
+            if self.certain:
+                within |= hope >= 1
             left_out = (tried & ~within).nonzero().view(-1)
             bound = best_of(rows[u].query[left_out], hope[left_out], queries)
             tried &= within

@@ -15,11 +15,12 @@ _AT_ONCE = 1024
 _SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
 
 
-def witnesses(search: Search, clause: Clause, tuples: Tensor, within: Domains) -> tuple[Tensor, Tensor]:
+def witnesses(search: Search, clause: Clause, tuples: Tensor, within: Domains | None = None) -> tuple[Tensor, Tensor]:
     """For each tuple of one query the entity of every variable [n, variables] and the clause's truth there [n].
 
-    Existentials take the values of largest truth within their domains, the lowest number among equals; all are -1 where
-    the clause gives the tuple no truth. Every tuple becomes a query of its own in which its members are constants.
+    Existentials take the values of largest truth (in their domains of `within`, if given), the lowest number among
+    equals; all are -1 where the clause gives the tuple no truth. Every tuple becomes a query of its own in which its
+    members are constants.
     """
     if len(tuples) > _AT_ONCE:
         parts = [witnesses(search, clause, some, within) for some in torch.split(tuples, _AT_ONCE)]
@@ -37,7 +38,9 @@ def witnesses(search: Search, clause: Clause, tuples: Tensor, within: Domains) -
             value = search.joint(value, literal.truth(search.table, here, lambda _: here))
     if shape.existential:
         every = replace(search, enumerate=None, normalise=False)
-        domains = _inside(reduce_domains(every, known, None), within)
+        domains = reduce_domains(every, known, None)
+        if within is not None:
+            domains = _inside(domains, within)
         for variable in shape.existential:
             rows = domains.rows[variable]
             asked = replace(known, shape=replace(shape, free=(variable,), groups=()))
