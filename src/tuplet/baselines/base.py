@@ -131,10 +131,7 @@ class MarginalEngine:
     def note(self, limits: Limits) -> str:
         """What every list of this engine says of itself."""
         how = "product" if limits.logic.name == "product" else "minimum"
-        return (
-            f"{self.baseline.name} ranks each variable on its own: the truth shown is the {how} of marginals "
-            f"({self.baseline.values}); not an exact engine"
-        )
+        return f"truth is the {how} of marginals ({self.baseline.values}), and this is not an exact engine"
 
     def score(self, clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits) -> NDArray[np.float64]:
         """The product of the marginals of given tuples [n]."""

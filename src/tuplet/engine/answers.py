@@ -305,7 +305,7 @@ class Answers(Sequence[Answer]):
         number = f"{len(self):,} answer{'' if len(self) == 1 else 's'}"
         quality = "exact" if self.exact else "not proven exact"
         rest = "nothing more" if self.bound == 0 else f"no other tuple above {percent(self.bound)}"
-        stop = f", stopped by {self.pruned}" if self.pruned else ""
+        stop = f": {self.pruned}" if self.pruned else ""
         return f"{number} · {self.engine} · {quality}{stop} · {rest} · {self.elapsed_ms:.1f} ms"
 
     def _repr_html_(self) -> str:

@@ -1,0 +1,238 @@
+"""CQD: continuous query decomposition (Arakelyan et al. 2021), answered by beam search or by gradient.
+
+`beam` searches the truth table: from the constants outward, only the best `beam` entities of a variable are carried on.
+`co` searches the space of embeddings of a link predictor: every variable is a vector, all are optimised together so
+that the atoms become true; then each free variable in turn is replaced by every entity, the others keep their vectors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tuplet.baselines.base import Baseline, predictor
+from tuplet.baselines.fit import EVERYTHING, searching
+from tuplet.config import knob
+from tuplet.engine.engines import Limits, Source
+from tuplet.engine.logic import Logic
+from tuplet.engine.ns3.run import by_shape, marginal_vectors
+from tuplet.engine.ns3.search import Clock
+from tuplet.engine.ranking import Clauses
+from tuplet.errors import BadInput, Refused
+from tuplet.lang.query_graph import QueryGraph
+from tuplet.predict.models import EmbeddingModel
+
+End: TypeAlias = int | Tensor  # a variable, or the entity of each query [n]
+
+_TOGETHER = 512  # queries optimised at once
+_SETTLED = 1e-9  # a loss that changes by less has converged
+
+
+@dataclass(frozen=True)
+class CqdOptions:
+    """How CQD searches."""
+
+    method: str = knob("beam", "beam (on the truth table) or co (gradient on embeddings)", choices=("beam", "co"))
+    beam: int = knob(64, "of beam: entities of a variable that are carried on", least=1)
+    model: str = knob("", "of co: the folder of a bilinear link predictor (tuplet train)")
+    steps: int = knob(1000, "of co: gradient steps at most", least=1)
+    learning_rate: float = knob(0.1, "of co: step size of AdamW", least=0)
+    regularisation: float = knob(0.05, "of co: weight of Σ|·|³ over the vectors of the variables", least=0)
+    seed: int = knob(0, "of co: decides the initial vectors", least=0)
+    device: str = knob("cpu", "of co: cpu or cuda")
+
+
+class Cqd(Baseline[CqdOptions]):
+    """Beam search on the truth table, or gradient on embeddings."""
+
+    name = "cqd"
+    steps = (
+        "beam: from the constants outward, carry on the best entities of each variable",
+        "co: optimise one vector for each variable, then put every entity in its place",
+    )
+    values = "truth values; with method=co, sigmoids of the predictor's scores"
+    settings = CqdOptions
+
+    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> NDArray[np.float64]:
+        return self.marginals_batch([clauses], source, limits)[0]
+
+    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> list[NDArray[np.float64]]:
+        options = self.options(limits)
+        if options.method == "co":
+            model = predictor(options.model, options.device, source, self.name)
+            return embedded(queries, model, options, limits.logic, limits.timeout)
+        search = searching(queries, source, limits, self.name)
+        # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
+        narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
+        return marginal_vectors(queries, narrow, EVERYTHING)
+
+
+# --- continuous optimisation -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One atom of many queries of one shape, walked from the end that lies nearer to a constant."""
+
+    source: End
+    target: End
+    row: Tensor  # [n] rows of the relation table; a relation walked backwards has a row of its own
+    negated: bool
+
+    def touches(self, variable: int) -> bool:
+        """Whether a variable is one of its ends."""
+        return any(isinstance(end, int) and end == variable for end in (self.source, self.target))
+
+
+def embedded(
+    queries: Sequence[Clauses],
+    model: EmbeddingModel,
+    options: CqdOptions,
+    logic: Logic,
+    timeout: float | None = None,
+) -> list[NDArray[np.float64]]:
+    """CQD-CO: the truth of every entity for each free variable of each query [k, entities]."""
+    if not model.bilinear:
+        raise BadInput(f"method=co needs a bilinear predictor (complex, distmult), not {model.kind}")
+    clock = Clock(None if timeout is None else time.monotonic() + timeout)
+    found = [np.zeros((len(clauses[0].free), model.entities)) for clauses in queries]
+    for numbers in by_shape(queries):
+        for start in range(0, len(numbers), _TOGETHER):
+            some = numbers[start : start + _TOGETHER]
+            for same in zip(*(queries[i] for i in some), strict=True):
+                vectors = _clause_vectors(same, model, options, logic, clock)
+                for number, own in zip(some, vectors, strict=True):
+                    found[number] = logic.disjunction(found[number], own)
+    return found
+
+
+def _clause_vectors(
+    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, clock: Clock
+) -> NDArray[np.float64]:
+    """The marginals of one clause of queries of one shape [n, k, entities]."""
+    shape = graphs[0]
+    if shape.different:
+        names = " != ".join(f"?{shape.variables[v]}" if v >= 0 else "a constant" for v in shape.different[0])
+        raise Refused(f"engine 'cqd' with method=co has no entities to compare, so it cannot answer {names}")
+    atoms = atoms_of(graphs, model)
+    generator = torch.Generator().manual_seed(options.seed)
+    start = 1e-3 * torch.randn(len(shape.variables), model.entity.shape[1], generator=generator)
+    first = start.to(model.device).expand(len(graphs), *start.shape)
+    guess = optimise(model, atoms, first, options, logic, clock)
+    vectors = [replaced(model, atoms, guess, v, logic) for v in shape.free]
+    return torch.stack(vectors, 1).cpu().numpy()
+
+
+def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[Atom]:
+    """The atoms of queries that have one shape; they may write a relation either way."""
+    distance = _distances(graphs[0])
+
+    def end(nodes: list[int]) -> End:
+        return nodes[0] if nodes[0] >= 0 else torch.tensor([~node for node in nodes], device=model.device)
+
+    atoms = []
+    for same in zip(*(graph.edges for graph in graphs), strict=True):
+        sources, targets, rows = [], [], []
+        for edge in same:
+            backwards = (distance.get(edge.tail, -1), edge.tail) < (distance.get(edge.head, -1), edge.head)
+            sources.append(edge.tail if backwards else edge.head)
+            targets.append(edge.head if backwards else edge.tail)
+            rows.append(edge.relation + (model.relations if backwards else 0))
+        row = torch.tensor(rows, device=model.device)
+        atoms.append(Atom(end(sources), end(targets), row, same[0].negated))
+    return atoms
+
+
+def _distances(graph: QueryGraph) -> dict[int, int]:
+    """How many edges lie between a constant and each variable; without a constant all are as far."""
+    far = len(graph.variables)
+    distance = dict.fromkeys(range(far), far)
+    for _ in range(far):
+        for edge in graph.edges:
+            ends = [distance.get(node, -1) for node in (edge.head, edge.tail)]
+            for node, other in ((edge.head, ends[1]), (edge.tail, ends[0])):
+                if node >= 0:
+                    distance[node] = min(distance[node], other + 1)
+    return distance
+
+
+def optimise(
+    model: EmbeddingModel,
+    atoms: Sequence[Atom],
+    start: Tensor,
+    options: CqdOptions,
+    logic: Logic,
+    clock: Clock | None = None,
+) -> Tensor:
+    """The vectors of all variables of a batch of queries [n, variables, width] from their start.
+
+    Each query minimises its own −truth + regularisation · Σ|·|³, so a batch gives what its queries give one by one.
+    """
+    guess = start.detach().clone().requires_grad_()
+    optimiser = torch.optim.AdamW([guess], lr=options.learning_rate)
+    last: Tensor | None = None
+    for _ in range(options.steps):
+        if clock is not None:
+            clock.check()
+        optimiser.zero_grad()
+        truth, penalty = objective(model, atoms, guess, logic)
+        (options.regularisation * penalty - truth.sum()).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        now = torch.cat([truth.detach(), penalty.detach()[None]])
+        if last is not None and bool(((now - last).abs() < _SETTLED).all()):
+            break
+        last = now
+    return guess.detach()
+
+
+def objective(model: EmbeddingModel, atoms: Sequence[Atom], guess: Tensor, logic: Logic) -> tuple[Tensor, Tensor]:
+    """The truth of each query under the guessed vectors [n], and Σ|·|³ of all of them."""
+    truth = torch.ones(len(guess), device=guess.device)
+    for atom in atoms:
+        query = model.query(_rows(model, atom.source, guess), model.relation[atom.row])
+        truth = _joint(truth, _truth(model.score(query, _rows(model, atom.target, guess)), atom.negated), logic)
+    none = guess[:0, 0]
+    return truth, model.penalty(guess.flatten(0, 1), none, none)
+
+
+def replaced(model: EmbeddingModel, atoms: Sequence[Atom], guess: Tensor, variable: int, logic: Logic) -> Tensor:
+    """The truth of every query with one variable replaced by every entity, the others as guessed [n, entities]."""
+    truth = torch.ones(len(guess), model.entities, dtype=torch.float64, device=guess.device)
+    for atom in atoms:
+        relation = model.relation[atom.row]
+        if not atom.touches(variable):
+            query = model.query(_rows(model, atom.source, guess), relation)
+            score = model.score(query, _rows(model, atom.target, guess))[:, None]
+        elif isinstance(atom.source, int) and isinstance(atom.target, int) and atom.source == atom.target:  # r(x, x)
+            score = torch.stack([model.score(model.query(model.entity, row[None]), model.entity) for row in relation])
+        elif isinstance(atom.target, int) and atom.target == variable:
+            score = model.score_all(model.query(_rows(model, atom.source, guess), relation), model.entity)
+        else:
+            backwards = model.query(_rows(model, atom.target, guess), model.inverse(relation))
+            score = model.score_all(backwards, model.entity)
+        truth = _joint(truth, _truth(score.double(), atom.negated), logic)
+    return truth
+
+
+def _rows(model: EmbeddingModel, end: End, guess: Tensor) -> Tensor:
+    """The vectors of one end of an atom [n, width]."""
+    return guess[:, end] if isinstance(end, int) else model.entity[end]
+
+
+def _truth(score: Tensor, negated: bool) -> Tensor:
+    """σ(score), or 1 − σ(score) = σ(−score), which keeps its digits."""
+    return torch.sigmoid(-score if negated else score)
+
+
+def _joint(a: Tensor, b: Tensor, logic: Logic) -> Tensor:
+    return a * b if logic.name == "product" else torch.minimum(a, b)
+
+
+BASELINE = Cqd()
