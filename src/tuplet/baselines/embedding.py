@@ -14,13 +14,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from tuplet.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from tuplet.predict.models import EmbeddingModel
 
 
 class Link(NamedTuple):
@@ -133,6 +136,10 @@ class QueryModel(nn.Module, ABC):
         far = -(logsigmoid(-negative).mean(-1) * weight).sum() / total
         return (near + far) / 2
 
+    def adopt(self, predictor: EmbeddingModel) -> None:
+        """Take the tables of a link predictor, for a model that rests on one."""
+        raise BadInput(f"{type(self).__name__} learns its own tables; it takes no link predictor")
+
     def after_step(self) -> None:
         """Called after each step of the optimizer, under no_grad; for example to clamp a table."""
 
@@ -201,11 +208,25 @@ def settings_for(name: str, entities: int) -> Settings:
     return replace(_SETTINGS[name], **_OF_GRAPH.get((name, entities), {}))  # type: ignore[arg-type]
 
 
-def create(name: str, entities: int, relations: int, settings: Settings | None = None, seed: int = 0) -> QueryModel:
-    """A fresh model; its initial numbers depend on the seed alone, and torch's own generator is left as it was."""
+def create(
+    name: str,
+    entities: int,
+    relations: int,
+    settings: Settings | None = None,
+    seed: int = 0,
+    predictor: EmbeddingModel | None = None,
+) -> QueryModel:
+    """A fresh model; its initial numbers depend on the seed alone, and torch's own generator is left as it was.
+
+    `predictor` is the link predictor that LMPNN rests on; the others learn their own tables.
+    """
     settings = settings or settings_for(name, entities)
     kind = getattr(importlib.import_module(f"tuplet.baselines.{name}"), MODELS[name])
+    if predictor is not None and name == "lmpnn":
+        settings = replace(settings, dim=predictor.rank)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: QueryModel = kind(entities, relations, settings)
+    if predictor is not None:
+        model.adopt(predictor)
     return model

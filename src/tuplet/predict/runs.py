@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tuplet import __version__
-from tuplet.config import TrainConfig, from_mapping, to_mapping
+from tuplet.config import Settings, TrainConfig, from_mapping, to_mapping
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict.evaluate import Splits
 from tuplet.predict.files import (
@@ -40,7 +40,7 @@ CONFIG, LOG, CHECKPOINT, BEST = "config.json", "log.jsonl", "checkpoint.safetens
 SEAL = "crc32"
 OURS = (CONFIG, LOG, CHECKPOINT, BEST, TENSORS, DESCRIPTION, CARD)
 SHARED_FROM = 200_000_000
-FREE_KEYS = frozenset({"checkpoint_seconds"})  # settings that do not change the result
+FREE_KEYS = frozenset({"checkpoint_seconds", "minutes"})  # settings that do not change the result
 
 
 class Interrupted(TupletError):
@@ -59,7 +59,7 @@ class OtherRun(BadInput):
 class Plan:
     """What a run is about; two runs with equal plans give equal models."""
 
-    config: TrainConfig
+    config: Any  # a dataclass of settings: TrainConfig, or that of another trainer
     graph: str
     entities: int
     relations: int
@@ -103,9 +103,9 @@ def prepare(folder: Path, plan: Plan, resume: bool, force: bool) -> dict[str, An
     return None
 
 
-def stored_config(folder: str | Path) -> TrainConfig:
+def stored_config(folder: str | Path, kind: type[Settings] = TrainConfig) -> Settings:  # type: ignore[assignment]
     """The settings of the run in `folder`."""
-    return from_mapping(TrainConfig, _stored(Path(folder))["config"], f"{Path(folder) / CONFIG}")
+    return from_mapping(kind, _stored(Path(folder))["config"], f"{Path(folder) / CONFIG}")
 
 
 def log(folder: Path, record: Mapping[str, Any]) -> None:
@@ -122,13 +122,13 @@ def write_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim
             tensors[f"optimizer.{name}.{key}"] = torch.as_tensor(value)
     position = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "loss"}
     tensors["position"] = torch.tensor(list(json.dumps(position).encode()), dtype=torch.uint8)
-    _write_sealed(folder / CHECKPOINT, tensors)
+    write_sealed(folder / CHECKPOINT, tensors)
 
 
 def read_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.Optimizer, state: State) -> None:
     """Put a checkpoint back into the model, the optimizer and the state."""
     file = folder / CHECKPOINT
-    tensors = _read_sealed(file)
+    tensors = read_sealed(file)
     try:
         position = json.loads(bytes(tensors.pop("position").tolist()))
         for key, value in position.items():
@@ -150,12 +150,12 @@ def read_checkpoint(folder: Path, model: EmbeddingModel, optimizer: torch.optim.
 
 def write_best(folder: Path, model: EmbeddingModel) -> None:
     """Keep the tables as the best so far."""
-    _write_sealed(folder / BEST, {"entity": model.entity, "relation": model.relation})
+    write_sealed(folder / BEST, {"entity": model.entity, "relation": model.relation})
 
 
 def read_best(folder: Path, model: EmbeddingModel) -> None:
     """Put the best tables back into the model."""
-    tensors = _read_sealed(folder / BEST)
+    tensors = read_sealed(folder / BEST)
     try:
         with torch.no_grad():
             model.entity.copy_(tensors["entity"])
@@ -164,13 +164,14 @@ def read_best(folder: Path, model: EmbeddingModel) -> None:
         raise CorruptStore(f"{folder / BEST}: not of this run: {error}") from None
 
 
-def _write_sealed(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+def write_sealed(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Tensors with a checksum among them: a run continues from what was written or not at all."""
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_tensors(file, {**ready, SEAL: torch.tensor(_checksum(ready))})
 
 
-def _read_sealed(file: Path) -> dict[str, torch.Tensor]:
+def read_sealed(file: Path) -> dict[str, torch.Tensor]:
+    """What `write_sealed` wrote, unchanged."""
     tensors = read_tensors(file)
     seal = tensors.pop(SEAL, None)
     if seal is None or seal.numel() != 1 or int(seal) != _checksum(tensors):
