@@ -33,13 +33,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+from tuplet.bench.queries import read_npz
 from tuplet.engine.ns3.box import Box
 from tuplet.engine.ns3.budget import Budget
 from tuplet.engine.ns3.run import _places, solve_batch
 from tuplet.engine.ns3.sparse import Table, find
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.directory import open_directory
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.lang.query_graph import QueryGraph
 
 Tensor = torch.Tensor
 SHAPES = tuple(f"{k}f{kind}" for k in (2, 3) for kind in ("pn", "p", "pm", "d", "dm", "cn", "c"))
@@ -56,33 +57,14 @@ class Queries(NamedTuple):
 
 
 def read_queries(path: Path, most: int | None) -> dict[str, Queries]:
-    """The queries of a file as `tuplet.bench.queries.write_npz` makes it."""
-    with np.load(path) as arrays:
-        return {str(shape): _of_shape(arrays, str(shape), most) for shape in arrays["shapes"]}
-
-
-def _of_shape(arrays: Any, shape: str, most: int | None) -> Queries:
-    edges, relations = arrays[f"{shape}.edges"], arrays[f"{shape}.relations"][:most]
-    constants = arrays[f"{shape}.constants"]
-    width = arrays[f"{shape}.hard"].shape[1]
-    every = []
-    for i, relation in enumerate(relations):
-        graphs: dict[int, list[Edge]] = {}
-        for clause, head, symbol, tail, negated in edges.tolist():
-            ends = [end if end >= 0 else ~int(constants[i, ~end]) for end in (head, tail)]
-            view = int(relation[symbol])
-            graphs.setdefault(clause, []).append(Edge(ends[view % 2], view // 2, ends[1 - view % 2], bool(negated)))
-        every.append(tuple(_graph(graphs[clause], width) for clause in sorted(graphs)))
-    n = len(every)
-    easy_ptr, hard_ptr = arrays[f"{shape}.easy_ptr"][: n + 1], arrays[f"{shape}.hard_ptr"][: n + 1]
-    easy, hard = arrays[f"{shape}.easy"][: easy_ptr[-1]], arrays[f"{shape}.hard"][: hard_ptr[-1]]
-    return Queries(every, easy, easy_ptr, hard, hard_ptr)
-
-
-def _graph(edges: Sequence[Edge], free: int) -> QueryGraph:
-    count = 1 + max(max(edge.head, edge.tail) for edge in edges)
-    names = tuple(f"f{v + 1}" if v < free else f"e{v - free + 1}" for v in range(max(count, free)))
-    return QueryGraph(names, tuple(range(free)), tuple(dict.fromkeys(edges)))
+    """The queries of each shape in a file as `tuplet.bench.queries.write_npz` makes it."""
+    found = {}
+    for shape, members in read_npz(path, most).by_shape().items():
+        parts = [[getattr(query, kind) for query in members] for kind in ("easy", "hard")]
+        easy, hard = (np.concatenate(part) for part in parts)
+        easy_ptr, hard_ptr = (np.cumsum([0, *map(len, part)]) for part in parts)
+        found[shape] = Queries([query.clauses() for query in members], easy, easy_ptr, hard, hard_ptr)
+    return found
 
 
 def edges_of(folder: Path) -> tuple[int, int, list[np.ndarray]]:

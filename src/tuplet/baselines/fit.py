@@ -54,14 +54,11 @@ class Fit(Baseline[FitOptions]):
         if options.mode == "fair":
             return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
         narrow = replace(search, enumerate=options.most, certain=False)
-        vectors = []
-        for clauses in queries:
-            parts = [
-                marginal_vectors([[one_way(clause, place) for clause in clauses]], narrow, EVERYTHING)[0]
-                for place in range(len(clauses[0].free))
-            ]
-            vectors.append(np.concatenate(parts))
-        return vectors
+        places = []
+        for place in range(len(queries[0][0].free)):
+            asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
+            places.append(marginal_vectors(asked, narrow, EVERYTHING))
+        return [np.concatenate(parts) for parts in zip(*places, strict=True)]
 
 
 def searching(queries: Sequence[Clauses], source: Source, limits: Limits, engine: str) -> Search:

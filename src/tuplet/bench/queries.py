@@ -254,8 +254,7 @@ def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
         if any(query.formula != formula for query in members):
             raise BadInput(f"the queries of shape {shape!r} have several formulas; they cannot be exported as one")
         clauses = abstract(formula)
-        symbols = {n for clause in clauses for edge in clause for n in edge[:3]}
-        relations, constants = (sorted((s for s in symbols if s[0] == kind), key=_number) for kind in "rs")
+        relations, constants = _symbols(clauses)
         # Grounding each symbol with its own position gives the structure.
         positions = {s: 2 * i for i, s in enumerate(relations)} | {s: i for i, s in enumerate(constants)}
         edges = [(c, *edge) for c, graph in enumerate(bound(clauses, positions)) for edge in graph.edges]
@@ -274,6 +273,36 @@ def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     with _replacing(path, force) as temporary:
         Path(temporary).write_bytes(buffer.getvalue())
+
+
+def read_npz(path: PathLike, most: int | None = None) -> QuerySet:
+    """Read what `write_npz` wrote, at most so many queries of each shape; needs NumPy alone."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not a file of benchmark queries: {error}") from None
+    if "shapes" not in arrays:
+        raise BadInput(f"{path} is a NumPy file, but not of benchmark queries")
+    queries = []
+    for shape in arrays["shapes"].tolist():
+        formula = str(arrays[f"{shape}.formula"])
+        relations, constants = _symbols(abstract(formula))
+        answers = [
+            np.split(arrays[f"{shape}.{kind}"], arrays[f"{shape}.{kind}_ptr"][1:-1]) for kind in ("easy", "hard")
+        ]
+        columns = (arrays[f"{shape}.{name}"].tolist() for name in ("relations", "constants", "index"))
+        for views, entities, index, easy, hard in list(zip(*columns, *answers, strict=True))[:most]:
+            grounding = dict(zip(relations + constants, views + entities, strict=True))
+            queries.append(BenchQuery(shape, formula, grounding, easy, hard, index))
+    return QuerySet(tuple(queries), json.loads(str(arrays["meta"])))
+
+
+def _symbols(clauses: AbstractClauses) -> tuple[list[str], list[str]]:
+    """The symbols of relations and of constants, each in the order of their numbers."""
+    symbols = {n for clause in clauses for edge in clause for n in edge[:3]}
+    relations, constants = (sorted((s for s in symbols if s[0] == kind), key=_number) for kind in "rs")
+    return relations, constants
 
 
 def _table(rows: list[list[int]], width: int) -> Tuples:
@@ -341,7 +370,7 @@ def merged(parts: Iterable[QuerySet], meta: Mapping[str, Any] | None = None) -> 
 
 
 def read_any(path: PathLike) -> QuerySet:
-    """Query files of any kind: our Parquet, an EFOk-CQA file or folder of them, or a BetaE folder."""
+    """Query files of any kind: our Parquet, our NumPy export, an EFOk-CQA file or folder of them, or a BetaE folder."""
     from tuplet.bench.betae import read_betae
 
     place = Path(path)
@@ -352,4 +381,6 @@ def read_any(path: PathLike) -> QuerySet:
         if not files:
             raise TupletError(f"{place} holds neither EFOk-CQA files (*_qaa.json) nor BetaE files (test-queries.pkl)")
         return merged((read_efok(file) for file in files), {"source": place.name})
+    if place.suffix == ".npz":
+        return read_npz(place)
     return read_efok(place) if place.suffix == ".json" else read(place)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tuplet.errors import BudgetExceeded, ParseError, TupletError, UnknownName, UnsafeQuery, Unsupported
+from tuplet.errors import BudgetExceeded, ParseError, Refused, TupletError, UnknownName, UnsafeQuery, Unsupported
 from tuplet.lang.ast import Constant, Query, atoms, terms
 
 
@@ -83,6 +83,8 @@ def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
 'position': 12, 'length': 1, 'line': 1, 'column': 13})
     """
     match error:
+        case Refused():
+            return 400, {"error": error.message, "kind": "unsupported"}
         case ParseError():
             kind = "unsupported" if isinstance(error, Unsupported) else "syntax"
             return 400, {"error": error.message, "kind": kind, **place(error.text, error.position, error.length)}

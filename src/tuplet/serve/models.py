@@ -27,6 +27,7 @@ class Options(Strict):
     only: Literal["predicted", "observed"] | None = Field(default=None, description="filter before the top k")
     budget: Annotated[int, Field(ge=1)] | Literal["all"] | None = Field(default=None, description="of ns3")
     merge: Literal["progressive", "simultaneous", "adaptive"] = Field(default="progressive", description="of ns3")
+    options: dict[str, str | int | float] = Field(default_factory=dict, description="of fit, qto and cqd; no files")
 
 
 class Question(Strict):

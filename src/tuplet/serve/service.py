@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from tuplet.engine.answers import Answers
 from tuplet.engine.ask import ask, plan_text, prepare
 from tuplet.engine.bind import resolve
-from tuplet.engine.engines import ENGINES, engine_named
+from tuplet.engine.engines import BASELINES, ENGINES, engine_named
 from tuplet.engine.explain import Stated, Witnesses, crisp_answers
 from tuplet.engine.logic import Logic
 from tuplet.errors import BadInput, TupletError, nearest
@@ -34,8 +34,10 @@ from tuplet.serve.metrics import Metrics
 from tuplet.store import Store
 
 T = TypeVar("T")
-# The oracle looks at all of E^k and knows no time limit: it is for the command line.
-NOT_SERVED = ("brute",)
+# The oracle looks at all of E^k and knows no time limit; trained baselines need a model: both are for the command line.
+SERVED_BASELINES = ("fit", "qto", "cqd")
+NOT_SERVED = ("brute", *(name for name in BASELINES if name not in SERVED_BASELINES))
+NOT_CHOSEN = ("model", "device")  # files and devices are the server's, not the client's
 _LINES = 256  # answers of one piece of a stream
 _LONG = 0.4  # seconds after which a query steps back behind the others
 _STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
@@ -152,6 +154,9 @@ class Service:
                 raise BadInput(
                     f"engine {engine[:100]!r} is not served here; did you mean {' or '.join(map(repr, close))}?"
                 )
+            for key in options.options:
+                if key in NOT_CHOSEN:
+                    raise BadInput(f"option {key!r} is not taken over HTTP; use the command line")
             wanted = self.limits.check_k(k if k is not None else options.k)
             seconds = self.limits.check_time(options.timeout)
             if time_left is not None:
@@ -173,6 +178,7 @@ class Service:
                 only=options.only,
                 budget=options.budget,
                 merge=options.merge,
+                options=options.options,
                 text=text,
             )
         except TupletError:

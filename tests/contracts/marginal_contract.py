@@ -1,0 +1,96 @@
+"""What every baseline that claims correct marginals must satisfy, judged by the oracle; random trees to judge it on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tuplet.engine import brute
+from tuplet.engine.engines import ENGINES, Elsewhere, Limits, Option, Source
+from tuplet.engine.logic import Logic
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.vocab import Vocabulary
+from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.truth.table import TruthTable
+
+
+def source_of(table: TruthTable) -> Source:
+    """A table as something that can be asked: its observed edges are the facts."""
+    heads, relation, tails, entry = table.adjacency.triples()
+    keep = table.observed[entry]
+    names = (
+        Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", table.relations))
+    )
+    ones = np.ones(int(keep.sum()), dtype=np.uint8)
+    return Source(KnowledgeGraph.of(*names, heads[keep], relation[keep], tails[keep], ones), truth=table)
+
+
+def marginals(
+    engine: str,
+    clauses: list[QueryGraph],
+    source: Source,
+    logic: str = "product",
+    options: Mapping[str, Option] | None = None,
+) -> np.ndarray:
+    """The marginals of a baseline [k, entities]."""
+    runner = ENGINES[engine]
+    assert isinstance(runner, Elsewhere)
+    vectors: np.ndarray = runner.engine.vectors(clauses, source, Limits(logic=Logic.of(logic), options=options or {}))
+    return vectors
+
+
+def oracle(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:
+    """The truth of every entity for each free variable, the others existential, by enumeration [k, entities]."""
+    dense = brute.matrices(table)
+    return np.stack(
+        [
+            brute.combined([c.marginal([c.free[place]]) for c in clauses], dense, table.entities, Logic.of(logic))
+            for place in range(len(clauses[0].free))
+        ]
+    )
+
+
+def random_tree(rng: np.random.Generator, table: TruthTable, k: int, existentials: int) -> QueryGraph:
+    """A clause whose variables form a tree or several: doubled edges, negated edges, constants, self-loops."""
+    n = k + existentials
+
+    def edge(a: int, b: int, negated: bool = False) -> Edge:
+        relation = int(rng.integers(table.relations))
+        return Edge(a, relation, b, negated) if rng.random() < 0.5 else Edge(b, relation, a, negated)
+
+    def constant() -> int:
+        return ~int(rng.integers(table.entities))
+
+    edges: list[Edge] = []
+    for v in range(n):
+        if v == 0 or rng.random() < 0.15:
+            edges.append(edge(v, constant()) if rng.random() < 0.8 else Edge(v, int(rng.integers(table.relations)), v))
+            if v and rng.random() < 0.5:
+                edges.append(edge(v, int(rng.integers(v)), True))  # joined by a negated edge alone
+            continue
+        parent = int(rng.integers(v))
+        edges.append(edge(v, parent))
+        if rng.random() < 0.35:
+            edges.append(edge(v, parent, bool(rng.random() < 0.5)))
+    for _ in range(int(rng.integers(0, 3))):
+        edges.append(edge(int(rng.integers(n)), constant(), bool(rng.random() < 0.5)))
+    free = tuple(int(v) for v in rng.permutation(n)[:k])
+    return QueryGraph(tuple(f"v{i}" for i in range(n)), free, tuple(dict.fromkeys(edges)))
+
+
+def random_forest(rng: np.random.Generator, table: TruthTable) -> list[QueryGraph]:
+    """A query of one to three clauses, each a tree."""
+    k = int(rng.integers(1, 4))
+    return [random_tree(rng, table, k, int(rng.integers(0, 4))) for _ in range(int(rng.choice([1, 1, 2, 3])))]
+
+
+def random_chain(rng: np.random.Generator, table: TruthTable, length: int) -> list[QueryGraph]:
+    """From a constant along `length` variables; the last one is asked for, sometimes all are."""
+    ends = [(~int(rng.integers(table.entities)), 0), *((v, v + 1) for v in range(length - 1))]
+    edges = tuple(
+        Edge(*((a, r, b) if rng.random() < 0.5 else (b, r, a)))
+        for (a, b), r in zip(ends, rng.integers(table.relations, size=length).tolist(), strict=True)
+    )
+    free = (length - 1,) if rng.random() < 0.5 else tuple(range(length))
+    return [QueryGraph(tuple(f"v{i}" for i in range(length)), free, edges)]
