@@ -151,11 +151,11 @@ def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[Atom]:
 
 
 def _distances(graph: QueryGraph) -> dict[int, int]:
-    """How many edges lie between a constant and each variable; without a constant all are as far."""
+    """How many positive edges lie between a constant and each variable; without a constant all are as far."""
     far = len(graph.variables)
     distance = dict.fromkeys(range(far), far)
     for _ in range(far):
-        for edge in graph.edges:
+        for edge in (edge for edge in graph.edges if not edge.negated):
             ends = [distance.get(node, -1) for node in (edge.head, edge.tail)]
             for node, other in ((edge.head, ends[1]), (edge.tail, ends[0])):
                 if node >= 0:

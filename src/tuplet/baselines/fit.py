@@ -105,9 +105,9 @@ def one_way(clause: QueryGraph, place: int) -> QueryGraph:
 
 
 def _hangs(v: int, edges: Sequence[tuple[int, int, int, bool]], different: Sequence[tuple[int, int]]) -> bool:
-    """Whether a variable has one neighbour, which has other positive atoms."""
+    """Whether a variable has one neighbour (constants count), which has other positive atoms."""
     joined = [{head, tail} for head, _, tail, _ in edges] + [set(pair) for pair in different]
-    near = {w for pair in joined if v in pair for w in pair if w >= 0 and w != v}
+    near = {w for pair in joined if v in pair for w in pair if w != v}
     if len(near) != 1:
         return False
     (w,) = near

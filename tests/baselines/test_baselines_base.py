@@ -1,0 +1,172 @@
+"""The seam of all baselines: marginals become tuples, options are checked, refusals are one line, imports are lazy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tuplet.baselines.base import Baseline, MarginalEngine, cycle_of, parsed
+from tuplet.config import knob
+from tuplet.engine import brute
+from tuplet.engine.engines import ENGINES, Limits, Source, check_options
+from tuplet.engine.logic import Logic
+from tuplet.engine.ranking import Clauses
+from tuplet.errors import BadInput, Refused, Unsupported
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.vocab import Vocabulary
+from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.truth.table import TruthTable
+
+CHAIN = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))
+TRIANGLE = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(0, 0, 1), Edge(1, 0, 2), Edge(2, 0, 0)))
+
+
+@dataclass(frozen=True)
+class Knobs:
+    count: int | None = knob(3, "a count", least=1)
+    share: float = knob(0.5, "a share")
+    way: str = knob("one", "a way", choices=("one", "two"))
+
+
+class Fixed(Baseline[Knobs]):
+    """Scores that are given, as a model would give them."""
+
+    name, steps, settings = "fixed", ("look them up",), Knobs
+    values = "sigmoids of fixed scores"
+    scores = np.array([[3.0, 1.0, -2.0, -9.0], [0.5, 0.5, 4.0, -1.0]], dtype=np.float32)
+
+    def refuse(self, clause: QueryGraph) -> None:
+        if len(clause.free) != 2:
+            raise Refused("engine 'fixed' answers two variables only")
+
+    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> np.ndarray:
+        return self.scores
+
+    def truth(self, scores: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-scores.astype(np.float64)))
+
+
+@pytest.fixture
+def source() -> Source:
+    heads, tails = np.array([0, 0, 1, 1, 2]), np.array([1, 2, 2, 3, 3])
+    observed = np.array([True, False, True, False, False])
+    truth = np.where(observed, 1.0, [0, 0.5, 0, 0.25, 0.75])
+    table = TruthTable.build(4, 1, heads, np.zeros(5, dtype=int), tails, truth, observed)
+    names = Vocabulary.of(["a", "b", "c", "d"]), Vocabulary.of(["r"])
+    facts = (heads[observed], np.zeros(2, dtype=int), tails[observed])
+    return Source(KnowledgeGraph.of(*names, *facts, np.ones(2, dtype=np.uint8)), truth=table)
+
+
+@pytest.mark.parametrize("logic", ["product", "godel"])
+@pytest.mark.parametrize("k", [1, 3, 16, None])
+def test_tuples_are_ranked_by_the_product_of_marginals(source: Source, k: int | None, logic: str) -> None:
+    engine, limits = MarginalEngine(Fixed()), Limits(k=k, logic=Logic.of(logic))
+    vectors = Fixed().truth(Fixed.scores)
+    joint = {t: limits.logic.conjunction(vectors[0][t[0]], vectors[1][t[1]]) for t in product(range(4), repeat=2)}
+    ranking = engine.run([CHAIN], source, limits)
+    assert ranking.truth == pytest.approx(sorted(joint.values(), reverse=True)[:k])
+    shown = [tuple(t) for t in ranking.tuples.tolist()]
+    assert len(set(shown)) == len(shown)
+    assert ranking.truth == pytest.approx([joint[t] for t in shown])
+    assert engine.score([CHAIN], source, ranking.tuples, limits) == pytest.approx(ranking.truth)
+    assert (ranking.exact, ranking.bound) == (False, 1.0)
+    how = "product" if logic == "product" else "minimum"
+    assert ranking.pruned == (
+        f"truth is the {how} of marginals (sigmoids of fixed scores), and this is not an exact engine"
+    )
+    # The witness is the store's: none where the members do not go together.
+    truth = brute.score([CHAIN], source.values("brute"), ranking.tuples)
+    assert ((ranking.assignments[0] >= 0).all(axis=1) == (truth > 0)).all()
+
+
+def test_the_filter_comes_before_the_top_k(source: Source) -> None:
+    engine = MarginalEngine(Fixed())
+    (answer,) = engine.run([CHAIN], source, Limits(only="observed")).tuples.tolist()
+    assert answer == [1, 2]
+    predicted = engine.run([CHAIN], source, Limits(k=15, only="predicted")).tuples.tolist()
+    assert len(predicted) == 15
+    assert [1, 2] not in predicted
+
+
+def test_a_timeout_is_said(source: Source) -> None:
+    for name in ("fit", "qto", "cqd"):
+        ranking = ENGINES[name].run([CHAIN], source, Limits(timeout=1e-9))
+        assert (len(ranking.tuples), ranking.pruned) == (0, "the timeout of 1e-09 s")
+
+
+def test_plans_say_what_is_done(source: Source) -> None:
+    text = MarginalEngine(Fixed()).plan([CHAIN], source).text(str, str)
+    assert text.splitlines()[0] == "look them up"
+    assert text.endswith("rank tuples by the product of the marginals of their members (sigmoids of fixed scores)")
+
+
+def test_options_are_numbers_words_or_all() -> None:
+    assert parsed(Knobs, {}, "fixed") == Knobs()
+    assert parsed(Knobs, {"count": "all", "share": "2", "way": "two"}, "fixed") == Knobs(None, 2.0, "two")
+    assert parsed(Knobs, {"count": 7, "share": 1}, "fixed") == Knobs(7, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cuont": 1}, "engine 'fixed' has no option 'cuont'; did you mean 'count'?"),
+        ({"zzz": 1}, "engine 'fixed' has no option 'zzz'; did you mean 'count' or 'share' or 'way'?"),
+        ({"count": "x"}, "option 'count' takes a whole number or all, not 'x'"),
+        ({"count": 1.5}, "option 'count' takes a whole number or all, not 1.5"),
+        ({"share": "half"}, "option 'share' takes a number, not 'half'"),
+        ({"count": 0}, "count is 0; it must be at least 1"),
+        ({"way": "three"}, "way is 'three'; choose one of one, two"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(options: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        parsed(Knobs, options, "fixed")
+    assert str(error.value) == said
+
+
+def test_other_engines_take_no_options() -> None:
+    with pytest.raises(BadInput, match=r"engine 'exact' takes no options \(given: most\); only the baselines do"):
+        check_options("exact", {"most": 3})
+    check_options("fit", {"most": 3})
+
+
+def test_cycles_are_refused_by_name(source: Source) -> None:
+    for step in (lambda e: e.plan([TRIANGLE], source), lambda e: e.run([TRIANGLE], source, Limits())):
+        with pytest.raises(Unsupported) as error:
+            step(ENGINES["qto"])
+        assert str(error.value) == (
+            "engine 'qto' answers trees only; the query has the cycle ?x – ?y – ?z – ?x; try 'fit' or 'exact'"
+        )
+
+
+def test_what_closes_a_cycle() -> None:
+    assert cycle_of(CHAIN) is None
+    doubled = QueryGraph(
+        ("x", "y"), (0,), (Edge(0, 0, 1), Edge(1, 1, 0), Edge(0, 1, 0), Edge(~1, 0, 0), Edge(~1, 0, 1))
+    )
+    assert cycle_of(doubled) is None, "parallel edges, self-loops and constants close none"
+    assert cycle_of(QueryGraph(("x", "y", "z"), (0,), (Edge(0, 0, 1), Edge(1, 0, 2)), ((0, 2),))) == (0, 1, 2)
+    square = tuple(Edge(i, 0, (i + 1) % 4) for i in range(4))
+    found = cycle_of(QueryGraph(("a", "b", "c", "d", "e"), (0,), (Edge(4, 0, 0), *square)))
+    assert found is not None
+    assert set(found) == {0, 1, 2, 3}
+
+
+def test_baselines_are_imported_when_used_and_need_torch_and_numpy_alone() -> None:
+    code = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numba", "pyarrow", "scipy", "pandas"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+import tuplet.engine.engines
+assert not [m for m in sys.modules if m.startswith("tuplet.baselines")]
+import tuplet.baselines.fit, tuplet.baselines.qto, tuplet.baselines.cqd, tuplet.bench.marginals, tuplet.bench.queries
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,161 @@
+"""CQD: the beam cuts what it should, the gradient is right, optimised vectors find answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tuplet.baselines.cqd import BASELINE, CqdOptions, atoms_of, embedded, objective, optimise, replaced
+from tuplet.config import TrainConfig
+from tuplet.engine.engines import Limits, Source
+from tuplet.engine.logic import GODEL, PRODUCT
+from tuplet.errors import BadInput, Refused
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.vocab import Vocabulary
+from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.pipeline import train
+from tuplet.predict.files import load, save
+from tuplet.predict.models import ComplEx, DistMult, TransE
+from tuplet.truth.table import TruthTable
+
+PAIR = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~3, 0, 2), Edge(2, 1, 0), Edge(1, 0, 2), Edge(1, 1, ~5, True)))
+
+
+def rings(entities: int = 24) -> KnowledgeGraph:
+    """Relations that a model can learn: `next` goes round a ring, `skip` is next after next."""
+    here = np.arange(entities)
+    heads, relation = np.tile(here, 2), np.repeat([0, 1], entities)
+    tails = np.concatenate([(here + 1) % entities, (here + 2) % entities])
+    names = Vocabulary.of([f"e{i}" for i in here]), Vocabulary.of(["next", "skip"])
+    split = np.where(np.arange(len(heads)) % 7 == 3, 3, 1).astype(np.uint8)
+    return KnowledgeGraph.of(*names, heads, relation, tails, split)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cqd") / "model"
+    train(rings(), path, TrainConfig(rank=16, epochs=60, batch=20, regularisation=0.01, evaluate_every=0))
+    return path
+
+
+def small_model(kind: type = ComplEx) -> ComplEx:
+    generator = torch.Generator().manual_seed(1)
+    model = kind.create(8, 2, 3, 1.0, 2, generator)
+    return model.to(dtype=torch.float64)
+
+
+def test_a_beam_carries_on_the_best_entities_only() -> None:
+    # e0 -> e1 (0.9) and e2 (0.8); what e2 leads to is better.
+    edges = [(0, 0, 1, 0.9), (0, 0, 2, 0.8), (1, 1, 3, 0.5), (2, 1, 4, 1.0), (2, 1, 3, 0.9)]
+    heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
+    table = TruthTable.build(5, 2, heads, relation, tails, truth, np.zeros(5, dtype=bool))
+    source = Source(rings(5), truth=table)
+    chain = [QueryGraph(("e", "f"), (1,), (Edge(~0, 0, 0), Edge(0, 1, 1)))]
+    one, two = (BASELINE.marginals(chain, source, Limits(options={"beam": beam}))[0] for beam in (1, 2))
+    assert one == pytest.approx([0, 0, 0, 0.45, 0])
+    assert two == pytest.approx([0, 0, 0, 0.72, 0.8])
+    # What no constant reaches is not cut: ?f hangs on the asked variable.
+    asked = [chain[0].marginal([1]), QueryGraph(("e", "f"), (0,), chain[0].edges)]
+    assert BASELINE.marginals([asked[1]], source, Limits(options={"beam": 1}))[0] == pytest.approx([0, 0.45, 0.8, 0, 0])
+
+
+@pytest.mark.parametrize("logic", [PRODUCT, GODEL])
+@pytest.mark.parametrize("kind", [ComplEx, DistMult])
+def test_the_gradient_is_the_slope(kind: type, logic: object) -> None:
+    model = small_model(kind)
+    atoms = atoms_of([PAIR, PAIR], model)
+    start = torch.randn(2, 3, model.entity.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+    def loss(guess: torch.Tensor) -> torch.Tensor:
+        truth, penalty = objective(model, atoms, guess, logic)
+        return 0.05 * penalty - truth.sum()
+
+    assert torch.autograd.gradcheck(loss, start.requires_grad_())
+
+
+def test_atoms_are_the_models_scores() -> None:
+    """Replacing a variable by an entity and scoring must be scoring the edges between entities."""
+    model = small_model()
+    atoms = atoms_of([PAIR], model)
+    entities = torch.tensor([[6, 7, 2]])
+    guess = model.entity[entities]
+    found = [replaced(model, atoms, guess, v, PRODUCT)[0] for v in range(3)]
+    assert [f[e].item() for f, e in zip(found, entities[0], strict=True)] == pytest.approx([found[0][6].item()] * 3)
+    h, r, t = torch.tensor([3, 2, 2, 5]), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 6, 7, 7])
+    score = model.pairs(h, r, t)  # row 2 is relation 0 backwards, row 3 relation 1: from the end nearer to a constant
+    score[3] *= -1
+    assert found[0][6].item() == pytest.approx(torch.sigmoid(score).prod().item())
+    assert objective(model, atoms, guess, PRODUCT)[0].item() == pytest.approx(found[0][6].item(), rel=1e-6)
+
+
+def test_steps_make_the_query_truer() -> None:
+    model = small_model().to(dtype=torch.float32)
+    atoms = atoms_of([PAIR], model)
+    start = 1e-3 * torch.randn(1, 3, model.entity.shape[1], generator=torch.Generator().manual_seed(0))
+    before = objective(model, atoms, start, PRODUCT)[0].item()
+    after = [
+        objective(
+            model, atoms, optimise(model, atoms, start, CqdOptions(steps=n, regularisation=0.0), PRODUCT), PRODUCT
+        )
+        for n in (10, 200)
+    ]
+    assert before < after[0][0].item() < after[1][0].item()
+    assert after[1][0].item() > 0.9
+
+
+def test_a_batch_is_its_queries(folder: Path) -> None:
+    model, options = load(folder), CqdOptions(steps=30)
+    # Some queries write a relation backwards; together they still have one shape.
+    queries = [
+        [QueryGraph(("x", "e"), (0,), (Edge(~i, 0, 1), Edge(1, 1, 0) if i % 2 else Edge(0, 1, 1)))] for i in range(6)
+    ]
+    together = embedded(queries, model, options, PRODUCT)
+    for query, found in zip(queries, together, strict=True):
+        np.testing.assert_allclose(found, embedded([query], model, options, PRODUCT)[0], rtol=1e-3, atol=1e-6)
+
+
+def test_disjunctions_combine_their_clauses(folder: Path) -> None:
+    model, options = load(folder), CqdOptions(steps=5)
+    one, two = ([QueryGraph(("x",), (0,), (Edge(~i, 0, 0),))] for i in (1, 4))
+    parts = [embedded([query], model, options, PRODUCT)[0] for query in (one, two)]
+    (both,) = embedded([[*one, *two]], model, options, PRODUCT)
+    np.testing.assert_allclose(both, 1 - (1 - parts[0]) * (1 - parts[1]), atol=1e-12)
+
+
+def test_answers_rank_far_above_chance(folder: Path) -> None:
+    """next(s, e) & skip(e, f): the answer is s + 3; the middle answer s + 1 is asked for as well."""
+    queries = [[QueryGraph(("e", "f"), (0, 1), (Edge(~i, 0, 0), Edge(0, 1, 1)))] for i in range(24)]
+    source = Source(rings())
+    limits = Limits(options={"method": "co", "model": str(folder), "steps": "200"})
+    found = BASELINE.marginals_batch(queries, source, limits)
+    ranks = np.array(
+        [[(vectors[0] > vectors[0][(i + 1) % 24]).sum(), (vectors[1] > vectors[1][(i + 3) % 24]).sum()]
+         for i, vectors in enumerate(found)]
+    )  # fmt: skip
+    assert (ranks.mean(axis=0) < 4).all(), "by chance it would be 11.5"
+    assert all(((v > 0) & (v < 1)).all() for v in found)
+
+
+def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
+    source = Source(rings())
+    one = [QueryGraph(("x",), (0,), (Edge(~1, 0, 0),))]
+
+    def ask(query: list[QueryGraph] = one, **options: str) -> None:
+        BASELINE.marginals(query, source, Limits(options={"method": "co", **options}))
+
+    with pytest.raises(BadInput, match=r"engine 'cqd' needs a trained link predictor here: --option model=FOLDER"):
+        ask()
+    with pytest.raises(BadInput, match=r"no such model: .*nothing"):
+        ask(model=str(tmp_path / "nothing"))
+    different = [QueryGraph(("x", "y"), (0,), (Edge(~1, 0, 0), Edge(0, 0, 1)), ((0, 1),))]
+    with pytest.raises(Refused, match=r"engine 'cqd' with method=co has no entities to compare, .* \?x != \?y"):
+        ask(different, model=str(folder))
+    save(TransE.create(24, 2, 4, 1.0, 2, torch.Generator()), tmp_path / "transe")
+    with pytest.raises(BadInput, match=r"bilinear predictor \(complex, distmult\), not transe"):
+        ask(model=str(tmp_path / "transe"))
+    save(ComplEx.create(5, 2, 4, 1.0, 2, torch.Generator()), tmp_path / "other")
+    with pytest.raises(BadInput, match="has 5 entities and 2 relations, the graph 24 and 2"):
+        ask(model=str(tmp_path / "other"))
