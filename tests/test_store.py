@@ -11,7 +11,7 @@ import pytest
 
 import tuplet
 from tuplet.config import TrainConfig
-from tuplet.engine.engines import ENGINES
+from tuplet.engine.engines import BASELINES, ENGINES
 from tuplet.errors import BadInput
 from tuplet.graph.readers import read
 from tuplet.pipeline import Options
@@ -52,7 +52,7 @@ def test_build_holds_facts_out_and_reports_on_them(made: Path) -> None:
     assert sum(about["report"]["reliability"]["facts"]) <= 3
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in BASELINES])
 def test_every_engine_plans_and_answers(engine: str, store: tuplet.Store) -> None:
     assert store.plan(QUERY, engine=engine).startswith(f"query   {QUERY}\nclauses 1 (tree)\nengine  {engine}\n")
     answers = store.ask(QUERY, k=5, engine=engine)
@@ -64,6 +64,28 @@ def test_every_engine_plans_and_answers(engine: str, store: tuplet.Store) -> Non
         assert first.status == "observed"
         assert str(first.explain()).startswith("x = p00, y = ")
         assert store.score(QUERY, [tuple(first.values.values()), ("p00", "p00")], engine=engine)[0] == 1.0
+
+
+@pytest.mark.parametrize("engine", ["fit", "qto", "cqd"])
+def test_symbolic_baselines_plan_answer_and_score(engine: str, store: tuplet.Store) -> None:
+    query = "?x, ?y : exists ?z . likes(?x, ?z) & knows(?z, ?y)"
+    assert store.plan(query, engine=engine).startswith(f"query   {query}\nclauses 1 (tree)\nengine  {engine}\n")
+    answers = store.ask(query, k=5, engine=engine)
+    assert (len(answers), answers.engine, answers.exact) == (5, engine, False)
+    assert answers[0].truth == 1.0
+    assert "truth is the product of marginals" in answers.summary()
+    assert store.score(query, [tuple(answers[0].values.values())], engine=engine) == pytest.approx([1.0])
+    assert len(store.ask(query, k=5, engine=engine, only="predicted")) == 5
+
+
+def test_options_of_an_engine_are_told_with_its_answers(store: tuplet.Store) -> None:
+    query = "?x : knows(p00, ?x) & !likes(?x, p04)"
+    answers = store.ask(query, engine="qto", options={"neg_scale": 3})
+    assert answers.about["options"] == {"neg_scale": 3}
+    with pytest.raises(BadInput, match="did you mean 'neg_scale'"):
+        store.ask(query, engine="qto", options={"negscale": 3})
+    with pytest.raises(BadInput, match="did you mean 'beam'"):
+        store.score(query, [("p01",)], engine="cqd", options={"baem": 3})
 
 
 def test_on_demand_answers_as_the_table_does(made: Path) -> None:

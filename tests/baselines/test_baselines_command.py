@@ -1,0 +1,97 @@
+"""`tuplet ask --engine fit` on the bundled graph, over the command line and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tuplet
+from tuplet.cli import main
+from tuplet.config import TrainConfig
+from tuplet.demo import bundled, hidden
+from tuplet.pipeline import Options, build
+
+QUERY = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :france }"
+TRIANGLE = "?x, ?y, ?z : borders(?x, ?y) & borders(?y, ?z) & borders(?z, ?x)"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the demonstration, with a predictor that was trained for a moment."""
+    root = tmp_path_factory.mktemp("world")
+    quick = TrainConfig(rank=8, epochs=1, batch=500, evaluate_every=0)
+    build(hidden(bundled()), root / "store", options=Options(config=quick), keep_model=root / "model")
+    return root
+
+
+@pytest.mark.parametrize("engine", ["fit", "qto", "cqd"])
+def test_a_baseline_answers_and_says_what_its_truth_is(
+    made: Path, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ask", str(made / "store"), QUERY, "--engine", engine, "-k", "4"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 6
+    assert f"4 answers · {engine} · not proven exact: truth is the product of marginals (truth values" in out[-1]
+    assert "this is not an exact engine" in out[-1]
+
+
+def test_options_on_the_command_line(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ["ask", str(made / "store"), TRIANGLE, "--engine", "fit", "--json"]
+    assert main([*ask, "--option", "most=1", "--option", "mode=paper"]) == 0
+    assert json.loads(capsys.readouterr().out)["about"]["options"] == {"most": "1", "mode": "paper"}
+    gradient = [
+        "--engine",
+        "cqd",
+        "--option",
+        "method=co",
+        "--option",
+        f"model={made / 'model'}",
+        "--option",
+        "steps=5",
+    ]
+    assert main(["ask", str(made / "store"), QUERY, *gradient]) == 0
+    assert "sigmoids of the predictor's scores" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--engine", "fit", "--option", "mots=3"], "engine 'fit' has no option 'mots'; did you mean 'most'?"),
+        (["--engine", "fit", "--option", "most"], "--option takes KEY=VALUE, such as most=10, not 'most'"),
+        (["--engine", "fit", "--option", "most=1", "--option", "most=2"], "--option most is given twice"),
+        (["--option", "most=1"], "engine 'exact' takes no options (given: most); only the baselines do"),
+        (["--engine", "cqd", "--option", "method=co"], "engine 'cqd' needs a trained link predictor here"),
+        (["--engine", "qto"], "engine 'qto' answers trees only; the query has the cycle ?x – ?y – ?z – ?x"),
+    ],
+)
+def test_refusals_are_one_clear_line(
+    made: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ask", str(made / "store"), TRIANGLE, *arguments]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+
+
+def test_over_http(made: Path) -> None:
+    pytest.importorskip("fastapi", reason="the server is an extra")
+    from tuplet.serve import models
+    from tuplet.serve.limits import Limits, problem
+    from tuplet.serve.metrics import Metrics
+    from tuplet.serve.service import Service
+
+    store = tuplet.open(made / "store")
+    service = Service({"world": store}, Limits(), Metrics(made / "metrics"))
+    assert {"fit", "qto", "cqd"} <= set(service.engines(store))
+    assert not {"lmpnn", "betae", "logice", "cone"} & set(service.engines(store))
+    answers = service.answer(QUERY, models.Options(engine="fit", options={"most": 3}))
+    assert answers.about["options"] == {"most": 3}
+    with pytest.raises(tuplet.TupletError, match="option 'model' is not taken over HTTP"):
+        service.answer(QUERY, models.Options(engine="cqd", options={"model": "/etc/passwd"}))
+    with pytest.raises(tuplet.TupletError) as refused:
+        service.answer(TRIANGLE, models.Options(engine="qto"))
+    status, body = problem(refused.value)
+    assert (status, body["kind"]) == (400, "unsupported")
+    assert "position" not in body
