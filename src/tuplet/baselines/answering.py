@@ -28,28 +28,38 @@ class Ground:
         return Ground(self.pattern, self.free, self.constants[rows].to(device), self.views[rows].to(device))
 
 
-def grounded(clauses: Sequence[QueryGraph]) -> Ground:
-    """The same clause of many queries, which differ in constants and relations only.
+def pattern_of(clause: QueryGraph) -> tuple[Pattern, list[int], list[int]]:
+    """A clause as its pattern, its constants in the order of their first mention, and the views of its edges.
 
     >>> from tuplet.lang.query_graph import Edge
-    >>> made = grounded([QueryGraph(("x",), (0,), (Edge(0, 3, ~7),)), QueryGraph(("x",), (0,), (Edge(0, 4, ~9),))])
-    >>> made.pattern.edges, made.constants.tolist(), made.views.tolist()
-    ((Link(head=0, tail=-1, negated=False),), [[7], [9]], [[6], [8]])
+    >>> pattern_of(QueryGraph(("x",), (0,), (Edge(0, 3, ~7),)))
+    (Pattern(variables=1, edges=(Link(head=0, tail=-1, negated=False),)), [7], [6])
     """
-    patterns, constants, views = set(), [], []
-    for clause in clauses:
-        place: dict[int, int] = {}  # node → node of the pattern: each mention of a constant is a place of its own order
-        for edge in clause.edges:
-            for node in (edge.head, edge.tail):
-                if node < 0:
-                    place.setdefault(node, ~len(place))
-        links = tuple(Link(place.get(e.head, e.head), place.get(e.tail, e.tail), e.negated) for e in clause.edges)
-        patterns.add((Pattern(len(clause.variables), links), clause.free))
-        constants.append([~node for node in place])
-        views.append([2 * e.relation for e in clause.edges])
-    ((pattern, free),) = patterns
-    shape = len(constants), pattern.constants
-    return Ground(pattern, free, torch.tensor(constants, dtype=torch.int64).view(shape), torch.tensor(views))
+    place: dict[int, int] = {}
+    for edge in clause.edges:
+        for node in (edge.head, edge.tail):
+            if node < 0:
+                place.setdefault(node, ~len(place))
+    links = tuple(Link(place.get(e.head, e.head), place.get(e.tail, e.tail), e.negated) for e in clause.edges)
+    return Pattern(len(clause.variables), links), [~node for node in place], [2 * e.relation for e in clause.edges]
+
+
+def by_pattern(queries: Sequence[Sequence[QueryGraph]]) -> list[tuple[list[int], list[Ground]]]:
+    """Queries, each some clauses, in groups that differ in constants and relations only: (which queries, clauses)."""
+    groups: dict[object, list[int]] = {}
+    made = [[pattern_of(clause) for clause in clauses] for clauses in queries]
+    for number, clauses in enumerate(queries):
+        key = tuple((part[0], clause.free) for part, clause in zip(made[number], clauses, strict=True))
+        groups.setdefault(key, []).append(number)
+    result = []
+    for numbers in groups.values():
+        ground = []
+        for place, clause in enumerate(queries[numbers[0]]):
+            pattern = made[numbers[0]][place][0]
+            constants, views = (torch.tensor([made[n][place][i] for n in numbers], dtype=torch.int64) for i in (1, 2))
+            ground.append(Ground(pattern, clause.free, constants.view(len(numbers), -1), views))
+        result.append((numbers, ground))
+    return result
 
 
 @torch.inference_mode()

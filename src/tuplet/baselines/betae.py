@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tuplet.baselines.embedding import QueryEmbedding, Settings
 from tuplet.baselines.layers import narrow, perceptron, uniform
+from tuplet.baselines.trained import Trained
 
 
 class BetaE(QueryEmbedding):
@@ -49,6 +50,9 @@ class BetaE(QueryEmbedding):
         every = log_beta(state)[:, None] + information - (state - 1) @ mean.T
         return every if places is None else every.gather(1, places)
 
+    def after_step(self) -> None:
+        self._kept = None  # not every optimizer counts the versions of what it changes
+
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """The statistics of all entities; kept between rankings, as long as the table is the same."""
         if torch.is_grad_enabled():
@@ -83,3 +87,9 @@ def log_beta(state: Tensor) -> Tensor:
     """log B(alpha, beta), summed over dimensions: [n, 2d] → [n]."""
     alpha, beta = state.chunk(2, -1)
     return (torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)).sum(-1)
+
+
+BASELINE = Trained(
+    "betae",
+    "each node a product of Beta distributions: project along edges, intersect by attention, negate by the reciprocal",
+)

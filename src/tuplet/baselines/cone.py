@@ -13,6 +13,7 @@ from torch.nn.functional import dropout
 
 from tuplet.baselines.embedding import QueryEmbedding, Settings
 from tuplet.baselines.layers import distances, narrow, perceptron, uniform
+from tuplet.baselines.trained import Trained
 
 INSIDE = 0.02  # what the distance to the axis counts beside the distance to the sector
 
@@ -81,3 +82,9 @@ def distance(query: Tensor, rows: Tensor) -> Tensor:
     cos_apart = (cosine * axis_cosine + sine * axis_sine).abs()
     outside = (sin_apart * cos_aperture - cos_apart * sin_aperture).relu()
     return (outside + INSIDE * torch.minimum(sin_apart, sin_aperture)).sum(-1)
+
+
+BASELINE = Trained(
+    "cone",
+    "each node a product of sectors: project along edges, intersect by a mean on the circle, negate by the rest",
+)

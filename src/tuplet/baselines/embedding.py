@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -105,7 +105,8 @@ class Settings:
     gamma: float = 60.0
     hidden: int = 1600
     layers: int = 2
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-4  # for `batch` queries a step
+    batch: int = 512
     dropout: float = 0.0
     temperature: float = 0.05  # of LMPNN's cosine
     weight_decay: float = 0.0
@@ -121,6 +122,10 @@ class QueryModel(nn.Module, ABC):
     @abstractmethod
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
         """Queries of one pattern: constants [n, ·] and views [n, edges] → states of `target` [n, width]."""
+
+    def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
+        """States of variable 0 for batches of several patterns: (pattern, constants, views) each."""
+        return [self.embed(pattern, 0, constants, views) for pattern, constants, views in batches]
 
     @abstractmethod
     def logits(self, state: Tensor, candidates: Tensor | None = None) -> Tensor:
@@ -164,7 +169,16 @@ class QueryEmbedding(QueryModel):
         """States [n, width] → [n, width]."""
 
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        states = {~place: self.entities(constants[:, place]) for place in range(constants.shape[1])}
+        return self._walked(pattern, target, [self.entities(column) for column in constants.T], views)
+
+    def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
+        # All constants at once: on the way back, each look into the entity table costs a pass over all of it.
+        columns = [column for _, constants, _ in batches for column in constants.T]
+        states = list(torch.split(self.entities(torch.cat(columns)), [len(column) for column in columns]))
+        return [self._walked(pattern, 0, [states.pop(0) for _ in c.T], views) for pattern, c, views in batches]
+
+    def _walked(self, pattern: Pattern, target: int, constants: Sequence[Tensor], views: Tensor) -> Tensor:
+        states = {~place: state for place, state in enumerate(constants)}
         for node, messages in walk(pattern, target):
             received = [self._message(states[m.source], views[:, m.edge], m) for m in messages]
             if not received:
@@ -185,14 +199,14 @@ _SETTINGS: Mapping[str, Settings] = {
     "betae": Settings(dim=400, gamma=60.0),
     "logice": Settings(dim=400, gamma=0.375),
     "cone": Settings(dim=800, gamma=30.0, learning_rate=5e-5, dropout=0.1),
-    "lmpnn": Settings(dim=0, gamma=0.0, hidden=4096, layers=1, weight_decay=1e-4),
+    "lmpnn": Settings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
 }
 # Where the published settings of a benchmark graph differ; the graph is known by its number of entities.
 _OF_GRAPH: Mapping[tuple[str, int], Mapping[str, float]] = {
     ("cone", 14951): {"dropout": 0.05},
     ("cone", 63361): {"gamma": 20.0, "learning_rate": 1e-4, "dropout": 0.2},
     ("lmpnn", 14951): {"hidden": 8192},
-    ("lmpnn", 63361): {"hidden": 8192, "temperature": 0.1},
+    ("lmpnn", 63361): {"hidden": 8192, "temperature": 0.1, "batch": 512},
 }
 
 

@@ -5,11 +5,13 @@ another. In each layer an edge r(h, t) sends h ∘ r to t and t ∘ r⁻¹ to h,
 sum of what a node receives and a tenth of what it was go through one perceptron, the same in all layers. There are as
 many layers as variables. Entities are ranked by their cosine with the vector of the variable asked for.
 
-The published code has conj(r) for r⁻¹. Our predictors have a reciprocal row for each relation, which was trained to find
-heads from tails; it takes that place: view 2r is row r, view 2r + 1 is row r + relations.
+The published code has conj(r) for r⁻¹. Our predictors have a reciprocal row for each relation, which was trained to
+find heads from tails; it takes that place: view 2r is row r, view 2r + 1 is row r + relations.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from tuplet.baselines.embedding import Pattern, QueryModel, Settings
 from tuplet.baselines.layers import perceptron
+from tuplet.baselines.trained import Trained
 from tuplet.errors import BadInput
 from tuplet.predict.models import EmbeddingModel, multiply
 
@@ -57,23 +60,22 @@ class LMPNN(QueryModel):
         return self.relation[(view >> 1) + (view & 1) * self.relation_count]
 
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        count = len(constants)
-        nodes = [*range(pattern.variables), *(~place for place in range(constants.shape[1]))]
-        place = {node: i for i, node in enumerate(nodes)}
-        start = [self.free if v == target else self.exists for v in range(pattern.variables)]
-        states = torch.stack(
-            [s.expand(count, -1) for s in start] + [self.entity[constants[:, c]] for c in range(constants.shape[1])]
-        )  # [nodes, n, width]
+        states = {~place: self.entity[column] for place, column in enumerate(constants.T)}
+        for variable in range(pattern.variables):
+            states[variable] = (self.free if variable == target else self.exists).expand(len(constants), -1)
         towards = [self.row(views[:, i]) for i in range(len(pattern.edges))]
         back = [self.row(views[:, i] ^ 1) for i in range(len(pattern.edges))]
-        for _ in range(max(1, pattern.variables)):
-            received = [KEPT * state for state in states]
+        for wanted in layers(pattern, target):
+            received = {node: KEPT * states[node] for node in wanted}
             for i, (head, tail, negated) in enumerate(pattern.edges):
                 sign = -1 if negated else 1
-                received[place[tail]] = received[place[tail]] + sign * multiply(states[place[head]], towards[i])
-                received[place[head]] = received[place[head]] + sign * multiply(states[place[tail]], back[i])
-            states = self.update(torch.stack(received))
-        return states[place[target]]
+                if tail in received:
+                    received[tail] = received[tail] + sign * multiply(states[head], towards[i])
+                if head in received:
+                    received[head] = received[head] + sign * multiply(states[tail], back[i])
+            updated = self.update(torch.stack(list(received.values())))
+            states = dict(zip(received, updated, strict=True))
+        return states[target]
 
     def logits(self, state: Tensor, candidates: Tensor | None = None) -> Tensor:
         query = normalize(state, dim=-1)
@@ -87,3 +89,24 @@ class LMPNN(QueryModel):
         """InfoNCE: the answer among random entities; each query counts the same."""
         logits = torch.cat([positive[:, None], negative], 1)
         return cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64))
+
+
+@lru_cache(maxsize=4096)
+def layers(pattern: Pattern, target: int) -> tuple[tuple[int, ...], ...]:
+    """The nodes that each layer updates, as many layers as variables: only what can still reach the target.
+
+    >>> from tuplet.baselines.embedding import Link
+    >>> layers(Pattern(2, (Link(~0, 1), Link(1, 0))), 0)  # s → e → f
+    ((0, 1), (0,))
+    """
+    wanted: list[tuple[int, ...]] = [(target,)]
+    for _ in range(1, pattern.variables):
+        near = {node for edge in pattern.edges for node in edge[:2] if {*edge[:2]} & {*wanted[-1]}}
+        wanted.append((*wanted[-1], *sorted(near - {*wanted[-1]}, reverse=True)))
+    return tuple(reversed(wanted))
+
+
+BASELINE = Trained(
+    "lmpnn",
+    "messages along all edges in both directions, as many layers as variables, on a frozen ComplEx",
+)

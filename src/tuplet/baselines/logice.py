@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tuplet.baselines.embedding import QueryEmbedding, Settings
 from tuplet.baselines.layers import distances, narrow, perceptron, uniform
+from tuplet.baselines.trained import Trained
 from tuplet.errors import BadInput
 
 
@@ -72,3 +73,9 @@ def difference(query: Tensor, rows: Tensor) -> Tensor:
     tensor(1.)
     """
     return (query - rows).abs().sum(-1)
+
+
+BASELINE = Trained(
+    "logice",
+    "each node a vector of truth values: project along edges, intersect by a weighted t-norm, negate by 1 − x",
+)

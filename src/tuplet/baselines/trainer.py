@@ -5,9 +5,9 @@
     checkpoint.safetensors  parameters, optimizer and position, replaced as a whole
     model.safetensors, model.json, MODEL.md   the model as it was when training last stopped
 
-Each step takes queries of all ten types from a pool, one answer of each, and random entities beside it. What a step draws
-depends on (seed, step) alone, so a continued run takes exactly the steps the uninterrupted one would have taken; with a
-time limit in place of a number of steps, the learning rate follows the clock.
+Each step takes queries of all ten types from a pool, one answer of each, and random entities beside it. What a step
+draws depends on (seed, step) alone, so a continued run takes exactly the steps the uninterrupted one would have taken;
+with a time limit in place of a number of steps, the learning rate follows the clock.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from tuplet.baselines.embedding import QueryModel, Settings, create, settings_for
 from tuplet.baselines.model_files import save
 from tuplet.baselines.training_queries import PATTERNS, Pool, Watched, make_pool, make_watched
-from tuplet.config import check, from_mapping, knob
+from tuplet.config import check, knob
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.graph.directory import locked
 from tuplet.predict import runs
@@ -41,6 +40,7 @@ Progress = Callable[[Mapping[str, Any]], None]
 SHARES: Mapping[str, float] = {"1p": 0.22, "2p": 0.22, "3p": 0.22, "2i": 0.12, "3i": 0.12} | dict.fromkeys(
     ("2in", "3in", "inp", "pin", "pni"), 0.02
 )
+TABLES = ("entity", "relation")
 LAPS = 20  # measurements of the valid MRR in a run
 REPORT = 50  # steps between two looks at the loss: each makes the GPU wait for Python
 
@@ -56,6 +56,7 @@ class QueryTrainConfig:
     hidden: int = knob(0, "width of the hidden layers", least=0)
     gamma: float = knob(0.0, "margin of the loss", least=0)
     learning_rate: float = knob(0.0, "peak step size of Adam", least=0)
+    table_rate: float = knob(1.0, "step size of the entity and relation tables, as a multiple", least=0)
     batch: int = knob(8192, "queries in a step", least=1)
     group: int = knob(1024, "queries of a step that share their random entities", least=1)
     negatives: int = knob(128, "random entities beside each answer", least=1)
@@ -73,12 +74,12 @@ class QueryTrainConfig:
     def settings(self, entities: int) -> Settings:
         """The settings of the model: the published ones, changed where something is given.
 
-        The published rates are for half a thousand queries a step; Adam's noise falls with the root of the batch.
+        The published rates are for small batches. Larger ones have less noise and fewer steps to go: the rate grows
+        almost with the batch.
         """
         published = settings_for(self.model, entities)
         given = {key: getattr(self, key) for key in ("dim", "hidden", "gamma", "learning_rate") if getattr(self, key)}
-        if "learning_rate" not in given:
-            given["learning_rate"] = published.learning_rate * max(1.0, self.batch / 512) ** 0.5
+        given.setdefault("learning_rate", published.learning_rate * max(1.0, self.batch / published.batch) ** 0.8)
         return replace(published, **given)
 
 
@@ -158,12 +159,22 @@ class _Run:
         progress: Progress | None,
         interrupted: Callable[[], bool],
     ) -> None:
-        self.plan, self.folder, self.device, self.progress, self.interrupted = plan, folder, device, progress, interrupted
+        self.plan, self.folder, self.device, self.progress, self.interrupted = (
+            plan,
+            folder,
+            device,
+            progress,
+            interrupted,
+        )
         self.config: QueryTrainConfig = plan.config
         self.model = model.to(device)
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        rate, decay = self.model.settings.learning_rate, self.model.settings.weight_decay
-        self.optimizer = torch.optim.AdamW(trained, rate, weight_decay=decay, fused=device.type == "cuda")
+        tables = [p for name, p in _trained(self.model) if name in TABLES]
+        others = [p for name, p in _trained(self.model) if name not in TABLES]
+        groups = [{"params": others, "share": 1.0}, {"params": tables, "share": self.config.table_rate}]
+        decay = self.model.settings.weight_decay
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], weight_decay=decay, fused=device.type == "cuda"
+        )
         self.state = State()
         if (folder / runs.CHECKPOINT).exists():
             read_checkpoint(folder, self.model, self.optimizer, self.state)
@@ -214,25 +225,26 @@ class _Run:
     def _step(self) -> None:
         config, state, model = self.config, self.state, self.model
         torch.manual_seed(mix(config.seed, state.step))
-        states, answers, weights = [], [], []
+        batches, answers, weights = [], [], []
         for name, count in self.counts.items():
             queries = self.pool[name]
             chosen = queries.take(torch.randint(len(queries), (count,), device=self.device))
-            states.append(model.embed(PATTERNS[name], 0, chosen.constants, chosen.views))
+            batches.append((PATTERNS[name], chosen.constants, chosen.views))
             which = torch.randint(chosen.answers.shape[1], (count, 1), device=self.device)
             answers.append(chosen.answers.gather(1, which))
             weights.append((chosen.count + 4).rsqrt())
         # In any order, so that the queries which share their random entities are of all types.
         order = torch.randperm(config.batch, device=self.device)
-        state_, answer, weight = (torch.cat(part)[order] for part in (states, answers, weights))
+        states, answer, weight = (torch.cat(part)[order] for part in (model.embed_many(batches), answers, weights))
         positive, negative = [], []
-        for part, right in zip(state_.split(config.group), answer.split(config.group), strict=True):
+        for begin in range(0, config.batch, config.group):
+            part, right = states[begin : begin + config.group], answer[begin : begin + config.group]
             positive.append(model.logits(part, right)[:, 0])
             others = torch.randint(model.entity_count, (config.negatives,), device=self.device)
             negative.append(model.logits(part, others))
         loss = model.loss(torch.cat(positive), torch.cat(negative), weight)
         for group in self.optimizer.param_groups:
-            group["lr"] = model.settings.learning_rate * schedule(self.fraction(), state.step)
+            group["lr"] = group["share"] * model.settings.learning_rate * schedule(self.fraction(), state.step)
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         self.optimizer.step()
@@ -335,7 +347,7 @@ def watch(model: QueryModel, watched: Mapping[str, Watched]) -> dict[str, float]
 
 def write_checkpoint(folder: Path, model: QueryModel, optimizer: torch.optim.Optimizer, state: State) -> None:
     """Parameters, optimizer and position in one file, replaced as a whole."""
-    tensors = {}
+    tensors: dict[str, torch.Tensor] = {}
     for name, parameter in _trained(model):
         tensors[f"model.{name}"] = parameter
         for key, value in optimizer.state[parameter].items():
@@ -352,13 +364,10 @@ def read_checkpoint(folder: Path, model: QueryModel, optimizer: torch.optim.Opti
         for key, value in json.loads(bytes(tensors["position"].tolist())).items():
             setattr(state, key, type(getattr(state, key))(value))
         for name, parameter in _trained(model):
-            with torch.no_grad():
-                parameter.copy_(tensors[f"model.{name}"])
+            parameter.data.copy_(tensors[f"model.{name}"])
             prefix = f"optimizer.{name}."
             found = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            # A fused optimizer counts its steps beside the parameters, the others on the CPU.
-            device = parameter.device
-            optimizer.state[parameter] = {k: v.to(device) if v.dim() or device.type == "cuda" else v for k, v in found.items()}
+            optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in found.items()}
     except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise CorruptStore(f"{file}: not a checkpoint of this run: {error}") from None
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ import torch
 from torch import Tensor
 
 from tuplet.baselines.embedding import Link, Pattern
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, CorruptStore
 from tuplet.predict.evaluate import Triples
+from tuplet.predict.files import read_tensors, write_tensors
 
 F, E1, E2, S1, S2, S3 = 0, 1, 2, ~0, ~1, ~2
 
@@ -264,7 +266,8 @@ def make_watched(
 ) -> dict[str, Watched]:
     """Queries over train and valid that train alone does not answer, for the learning curve.
 
-    Types of which none is found are left out. At most `hard` answers of a query are ranked, so that a few broad queries do not decide the number.
+    Types of which none is found are left out. At most `hard` answers of a query are ranked, so that a few broad queries
+    do not decide the number.
     """
     train = splits["train"]
     both: Any = tuple(np.concatenate([splits["train"][i], splits["valid"][i]]) for i in range(3))
@@ -290,3 +293,21 @@ def make_watched(
             query, entity = first.nonzero(as_tuple=True)
             watched[name] = Watched(constants, views, query, entity, known.nonzero())
     return watched
+
+
+def write_pool(file: Path, pool: Pool) -> None:
+    """A pool as one file, written whole."""
+    columns = ("constants", "views", "answers", "count")
+    write_tensors(file, {f"{name}.{column}": getattr(pool[name], column) for name in pool for column in columns})
+
+
+def read_pool(file: Path, device: torch.device | str = "cpu") -> dict[str, Queries]:
+    """What `write_pool` wrote."""
+    tensors = read_tensors(file, device)
+    columns = ("constants", "views", "answers", "count")
+    try:
+        return {
+            name: Queries(*(tensors[f"{name}.{c}"] for c in columns)) for name in PATTERNS if f"{name}.count" in tensors
+        }
+    except KeyError as error:
+        raise CorruptStore(f"{file} is not a pool of training queries: {error} is missing") from None

@@ -235,9 +235,8 @@ def _by_sum(vectors: Sequence[Floats], easy: Ints, hard: Ints) -> Ranks:
     for vector in vectors:
         order = np.argsort(vector)  # values in order are found much faster
         ranks = _among(vector[order], vector[order])
-        own = np.empty(len(vector), dtype=np.int64)
-        own[order] = 2 * ranks.greater + ranks.ties - 1  # ties include the entity itself
-        doubled.append(own)
+        doubled.append(np.empty(len(vector), dtype=np.int64))
+        doubled[-1][order] = 2 * ranks.greater + ranks.ties - 1  # ties include the entity itself
     size = 2 * len(vectors[0])
     counts = np.bincount(doubled[0], minlength=size).astype(np.float64)
     for middle in doubled[1:-1]:

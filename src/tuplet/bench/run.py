@@ -71,7 +71,7 @@ def run(
     settings = settings or RunSettings()
     settings.check()
     root = Path(folder)
-    manifest = _begin(root, _manifest(store, queries, settings, block))
+    manifest = begin(root, manifest_of(store, queries, settings, block))
     todo, done = [], 0
     for unit in units(queries, block):
         if (root / "parts" / f"{unit.name}.parquet").exists():
@@ -84,7 +84,7 @@ def run(
         return manifest
     with _executor(executor, workers if len(todo) > 1 else 1) as pool:
         for unit, rows in _results(pool, str(store), settings, todo):
-            _write_part(root / "parts" / f"{unit.name}.parquet", rows)
+            write_part(root / "parts" / f"{unit.name}.parquet", rows)
             done += len(rows)
             if progress is not None:
                 progress(done, len(queries))
@@ -136,7 +136,8 @@ def work(store: str, settings: RunSettings, queries: Sequence[BenchQuery]) -> li
     return _kept(store, json.dumps(asdict(settings))).evaluate(queries)
 
 
-def _write_part(path: Path, rows: Sequence[Row]) -> None:
+def write_part(path: Path, rows: Sequence[Row]) -> None:
+    """One part, written whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,7 +164,8 @@ def digest(queries: QuerySet) -> str:
     return total.hexdigest()
 
 
-def _manifest(store: str | os.PathLike[str], queries: QuerySet, settings: RunSettings, block: int) -> dict[str, Any]:
+def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunSettings, block: int) -> dict[str, Any]:
+    """What a run is about: settings, queries and store."""
     if not len(queries):
         raise BadInput("there are no queries to run")
     if any(not len(query.hard) for query in queries):
@@ -197,7 +199,7 @@ def _plain(meta: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _begin(root: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def begin(root: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Start a result folder, or go on with one that was made for the same run."""
     file = root / "run.json"
     manifest = _plain(manifest)

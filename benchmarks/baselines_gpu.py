@@ -1,0 +1,412 @@
+"""Train query models on one GPU, side by side, and measure them: needs torch, numpy and safetensors, nothing else.
+
+    python benchmarks/baselines_gpu.py DATA/fb15k-237 --queries efo1.npz joint.npz --run run --out out --minutes 7
+
+Each model is a process of its own, since a small one alone does not fill a large GPU. All take their training queries
+from one pool, drawn first. LMPNN rests on a link predictor: --predictor MODEL, or one is trained first (--preset).
+Queries are .npz files of `tuplet.bench.queries.write_npz`; every entity is scored for every free variable on the GPU,
+and the ranks are counted by worker processes. Everything is kept in RUN, so that a second call of the same command goes
+on where the first one had to stop: more --minutes train on, shapes measured with the same model are kept.
+
+After --limit seconds the call has ended, whatever is done: OUT then holds rows.npz (one row for each query that was
+measured, for `tuplet bench adopt`), curves.json (learning curves, settings, steps) and, for the models named by
+--checkpoints, their parameters in float16, in files of at most 15 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Worker processes import this file too: torch, which takes seconds to load, is imported where it is used.
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "src"), str(Path(__file__).resolve().parent)]
+from tuplet.bench.marginal_rows import COLUMNS, measure, read_rows, write_rows  # noqa: E402
+
+MODELS = ("betae", "logice", "cone", "lmpnn")
+PART = 15_000_000  # bytes of a checkpoint file
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graph", type=Path, help="dataset folder, graph directory or .npz, as train_gpu.py takes it")
+    parser.add_argument("--queries", type=Path, nargs="*", default=[], help=".npz files, measured in this order")
+    parser.add_argument("--models", default=",".join(MODELS), help="default: all four")
+    parser.add_argument("--run", type=Path, default=Path("run"), help="kept between calls")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="what to bring home")
+    parser.add_argument("--minutes", type=float, default=5.0, help="training time of each model, over all calls")
+    parser.add_argument("--steps", type=int, default=0, help="steps in place of minutes")
+    parser.add_argument("--limit", type=float, default=570.0, help="seconds after which this call has ended")
+    parser.add_argument("--reserve", type=float, default=100.0, help="seconds of the limit that are kept for measuring")
+    parser.add_argument("--predictor", type=Path, help="a trained ComplEx, for LMPNN")
+    parser.add_argument("--preset", help="how to train the predictor if none is given; default: by size")
+    parser.add_argument("--predictor-epochs", type=int, help="epochs of that training, where the preset has too many")
+    parser.add_argument("--checkpoints", default="", help="models whose parameters to bring home")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that count ranks, in all")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="[MODEL.]KEY=VALUE")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.until = arguments.until or time.time() + arguments.limit
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    if arguments.child:
+        return child(arguments)
+    arguments.run.mkdir(parents=True, exist_ok=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    return supervise(arguments)
+
+
+# --- the process that watches over the others ----------------------------------------------------------------------
+
+
+def supervise(arguments: argparse.Namespace) -> int:
+    names = arguments.models.split(",")
+    for name in names:
+        if name not in MODELS:
+            print(f"unknown model {name!r}; choose from {', '.join(MODELS)}", file=sys.stderr)
+            return 2
+    for path in [arguments.graph, *arguments.queries, *filter(None, [arguments.predictor])]:
+        if not path.exists():
+            print(f"there is no {path}", file=sys.stderr)
+            return 2
+    shown = {
+        name: (arguments.run / f"{name}.log").stat().st_size
+        for name in names
+        if (arguments.run / f"{name}.log").exists()
+    }
+    children = {name: start(name, arguments) for name in names}
+    try:
+        draw_pool(arguments)
+    except Exception:
+        traceback.print_exc()
+        print("the pool could not be drawn: each model draws its own", file=sys.stderr)
+        (arguments.run / "pool.failed").touch()
+    while any(process.poll() is None for process in children.values()) and time.time() < arguments.until - 8:
+        time.sleep(2)
+        tell(arguments.run, names, shown)
+        merge(arguments.run, arguments.out, names)  # what is there is brought home even if this process is killed
+    for name, process in children.items():
+        if process.poll() is None:
+            print(f"{name}: stopped at the limit", file=sys.stderr)
+            process.terminate()
+    time.sleep(1)
+    for process in children.values():
+        if process.poll() is None:
+            process.kill()
+    tell(arguments.run, names, shown)
+    merge(arguments.run, arguments.out, names)
+    for name in filter(None, arguments.checkpoints.split(",")):
+        try:
+            export(arguments.run / name, arguments.out, name)
+        except Exception as error:
+            print(f"{name}: no checkpoint: {error}", file=sys.stderr)
+    codes = {name: process.poll() for name, process in children.items()}
+    print(json.dumps({"exit codes": codes, "seconds left": round(arguments.until - time.time(), 1)}))
+    return 0 if all(code == 0 for code in codes.values()) else 1
+
+
+def start(name: str, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-u", str(Path(__file__).resolve()), *sys.argv[1:]]
+    command += ["--child", name, "--until", str(arguments.until)]
+    with open(arguments.run / f"{name}.log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def draw_pool(arguments: argparse.Namespace) -> None:
+    """One pool of training queries for all models, written once."""
+    file = arguments.run / "pool.safetensors"
+    (arguments.run / "pool.failed").unlink(missing_ok=True)
+    if file.exists():
+        return
+    from train_gpu import read_graph
+
+    from tuplet.baselines.trainer import QueryTrainConfig
+    from tuplet.baselines.training_queries import make_pool, write_pool
+    from tuplet.config import changed
+    from tuplet.predict.train import pick_device
+
+    began = time.time()
+    config = changed(QueryTrainConfig(), given(arguments.settings, ""))
+    edges, entities, relations, _ = read_graph(arguments.graph)
+    device = pick_device(arguments.device)
+    pool = make_pool(edges["train"], entities, relations, config.pool, config.seed, device)
+    write_pool(file, pool)
+    sizes = {name: len(queries) for name, queries in pool.items()}
+    print(f"pool: {sizes} in {time.time() - began:.1f} s", file=sys.stderr, flush=True)
+
+
+def tell(run: Path, names: list[str], shown: dict[str, int]) -> None:
+    """What the models have logged since last time."""
+    for name in names:
+        file = run / f"{name}.log"
+        if file.exists():
+            with open(file, "rb") as stream:
+                stream.seek(shown.get(name, 0))
+                text = stream.read()
+            shown[name] = shown.get(name, 0) + len(text)
+            for line in text.decode(errors="replace").splitlines():
+                print(f"{name}: {line}", file=sys.stderr, flush=True)
+
+
+def merge(run: Path, out: Path, names: list[str]) -> None:
+    """Rows and curves of all models so far, each in one file."""
+    rows: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
+    for name in names:
+        try:
+            if (run / f"{name}.rows.npz").exists():
+                found, about = read_rows(run / f"{name}.rows.npz")
+                rows |= found
+                meta[name] = about
+            log = run / name / "log.jsonl"
+            if log.exists():
+                curves[name] = {"log": [json.loads(line) for line in log.read_text().splitlines()]}
+                curves[name] |= {"config": json.loads((run / name / "config.json").read_text()), **meta.get(name, {})}
+        except Exception as error:  # a file that is being written just now is read next time
+            print(f"{name}: not merged: {error}", file=sys.stderr)
+    if rows:
+        write_rows(out / "rows.npz", rows, meta)
+    (out / "curves.json").write_text(json.dumps(curves))
+
+
+def export(folder: Path, out: Path, name: str) -> None:
+    """The parameters in float16, in files small enough to be carried; without tables that were not trained."""
+    import torch
+
+    from tuplet.predict.files import read_tensors, write_tensors
+
+    tensors = read_tensors(folder / "model.safetensors")
+    if name == "lmpnn":
+        tensors = {key: value for key, value in tensors.items() if key not in ("entity", "relation")}
+    parts: list[dict[str, Any]] = [{}]
+    room = PART
+    for key, value in tensors.items():
+        half = value.to(torch.float16)
+        width = max(1, half[0].nbytes) if half.dim() else half.nbytes
+        for number, piece in enumerate(half.split(max(1, PART // width)) if half.dim() else [half]):
+            if piece.nbytes > room:
+                parts.append({})
+                room = PART
+            parts[-1][f"{key}#{number}"] = piece
+            room -= piece.nbytes
+    for number, part in enumerate(parts):
+        write_tensors(out / f"{name}.{number}.safetensors", part)
+    (out / f"{name}.json").write_text((folder / "model.json").read_text())
+
+
+# --- one model -----------------------------------------------------------------------------------------------------
+
+
+def child(arguments: argparse.Namespace) -> int:
+    name, began = arguments.child, time.time()
+    import torch
+    from train_gpu import read_graph
+
+    from tuplet.baselines.training_queries import read_pool
+    from tuplet.errors import TupletError
+    from tuplet.predict.train import pick_device
+
+    torch.set_num_threads(1)
+    torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
+    device = pick_device(arguments.device)
+    edges, entities, relations, graph_hash = read_graph(arguments.graph)
+    print(f"loaded after {time.time() - began:.1f} s on {device}")
+    try:
+        predictor = link_predictor(arguments, edges, entities, relations, device) if name == "lmpnn" else None
+        file = arguments.run / "pool.safetensors"
+        while not file.exists() and not (arguments.run / "pool.failed").exists() and time.time() < arguments.until:
+            time.sleep(0.2)
+        pool = read_pool(file) if file.exists() else None
+        model, about = train_model(arguments, edges, (entities, relations), graph_hash, device, predictor, pool)
+        measure_all(arguments, model, about, device)
+    except TupletError as error:
+        print(f"failed: {error}")
+        return 1
+    return 0
+
+
+def given(settings: list[str], name: str) -> dict[str, Any]:
+    """`KEY=VALUE` for all models and `MODEL.KEY=VALUE` for one."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, value = setting.split("=", 1)
+        owner, _, key = key.rpartition(".")
+        if owner in ("", name):
+            values[key] = json.loads(value) if value[0] in "0123456789.-" else value
+    return values
+
+
+def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
+    from tuplet.config import changed, preset, suitable
+    from tuplet.predict.files import load
+    from tuplet.predict.train import train
+
+    if arguments.predictor:
+        return load(arguments.predictor, device)
+    folder = arguments.run / "predictor"
+    config = preset(arguments.preset) if arguments.preset else suitable(len(edges["train"][0]))
+    config = changed(config, {"epochs": arguments.predictor_epochs, "evaluate_every": 0})
+    trained = train(edges, entities, relations, config, folder, device, resume=(folder / "config.json").exists())
+    print(f"predictor: {trained.epochs} epochs, {trained.train_seconds:.1f} s, {trained.metrics}")
+    return trained.model
+
+
+def train_model(
+    arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
+) -> tuple[Any, dict[str, Any]]:
+    from tuplet.baselines.trainer import QueryTrainConfig, train
+    from tuplet.config import changed
+
+    name = arguments.child
+    config = changed(
+        QueryTrainConfig(model=name, minutes=arguments.minutes, steps=arguments.steps), given(arguments.settings, name)
+    )
+    folder = arguments.run / name
+    last = [0.0]
+
+    def progress(record: Any) -> None:
+        if "valid" in record or time.time() - last[0] > 30:
+            last[0] = time.time()
+            valid = (
+                f"  valid MRR {record['valid']['mean']:.4f} 1p {record['valid'].get('1p', 0):.4f}"
+                if "valid" in record
+                else ""
+            )
+            print(f"step {record['step']:,} {record['seconds']:.0f} s loss {record['loss']:.4f}{valid}")
+
+    left = arguments.until - arguments.reserve - time.time()
+    trained = train(
+        edges,
+        *sizes,
+        config,
+        folder,
+        device,
+        predictor=predictor,
+        pool=pool,
+        resume=(folder / "config.json").exists(),
+        stop_after=max(0.0, left),
+        progress=progress,
+        graph_hash=graph_hash,
+    )
+    rate = trained.steps / max(trained.seconds, 1e-9)
+    print(f"trained {trained.steps:,} steps in {trained.seconds:.1f} s ({rate:.1f}/s); valid {trained.valid}")
+    about = {
+        "steps": trained.steps,
+        "queries": trained.steps * config.batch,
+        "train_seconds": round(trained.seconds, 1),
+    }
+    if device.type == "cuda":
+        import torch
+
+        about |= {"device": torch.cuda.get_device_name(), "gpu_bytes": torch.cuda.max_memory_allocated()}
+    return trained.model, about | {"valid_mrr": dict(trained.valid)}
+
+
+# --- measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure_all(arguments: argparse.Namespace, model: Any, about: dict[str, Any], device: Any) -> None:
+    """Every shape of every file: scored here, counted by workers, written as they come."""
+    import torch
+
+    from tuplet.baselines.answering import scores
+
+    name, file = arguments.child, arguments.run / f"{arguments.child}.rows.npz"
+    done: dict[str, Any] = {}
+    if file.exists():
+        earlier, known = read_rows(file)
+        if known.get("steps") == about["steps"]:
+            done = dict(earlier.get(name, {}))
+    workers = max(1, arguments.workers // len(arguments.models.split(",")))
+    waiting: deque[tuple[str, Any, float, list[tuple[Future[Any], int]]]] = deque()
+    written = time.time()
+
+    def collect(all_of_it: bool) -> None:
+        nonlocal written
+        while waiting and (all_of_it or len(waiting) > 3):
+            shape, index, ms, futures = waiting.popleft()
+            numbers = np.concatenate([future.result() for future, _ in futures])
+            numbers[:, COLUMNS.index("ms")] = ms
+            done[shape] = index, numbers
+            if time.time() - written > 5:
+                write_rows(file, {name: done}, about)
+                written = time.time()
+
+    began, count = time.time(), 0
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        for path in arguments.queries:
+            for shape in read_queries(path):
+                if shape["name"] in done:
+                    continue
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+                start = time.perf_counter()
+                logits = scores(model, shape["clauses"], device).numpy()
+                ms = 1e3 * (time.perf_counter() - start) / max(1, len(logits))
+                futures = []
+                for at in range(0, len(logits), 20):
+                    rows = range(at, min(at + 20, len(logits)))
+                    easy, hard = ([shape[kind][i] for i in rows] for kind in ("easy", "hard"))
+                    futures.append((pool.submit(count_ranks, logits[at : at + 20], easy, hard), at))
+                waiting.append((shape["name"], shape["index"], ms, futures))
+                count += len(logits)
+                collect(False)
+        collect(True)
+    write_rows(file, {name: done}, about)
+    for path in arguments.queries:
+        summary = {s["name"]: round(100 * float(done[s["name"]][1][:, 0].mean()), 1) for s in read_queries(path)}
+        print(f"{path.name}: MRR (product) {summary}")
+    print(f"measured {count:,} queries in {time.time() - began:.1f} s")
+
+
+def count_ranks(logits: Any, easy: list[Any], hard: list[Any]) -> Any:
+    """The rows of some queries, in a worker: logits [n, k, entities]."""
+    truth = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    truth /= truth.sum(-1, keepdims=True)
+    return np.stack([measure(*query) for query in zip(logits, truth, easy, hard, strict=True)])
+
+
+def read_queries(path: Path) -> list[dict[str, Any]]:
+    """The shapes of a query file: clauses to be scored, easy and hard answers."""
+    import torch
+
+    from tuplet.baselines.answering import Ground
+    from tuplet.baselines.embedding import Link, Pattern
+
+    shapes = []
+    with np.load(path) as arrays:
+        for name in arrays["shapes"].tolist():
+            edges, relations = arrays[f"{name}.edges"], arrays[f"{name}.relations"].astype(np.int64)
+            constants = torch.from_numpy(arrays[f"{name}.constants"].astype(np.int64))
+            answers = {}
+            for kind in ("easy", "hard"):
+                table, pointer = arrays[f"{name}.{kind}"], arrays[f"{name}.{kind}_ptr"]
+                answers[kind] = [table[a:b] for a, b in pairwise(pointer)]
+            free = tuple(range(arrays[f"{name}.hard"].shape[1]))
+            clauses = []
+            for clause in np.unique(edges[:, 0]):
+                mine = edges[edges[:, 0] == clause]
+                links = tuple(Link(int(head), int(tail), bool(negated)) for _, head, _, tail, negated in mine)
+                variables = 1 + max(max(link.head, link.tail) for link in links)
+                views = torch.from_numpy(np.ascontiguousarray(relations[:, mine[:, 2]]))
+                clauses.append(Ground(Pattern(max(variables, len(free)), links), free, constants, views))
+            shapes.append({"name": name, "clauses": clauses, "index": arrays[f"{name}.index"], **answers})
+    return shapes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

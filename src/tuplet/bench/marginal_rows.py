@@ -1,0 +1,122 @@
+"""Results of engines that ran elsewhere: rows measured with NumPy alone, and how they become a result folder.
+
+A machine with a GPU scores all entities for each free variable; `measure` makes one row of numbers of that,
+`write_rows` an .npz of many, and `adopt` the same folder that `tuplet bench run` would have left.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.bench.metrics import CUTS, NAMES, from_marginals, product_ranks
+from tuplet.errors import BadInput
+
+KINDS = ("marginal", "multiply", "joint")
+COLUMNS = (*NAMES, "decided", *(f"{kind}_{name}" for kind in KINDS for name in NAMES), "hard_variables", "ms")
+
+
+def measure(
+    scores: NDArray[np.floating], truth: NDArray[np.float64], easy: NDArray[np.integer], hard: NDArray[np.integer]
+) -> NDArray[np.float32]:
+    """The numbers of one query [columns]: from scores [k, entities], and the same as numbers that may be multiplied.
+
+    Without `ms`, which is NaN until it is filled in; so are marginal metrics of queries that have none.
+    """
+    ranks = product_ranks(list(truth), easy, hard)
+    found = from_marginals(list(scores), easy, hard)
+    values: dict[str, float] = {**ranks.values(), "decided": float(np.mean(ranks.decided(max(CUTS))))}
+    for kind, metrics in (("marginal", found.marginal or {}), ("multiply", found.multiply), ("joint", found.joint)):
+        values |= {f"{kind}_{name}": value for name, value in metrics.items()}
+    values["hard_variables"] = found.hard_variables
+    return np.array([values.get(column, np.nan) for column in COLUMNS], dtype=np.float32)
+
+
+Rows = Mapping[str, Mapping[str, tuple[NDArray[np.int32], NDArray[np.float32]]]]  # engine → shape → index, numbers
+
+
+def write_rows(path: str | os.PathLike[str], rows: Rows, meta: Mapping[str, Any]) -> None:
+    """All rows in one compressed file, written whole."""
+    arrays: dict[str, Any] = {
+        "columns": np.array(COLUMNS),
+        "meta": np.array(json.dumps(dict(meta), sort_keys=True)),
+        "names": np.array([f"{engine}\t{shape}" for engine, shapes in rows.items() for shape in shapes]),
+    }
+    parts = [part for shapes in rows.values() for part in shapes.values()]
+    for number, (index, numbers) in enumerate(parts):
+        arrays[f"{number}.index"], arrays[f"{number}.numbers"] = index, numbers
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    temporary = Path(f"{path}.tmp")
+    temporary.write_bytes(buffer.getvalue())
+    os.replace(temporary, path)
+
+
+def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:
+    """What `write_rows` wrote, and its meta."""
+    try:
+        with np.load(path) as arrays:
+            if tuple(arrays["columns"].tolist()) != COLUMNS:
+                raise BadInput(f"{path} was written by another version of tuplet: its columns differ")
+            rows: dict[str, dict[str, tuple[NDArray[np.int32], NDArray[np.float32]]]] = {}
+            for number, name in enumerate(arrays["names"].tolist()):
+                engine, shape = name.split("\t")
+                rows.setdefault(engine, {})[shape] = arrays[f"{number}.index"], arrays[f"{number}.numbers"]
+            return rows, json.loads(str(arrays["meta"]))
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{path} is not a file of benchmark rows: {error}") from None
+
+
+def adopt(
+    path: str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    queries: Any,
+    folder: str | os.PathLike[str],
+    engines: Sequence[str] = (),
+) -> dict[str, int]:
+    """A result folder for each engine of a file of rows, beside those of `tuplet bench run`; the queries of each.
+
+    `queries` are the query set (`tuplet.bench.queries.QuerySet`) that was scored. A query without a row was not
+    answered and counts as missed.
+    """
+    from tuplet.bench.evaluate import RunSettings, row
+    from tuplet.bench.run import begin, manifest_of, units, write_part
+
+    rows, meta = read_rows(path)
+    for engine in engines:
+        if engine not in rows:
+            raise BadInput(f"{path} has no rows of engine {engine!r}; it has {', '.join(rows)}")
+    counts = {}
+    for engine in engines or list(rows):
+        found = {
+            (shape, int(number)): numbers
+            for shape, (index, table) in rows[engine].items()
+            for number, numbers in zip(index, table, strict=True)
+        }
+        answered = sum((query.shape, query.index) in found for query in queries)
+        if not answered:
+            raise BadInput(f"{path} has no row of engine {engine!r} for these queries")
+        root = Path(folder) / engine
+        about = manifest_of(store, queries, RunSettings(engine, marginals=True), 25)
+        begin(root, about | {"measured": meta.get(engine, meta)})
+        for unit in units(queries, 25):
+            made = []
+            for query in unit.queries:
+                numbers = found.get((query.shape, query.index))
+                if numbers is None:
+                    made.append(row(query, None, float("nan"), "not scored in time"))
+                    continue
+                values = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
+                values["hard_variables"] = int(values["hard_variables"])
+                blank = row(query, None, values.get("ms", float("nan")))
+                made.append(blank | values | {"answered": True})
+            write_part(root / "parts" / f"{unit.name}.parquet", made)
+        counts[engine] = answered
+    return counts
