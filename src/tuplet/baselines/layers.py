@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 from torch.utils.checkpoint import checkpoint
 
 Distance = Callable[[Tensor, Tensor], Tensor]
@@ -91,3 +93,15 @@ def distances(
 def fused(distance: Distance) -> Distance:
     """The distance as one compiled kernel, where torch has its compiler for the GPU; the same numbers without it."""
     return torch.compile(distance) if find_spec("triton") else distance
+
+
+def cross_entropy(positive: Tensor, negative: Tensor, weight: Tensor, entities: int) -> Tensor:
+    """−log of the share of the answer [n] among all entities, estimated from random ones [n, m]; weights [n] → a scalar.
+
+    The random entities stand for all others: m of them count as much as all would.
+
+    >>> cross_entropy(torch.zeros(1), torch.zeros(1, 2), torch.ones(1), entities=9).exp()
+    tensor(9.)
+    """
+    others = negative.logsumexp(-1) + math.log((entities - 1) / negative.shape[-1])
+    return (softplus(others - positive) * weight).sum() / weight.sum()
