@@ -52,7 +52,7 @@ def test_options_on_the_command_line(made: Path, capsys: pytest.CaptureFixture[s
         "steps=5",
     ]
     assert main(["ask", str(made / "store"), QUERY, *gradient]) == 0
-    assert "sigmoids of the predictor's scores" in capsys.readouterr().out
+    assert "with a model, sigmoids of its scores" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import torch
 
 from tuplet.baselines.cqd import BASELINE, CqdOptions, atoms_of, embedded, objective, optimise, replaced
 from tuplet.config import TrainConfig
+from tuplet.engine import brute
 from tuplet.engine.engines import Limits, Source
-from tuplet.engine.logic import GODEL, PRODUCT
+from tuplet.engine.logic import GODEL, PRODUCT, Logic
 from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.vocab import Vocabulary
@@ -60,6 +61,35 @@ def test_a_beam_carries_on_the_best_entities_only() -> None:
     # What no constant reaches is not cut: ?f hangs on the asked variable.
     asked = [chain[0].marginal([1]), QueryGraph(("e", "f"), (0,), chain[0].edges)]
     assert BASELINE.marginals([asked[1]], source, Limits(options={"beam": 1}))[0] == pytest.approx([0, 0.45, 0.8, 0, 0])
+
+
+TREES = {
+    "3p": QueryGraph(("e", "g", "f"), (2,), (Edge(~1, 0, 0), Edge(1, 1, 0), Edge(1, 0, 2))),
+    "pi with negation": QueryGraph(
+        ("e", "f"), (1,), (Edge(~1, 0, 0), Edge(0, 1, 1), Edge(~2, 0, 1), Edge(1, 0, ~3, True))
+    ),
+    "double edge, one negated": QueryGraph(("e", "f"), (1,), (Edge(~1, 0, 0), Edge(0, 1, 1), Edge(1, 0, 0, True))),
+    "loop and parts": QueryGraph(("f", "g"), (0, 1), (Edge(~1, 0, 0), Edge(0, 1, 0), Edge(~2, 1, 1), Edge(~0, 0, ~1))),
+}
+
+
+@pytest.mark.parametrize("logic", ["product", "godel"])
+@pytest.mark.parametrize("name", TREES)
+def test_a_full_beam_on_a_model_is_the_maximum_over_all_entities(name: str, logic: str) -> None:
+    model = small_model()
+    model.relation[2:] = model.inverse(model.relation[:2])  # both directions of an edge have one score
+    heads, relation, tails = (x.reshape(-1) for x in np.meshgrid(range(8), range(2), range(8), indexing="ij"))
+    truth = torch.sigmoid(model.pairs(*(torch.as_tensor(x) for x in (heads, relation, tails)))).numpy()
+    table = TruthTable.build(8, 2, heads, relation, tails, truth, np.zeros(len(heads), dtype=bool))
+    clause = TREES[name]
+    rules, dense = Logic.of(logic), brute.matrices(table)
+    expected = [brute.combined([clause.marginal([v])], dense, 8, rules) for v in clause.free]
+    (found,) = embedded([[clause]], model, CqdOptions(beam=8), rules)
+    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5)
+    (narrow,) = embedded([[clause]], model, CqdOptions(beam=1), rules)
+    assert (narrow <= found * (1 + 1e-9)).all()
+    twice = embedded([[clause], [clause]], model, CqdOptions(beam=8), rules)
+    np.testing.assert_allclose(twice[1], found)
 
 
 @pytest.mark.parametrize("logic", [PRODUCT, GODEL])
@@ -151,7 +181,7 @@ def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no such model: .*nothing"):
         ask(model=str(tmp_path / "nothing"))
     different = [QueryGraph(("x", "y"), (0,), (Edge(~1, 0, 0), Edge(0, 0, 1)), ((0, 1),))]
-    with pytest.raises(Refused, match=r"engine 'cqd' with method=co has no entities to compare, .* \?x != \?y"):
+    with pytest.raises(Refused, match=r"engine 'cqd' on a model cannot answer \?x != \?y"):
         ask(different, model=str(folder))
     save(TransE.create(24, 2, 4, 1.0, 2, torch.Generator()), tmp_path / "transe")
     with pytest.raises(BadInput, match=r"bilinear predictor \(complex, distmult\), not transe"):
