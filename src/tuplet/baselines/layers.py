@@ -96,7 +96,7 @@ def fused(distance: Distance) -> Distance:
 
 
 def cross_entropy(positive: Tensor, negative: Tensor, weight: Tensor, entities: int) -> Tensor:
-    """−log of the share of the answer [n] among all entities, estimated from random ones [n, m]; weights [n] → a scalar.
+    """−log of the share of the answer [n] among all entities, estimated from random ones [n, m]; weighted [n] → a mean.
 
     The random entities stand for all others: m of them count as much as all would.
 
