@@ -63,10 +63,13 @@ def parser() -> argparse.ArgumentParser:
     _output(imports, "GRAPH")
     _json(imports)
 
-    train = command("train", "train a link predictor; Ctrl-C safe, --resume goes on")
+    train = command("train", "train a link predictor or a query model; Ctrl-C safe, --resume goes on")
     train.add_argument("graph", metavar="GRAPH")
     _output(train, "MODEL")
-    _training(train)
+    _training(train, "; query models: betae, logice, cone, lmpnn")
+    train.add_argument("--minutes", type=float, help="of a query model: training time of the whole run (default 5)")
+    train.add_argument("--steps", type=int, help="of a query model: steps, in place of minutes")
+    train.add_argument("--predictor", metavar="MODEL", help="of lmpnn: the trained ComplEx that it rests on")
     train.add_argument("--resume", action="store_true", help="continue the run in MODEL")
     _quiet(train)
     _json(train)
@@ -207,6 +210,13 @@ def _bench(command: argparse.ArgumentParser) -> None:
     run.add_argument("-o", "--output", required=True, metavar="RESULTS")
     _quiet(run)
 
+    adopt = action("adopt", "results of engines that were measured elsewhere, as a GPU machine leaves them")
+    adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
+    adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
+    adopt.add_argument("store", metavar="STORE")
+    adopt.add_argument("--engines", metavar="NAMES", help="some of them: betae,cone (default: all)")
+    adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
+
     report = action("report", "tables, plots and one page from results")
     report.add_argument("results", metavar="RESULTS", nargs="+")
     report.add_argument("--unfinished", action="store_true", help="also of runs that are not done yet")
@@ -237,11 +247,11 @@ def _serve(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--max-{name}", type=kind, metavar="N", help=help)
 
 
-def _training(command: argparse.ArgumentParser) -> None:
+def _training(command: argparse.ArgumentParser, others: str = "") -> None:
     """The settings of the trainer that users change most; --config reads all of them from a file."""
     command.add_argument("--config", metavar="F", help="settings from a .toml or .json file")
     command.add_argument("--preset", help="tuned settings: fb15k-237, nell995, fb15k, wn18rr, small")
-    command.add_argument("--model", help="complex (default), distmult, rotate, transe")
+    command.add_argument("--model", help=f"complex (default), distmult, rotate, transe{others}")
     command.add_argument("--rank", type=int)
     command.add_argument("--epochs", type=int)
     command.add_argument("--batch", type=int)

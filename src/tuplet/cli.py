@@ -61,6 +61,8 @@ def run_train(arguments: argparse.Namespace) -> None:
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.pipeline import train
 
+    if _trained_baseline(arguments):
+        return
     graph = KnowledgeGraph.open(arguments.graph)
     config, settings = _config(arguments)
     if config is not None or settings or not arguments.resume:
@@ -75,6 +77,22 @@ def run_train(arguments: argparse.Namespace) -> None:
     for split, measured in trained.metrics.items():
         print(f"{split:<5}  {measured}")
     print(f"{trained.epochs} epochs in {trained.train_seconds:.1f} s\n{trained.folder}")
+
+
+def _trained_baseline(arguments: argparse.Namespace) -> bool:
+    """Train a query model, if that is what is asked for."""
+    from tuplet.baselines import command
+
+    if not command.asked(arguments):
+        return False
+    with _Steps(arguments.quiet) as told:
+        trained = command.run(arguments, told)
+    if arguments.json:
+        _print({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
+    else:
+        print("valid MRR  " + "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items()))
+        print(f"{trained.steps:,} steps in {trained.seconds:.1f} s\n{trained.folder}")
+    return True
 
 
 def run_adopt(arguments: argparse.Namespace) -> None:

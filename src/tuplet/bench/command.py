@@ -1,4 +1,4 @@
-"""The bodies of `tuplet bench sample`, `run`, `report` and `types`; each returns what is to be printed."""
+"""The bodies of `tuplet bench sample`, `run`, `adopt`, `report` and `types`; each returns what is to be printed."""
 
 from __future__ import annotations
 
@@ -110,6 +110,16 @@ def _settings(arguments: argparse.Namespace) -> Any:
     )
 
 
+def adopt(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
+    from tuplet.bench.marginal_rows import adopt
+    from tuplet.bench.queries import read_any
+
+    engines = arguments.engines.split(",") if arguments.engines else ()
+    counts = adopt(arguments.rows, arguments.store, read_any(arguments.queries), arguments.output, engines)
+    return {"output": arguments.output, "queries": counts}
+
+
 def report(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench report`: the folder and the files in it."""
     from tuplet.bench.report import write_report
@@ -133,6 +143,7 @@ def types(arguments: argparse.Namespace) -> str:
 ACTIONS: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | str]] = {
     "sample": sample,
     "run": run,
+    "adopt": adopt,
     "report": report,
     "types": types,
 }

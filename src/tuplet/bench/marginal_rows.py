@@ -105,18 +105,20 @@ def adopt(
             raise BadInput(f"{path} has no row of engine {engine!r} for these queries")
         root = Path(folder) / engine
         about = manifest_of(store, queries, RunSettings(engine, marginals=True), 25)
-        begin(root, about | {"measured": meta.get(engine, meta)})
+        measured = meta.get(engine, meta)
+        begin(root, about | {"measured": measured})
+        peak = measured.get("gpu_bytes", float("nan")) / 1e6
         for unit in units(queries, 25):
             made = []
             for query in unit.queries:
                 numbers = found.get((query.shape, query.index))
                 if numbers is None:
-                    made.append(row(query, None, float("nan"), "not scored in time"))
+                    made.append(row(query, None, float("nan"), "not scored in time") | {"peak_mb": peak})
                     continue
                 values = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
                 values["hard_variables"] = int(values["hard_variables"])
                 blank = row(query, None, values.get("ms", float("nan")))
-                made.append(blank | values | {"answered": True})
+                made.append(blank | values | {"answered": True, "peak_mb": peak})
             write_part(root / "parts" / f"{unit.name}.parquet", made)
         counts[engine] = answered
     return counts
