@@ -221,10 +221,11 @@ def child(arguments: argparse.Namespace) -> int:
     from tuplet.predict.train import pick_device
 
     torch.set_num_threads(1)
-    torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
     device = pick_device(arguments.device)
     edges, entities, relations, graph_hash = read_graph(arguments.graph)
     print(f"loaded after {time.time() - began:.1f} s on {device}")
+    if device.type == "cuda":
+        try_compiler(arguments, entities)
     try:
         predictor = link_predictor(arguments, edges, entities, relations, device) if name == "lmpnn" else None
         file = arguments.run / "pool.safetensors"
@@ -237,6 +238,46 @@ def child(arguments: argparse.Namespace) -> int:
         print(f"failed: {error}")
         return 1
     return 0
+
+
+def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
+    """Use compiled distances only if they compile here and give the same numbers, on the way back too."""
+    import torch
+
+    from tuplet.baselines import cone, layers, logice
+
+    known = {"cone": (cone.distance, 4, 2), "logice": (logice.difference, 2, 2)}
+    if arguments.child not in known:
+        return
+    distance, wide, narrow = known[arguments.child]
+    config = configured(arguments)
+    dim = config.settings(entities).dim
+    try:
+        began = time.time()
+        results = []
+        for compute in (distance, layers.fused(distance)):
+            torch.manual_seed(0)
+            query = torch.rand(config.group, 1, wide * dim, device="cuda", requires_grad=True)
+            rows = torch.rand(1, config.negatives, narrow * dim, device="cuda", requires_grad=True)
+            found = compute(query, rows)
+            found.square().sum().backward()
+            results.append((found.detach(), query.grad, rows.grad))
+        for plain, compiled in zip(*results, strict=True):
+            if not (plain - compiled).norm() < 1e-3 * plain.norm():
+                raise ArithmeticError("compiled distances differ from plain ones")
+        print(f"distances are compiled ({time.time() - began:.1f} s)")
+    except Exception as error:
+        layers.fused = lambda distance: distance
+        print(f"distances are not compiled: {str(error)[:200]}")
+
+
+def configured(arguments: argparse.Namespace) -> Any:
+    """The settings of this model's training."""
+    from tuplet.baselines.trainer import QueryTrainConfig
+    from tuplet.config import changed
+
+    config = QueryTrainConfig(model=arguments.child, minutes=arguments.minutes, steps=arguments.steps)
+    return changed(config, given(arguments.settings, arguments.child))
 
 
 def given(settings: list[str], name: str) -> dict[str, Any]:
@@ -268,13 +309,9 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
-    from tuplet.baselines.trainer import QueryTrainConfig, train
-    from tuplet.config import changed
+    from tuplet.baselines.trainer import train
 
-    name = arguments.child
-    config = changed(
-        QueryTrainConfig(model=name, minutes=arguments.minutes, steps=arguments.steps), given(arguments.settings, name)
-    )
+    name, config = arguments.child, configured(arguments)
     folder = arguments.run / name
     last = [0.0]
 

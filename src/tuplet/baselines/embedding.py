@@ -107,6 +107,7 @@ class Settings:
     layers: int = 2
     learning_rate: float = 1e-4  # for `batch` queries a step
     batch: int = 512
+    table_rate: float = 1.0  # the rate of the entity and relation tables, as a multiple
     dropout: float = 0.0
     temperature: float = 0.05  # of LMPNN's cosine
     weight_decay: float = 0.0
@@ -196,8 +197,8 @@ class QueryEmbedding(QueryModel):
 MODELS: Mapping[str, str] = {"betae": "BetaE", "logice": "LogicE", "cone": "ConE", "lmpnn": "LMPNN"}
 
 _SETTINGS: Mapping[str, Settings] = {
-    "betae": Settings(dim=400, gamma=60.0),
-    "logice": Settings(dim=400, gamma=0.375),
+    "betae": Settings(dim=400, gamma=60.0, table_rate=5.0),
+    "logice": Settings(dim=400, gamma=0.375, table_rate=5.0),
     "cone": Settings(dim=800, gamma=30.0, learning_rate=5e-5, dropout=0.1),
     "lmpnn": Settings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
 }

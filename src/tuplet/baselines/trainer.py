@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from tuplet.baselines.embedding import QueryModel, Settings, create, settings_for
+from tuplet.baselines.layers import cross_entropy
 from tuplet.baselines.model_files import save
 from tuplet.baselines.training_queries import PATTERNS, Pool, Watched, make_pool, make_watched
 from tuplet.config import check, knob
@@ -41,6 +42,7 @@ SHARES: Mapping[str, float] = {"1p": 0.22, "2p": 0.22, "3p": 0.22, "2i": 0.12, "
     ("2in", "3in", "inp", "pin", "pni"), 0.02
 )
 TABLES = ("entity", "relation")
+OF_MODEL = ("dim", "hidden", "gamma", "learning_rate", "table_rate")
 LAPS = 20  # measurements of the valid MRR in a run
 REPORT = 50  # steps between two looks at the loss: each makes the GPU wait for Python
 
@@ -56,9 +58,10 @@ class QueryTrainConfig:
     hidden: int = knob(0, "width of the hidden layers", least=0)
     gamma: float = knob(0.0, "margin of the loss", least=0)
     learning_rate: float = knob(0.0, "peak step size of Adam", least=0)
-    table_rate: float = knob(1.0, "step size of the entity and relation tables, as a multiple", least=0)
+    table_rate: float = knob(0.0, "step size of the entity and relation tables, as a multiple", least=0)
     batch: int = knob(8192, "queries in a step", least=1)
     group: int = knob(1024, "queries of a step that share their random entities", least=1)
+    loss: str = knob("published", "published, or softmax over the random entities", ("published", "softmax"))
     negatives: int = knob(128, "random entities beside each answer", least=1)
     pool: int = knob(100_000, "training queries of each type", least=1)
     watched: int = knob(50, "valid queries of each type for the learning curve", least=1)
@@ -78,7 +81,7 @@ class QueryTrainConfig:
         almost with the batch.
         """
         published = settings_for(self.model, entities)
-        given = {key: getattr(self, key) for key in ("dim", "hidden", "gamma", "learning_rate") if getattr(self, key)}
+        given = {key: getattr(self, key) for key in OF_MODEL if getattr(self, key)}
         given.setdefault("learning_rate", published.learning_rate * max(1.0, self.batch / published.batch) ** 0.8)
         return replace(published, **given)
 
@@ -125,7 +128,7 @@ def train(
     `predictor` is the frozen link predictor of LMPNN. `pool` are the training queries, drawn here unless given.
     `stop_after` seconds this call stops, finished or not; `resume` goes on, also with more minutes than before.
     """
-    folder, device = Path(folder), pick_device(device)
+    folder, device, began = Path(folder), pick_device(device), time.monotonic()
     check_edges(edges, entities, relations)
     if config is None:
         config = stored_config(folder) if resume else QueryTrainConfig()
@@ -137,7 +140,7 @@ def train(
         runs.prepare(folder, plan, resume, force)
         model = create(config.model, entities, relations, settings, config.seed, predictor)
         run = _Run(edges, plan, folder, device, model, pool, progress, interrupted)
-        return run.complete(stop_after)
+        return run.complete(began + stop_after if stop_after is not None else math.inf)
 
 
 def stored_config(folder: str | Path) -> QueryTrainConfig:
@@ -170,7 +173,7 @@ class _Run:
         self.model = model.to(device)
         tables = [p for name, p in _trained(self.model) if name in TABLES]
         others = [p for name, p in _trained(self.model) if name not in TABLES]
-        groups = [{"params": others, "share": 1.0}, {"params": tables, "share": self.config.table_rate}]
+        groups = [{"params": others, "share": 1.0}, {"params": tables, "share": self.model.settings.table_rate}]
         decay = self.model.settings.weight_decay
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]], weight_decay=decay, fused=device.type == "cuda"
@@ -190,9 +193,9 @@ class _Run:
         self.loss = torch.zeros((), device=device)  # sum since the last look
         self.saved = time.monotonic()
 
-    def complete(self, stop_after: float | None) -> TrainedQueries:
-        """Run to the end or until time is up, from wherever the run is."""
-        state, began = self.state, time.monotonic()
+    def complete(self, until: float) -> TrainedQueries:
+        """Run to the end or until time is up (by the monotonic clock), from wherever the run is."""
+        state = self.state
         runs.log(self.folder, {"event": "resumed" if state.step else "started", "step": state.step})
         self.model.train()
         looked, unseen = time.monotonic(), 0
@@ -209,7 +212,7 @@ class _Run:
                     state.seconds, looked = state.seconds + now - looked, now
                     self._look(mean)
                     looked = time.monotonic()  # measuring and saving are not training
-                    if stop_after is not None and looked - began >= stop_after:
+                    if looked >= until:
                         break
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
@@ -242,7 +245,9 @@ class _Run:
             positive.append(model.logits(part, right)[:, 0])
             others = torch.randint(model.entity_count, (config.negatives,), device=self.device)
             negative.append(model.logits(part, others))
-        loss = model.loss(torch.cat(positive), torch.cat(negative), weight)
+        logits = torch.cat(positive), torch.cat(negative)
+        softmax = config.loss == "softmax"
+        loss = cross_entropy(*logits, weight, model.entity_count) if softmax else model.loss(*logits, weight)
         for group in self.optimizer.param_groups:
             group["lr"] = group["share"] * model.settings.learning_rate * schedule(self.fraction(), state.step)
         self.optimizer.zero_grad(set_to_none=True)
