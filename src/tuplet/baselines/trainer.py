@@ -61,7 +61,7 @@ class QueryTrainConfig:
     table_rate: float = knob(0.0, "step size of the entity and relation tables, as a multiple", least=0)
     batch: int = knob(8192, "queries in a step", least=1)
     group: int = knob(1024, "queries of a step that share their random entities", least=1)
-    loss: str = knob("published", "published, or softmax over the random entities", ("published", "softmax"))
+    loss: str = knob("softmax", "softmax over random entities, or published (lmpnn: its own)", ("softmax", "published"))
     negatives: int = knob(128, "random entities beside each answer", least=1)
     pool: int = knob(100_000, "training queries of each type", least=1)
     watched: int = knob(50, "valid queries of each type for the learning curve", least=1)
@@ -246,7 +246,7 @@ class _Run:
             others = torch.randint(model.entity_count, (config.negatives,), device=self.device)
             negative.append(model.logits(part, others))
         logits = torch.cat(positive), torch.cat(negative)
-        softmax = config.loss == "softmax"
+        softmax = config.loss == "softmax" and config.model != "lmpnn"
         loss = cross_entropy(*logits, weight, model.entity_count) if softmax else model.loss(*logits, weight)
         for group in self.optimizer.param_groups:
             group["lr"] = group["share"] * model.settings.learning_rate * schedule(self.fraction(), state.step)
