@@ -43,9 +43,8 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
             print(f"| {shape} | 0 | {rows[0]['pruned']} |")
             continue
         ms = np.mean([row["ms"] for row in answered])
-        hits, marginal = (
-            100 * np.mean([row[key] for row in rows if key in row]) for key in ("hit10", "marginal_hit10")
-        )
+        hits = 100 * np.mean([row["hit10"] for row in rows])
+        marginal = 100 * np.mean([row["marginal_hit10"] for row in rows if "marginal_hit10" in row])
         means.append((ms, hits, marginal))
         print(f"| {shape} | {len(answered)} | {ms:.1f} | {hits:.1f} | {marginal:.1f} |", flush=True)
     print("| mean | | " + " | ".join(f"{mean:.1f}" for mean in np.mean(means, axis=0)) + " |")
