@@ -156,7 +156,8 @@ def test_creation_depends_on_the_seed_alone() -> None:
     before = torch.random.get_rng_state()
     first, second, third = (create("cone", 9, 2, SMALL, seed) for seed in (3, 3, 4))
     assert torch.equal(before, torch.random.get_rng_state())
-    assert torch.equal(first.entity, second.entity) and not torch.equal(first.entity, third.entity)
+    assert torch.equal(first.entity, second.entity)
+    assert not torch.equal(first.entity, third.entity)
 
 
 def test_only_lmpnn_takes_a_predictor() -> None:
@@ -168,4 +169,5 @@ def test_only_lmpnn_takes_a_predictor() -> None:
 
 def test_softmax_of_large_logits() -> None:
     shares = softmax(np.array([[1000.0, 999.0, -5000.0]], dtype=np.float32))
-    assert shares[0, :2] == pytest.approx([0.7310586, 0.2689414]) and shares[0, 2] == 0
+    assert shares[0, :2] == pytest.approx([0.7310586, 0.2689414])
+    assert shares[0, 2] == 0

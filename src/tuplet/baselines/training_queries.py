@@ -128,7 +128,7 @@ def answers(graph: Neighbours, name: str, constants: Tensor, views: Tensor) -> T
 def draw(graph: Neighbours, name: str, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Groundings of a type: constants [n, ·] and views [n, edges], with n at most `count`.
 
-    Those that cannot be completed, or whose negated branch takes nothing away or everything, are left out.
+    Those whose negated branch takes nothing away or everything, or that repeat themselves, are left out.
     """
 
     def chance(n: int) -> Tensor:

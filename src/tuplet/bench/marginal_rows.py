@@ -84,7 +84,7 @@ def adopt(
     """A result folder for each engine of a file of rows, beside those of `tuplet bench run`; the queries of each.
 
     `queries` are the query set (`tuplet.bench.queries.QuerySet`) that was scored. A query without a row was not
-    answered and counts as missed.
+    answered and counts as missed, with the mean time of the others.
     """
     from tuplet.bench.evaluate import RunSettings, row
     from tuplet.bench.run import begin, manifest_of, units, write_part
@@ -107,17 +107,18 @@ def adopt(
         about = manifest_of(store, queries, RunSettings(engine, marginals=True), 25)
         measured = meta.get(engine, meta)
         begin(root, about | {"measured": measured})
+        usual = float(np.mean([numbers[COLUMNS.index("ms")] for numbers in found.values()]))
         peak = measured.get("gpu_bytes", float("nan")) / 1e6
         for unit in units(queries, 25):
             made = []
             for query in unit.queries:
                 numbers = found.get((query.shape, query.index))
                 if numbers is None:
-                    made.append(row(query, None, float("nan"), "not scored in time") | {"peak_mb": peak})
+                    made.append(row(query, None, usual, "not scored in time") | {"peak_mb": peak})
                     continue
                 values = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
                 values["hard_variables"] = int(values["hard_variables"])
-                blank = row(query, None, values.get("ms", float("nan")))
+                blank = row(query, None, values.get("ms", usual))
                 made.append(blank | values | {"answered": True, "peak_mb": peak})
             write_part(root / "parts" / f"{unit.name}.parquet", made)
         counts[engine] = answered
