@@ -185,7 +185,7 @@ def test_training_learns(loss: str, tmp_path: Path) -> None:
     rng.shuffle(rows)
     edges = {"train": tuple(rows[:-6].T), "valid": tuple(rows[-6:].T), "test": tuple(rows[:0].T)}
     config = replace(
-        CONFIG, steps=80, dim=16, hidden=32, gamma=6.0, batch=128, group=64, learning_rate=5e-3, loss=loss, pool=200
+        CONFIG, steps=160, dim=16, hidden=32, gamma=6.0, batch=64, group=64, learning_rate=1e-2, loss=loss, pool=200
     )
     pool = make_pool(edges["train"], ENTITIES, 2, 200, types=("1p", "2p"))
     made = train(edges, ENTITIES, 2, config, tmp_path / "m", "cpu", pool=pool)

@@ -199,7 +199,7 @@ MODELS: Mapping[str, str] = {"betae": "BetaE", "logice": "LogicE", "cone": "ConE
 _SETTINGS: Mapping[str, Settings] = {
     "betae": Settings(dim=400, gamma=60.0, table_rate=5.0),
     "logice": Settings(dim=400, gamma=0.375, table_rate=5.0),
-    "cone": Settings(dim=800, gamma=30.0, learning_rate=5e-5, dropout=0.1),
+    "cone": Settings(dim=800, gamma=30.0, learning_rate=5e-5, dropout=0.1, table_rate=3.0),
     "lmpnn": Settings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
 }
 # Where the published settings of a benchmark graph differ; the graph is known by its number of entities.
