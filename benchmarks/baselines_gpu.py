@@ -33,7 +33,7 @@ import numpy as np
 
 # Worker processes import this file too: torch, which takes seconds to load, is imported where it is used.
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "src"), str(Path(__file__).resolve().parent)]
-from tuplet.bench.marginal_rows import COLUMNS, measure, read_rows, write_rows  # noqa: E402
+from tuplet.bench.outside import COLUMNS, measure, read_rows, write_rows  # noqa: E402
 
 MODELS = ("betae", "logice", "cone", "lmpnn")
 PART = 15_000_000  # bytes of a checkpoint file

@@ -112,7 +112,7 @@ def _settings(arguments: argparse.Namespace) -> Any:
 
 def adopt(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
-    from tuplet.bench.marginal_rows import adopt
+    from tuplet.bench.outside import adopt
     from tuplet.bench.queries import read_any
 
     engines = arguments.engines.split(",") if arguments.engines else ()

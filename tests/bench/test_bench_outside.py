@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuplet.bench.marginal_rows import COLUMNS, adopt, measure, read_rows, write_rows
 from tuplet.bench.metrics import from_marginals, product_ranks
+from tuplet.bench.outside import COLUMNS, adopt, measure, read_rows, write_rows
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import write_report
 from tuplet.bench.run import read_rows as read_parts
