@@ -212,7 +212,10 @@ def make_pool(
     types: tuple[str, ...] = tuple(PATTERNS),
     block: int | None = None,
 ) -> dict[str, Queries]:
-    """A pool of `per_type` queries of each type over the given edges; fewer where the graph has not as many to find."""
+    """A pool of `per_type` queries of each type over the given edges; fewer where the graph has not as many to find.
+
+    Of the type 1p the pool holds all there are, whatever `per_type` says.
+    """
     graph = Neighbours(edges, entities, relations, device)
     block = block or max(16, min(4096, (1 << (27 if graph.device.type == "cuda" else 22)) // entities))
     pool = {}
@@ -220,8 +223,15 @@ def make_pool(
         generator = torch.Generator(device).manual_seed(seed * 1_000_003 + number)
         parts: list[Queries] = []
         found = tried = 0
-        while found < per_type and tried < 40 * per_type + 64 * block:
-            constants, views = draw(graph, name, block, generator)
+        # There are few queries of one edge, and each holds facts that no other holds: all of them are taken.
+        simple = graph.rows.split(block) if name == "1p" else None
+        wanted = len(graph.rows) if name == "1p" else per_type
+        while found < wanted and tried < 40 * wanted + 64 * block:
+            if simple is not None:
+                rows = simple[tried // block]
+                constants, views = (rows % entities)[:, None], (rows // entities)[:, None]
+            else:
+                constants, views = draw(graph, name, block, generator)
             tried += block
             sets = answers(graph, name, constants, views)
             full = sets.any(1)
@@ -234,7 +244,7 @@ def make_pool(
             raise BadInput(f"the graph has no training query of type {name}; train without it")
         pool[name] = Queries(
             *(
-                torch.cat([getattr(part, column) for part in parts])[:per_type].to(torch.int32)
+                torch.cat([getattr(part, column) for part in parts])[:wanted].to(torch.int32)
                 for column in ("constants", "views", "answers", "count")
             )
         )
