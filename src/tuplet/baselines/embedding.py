@@ -170,26 +170,59 @@ class QueryEmbedding(QueryModel):
         """States [n, width] → [n, width]."""
 
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        return self._walked(pattern, target, [self.entities(column) for column in constants.T], views)
+        return self._walked([(pattern, target, constants, views)])[0]
 
     def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
-        # All constants at once: on the way back, each look into the entity table costs a pass over all of it.
-        columns = [column for _, constants, _ in batches for column in constants.T]
-        states = list(torch.split(self.entities(torch.cat(columns)), [len(column) for column in columns]))
-        return [self._walked(pattern, 0, [states.pop(0) for _ in c.T], views) for pattern, c, views in batches]
+        return self._walked([(pattern, 0, constants, views) for pattern, constants, views in batches])
 
-    def _walked(self, pattern: Pattern, target: int, constants: Sequence[Tensor], views: Tensor) -> Tensor:
-        states = {~place: state for place, state in enumerate(constants)}
-        for node, messages in walk(pattern, target):
-            received = [self._message(states[m.source], views[:, m.edge], m) for m in messages]
-            if not received:
-                raise BadInput("a query without constants cannot be embedded: nothing reaches its free variable")
-            states[node] = received[0] if len(received) == 1 else self.intersect(torch.stack(received))
-        return states[target]
+    def _walked(self, batches: Sequence[tuple[Pattern, int, Tensor, Tensor]]) -> list[Tensor]:
+        """States of the targets of (pattern, target, constants, views).
 
-    def _message(self, state: Tensor, view: Tensor, message: Message) -> Tensor:
-        projected = self.project(state, view ^ 1 if message.turned else view)
-        return self.negate(projected) if message.negated else projected
+        All batches walk side by side, so that each operator is called once for all that is ready: a GPU spends its time
+        on numbers, not on starting small kernels; and on the way back the entity table is passed over only once.
+        """
+        columns = [column for _, _, constants, _ in batches for column in constants.T]
+        first = list(_divided(self.entities(torch.cat(columns)), columns)) if columns else []
+        states = [{~place: first.pop(0) for place in range(constants.shape[1])} for _, _, constants, _ in batches]
+        waiting = [(number, *step) for number, batch in enumerate(batches) for step in walk(*batch[:2])]
+        if any(not messages for _, _, messages in waiting):
+            raise BadInput("a query without constants cannot be embedded: nothing reaches its free variable")
+        while waiting:
+            ready = [step for step in waiting if all(m.source in states[step[0]] for m in step[2])]
+            waiting = [step for step in waiting if step not in ready]
+            sent = self._messages([(states[number], batches[number][3], m) for number, _, ms in ready for m in ms])
+            received = [[sent.pop(0) for _ in messages] for _, _, messages in ready]
+            for (number, node, _), state in zip(ready, self._intersections(received), strict=True):
+                states[number][node] = state
+        return [states[number][target] for number, (_, target, _, _) in enumerate(batches)]
+
+    def _messages(self, sent: Sequence[tuple[Mapping[int, Tensor], Tensor, Message]]) -> list[Tensor]:
+        """What nodes receive: states through edges, negated where the edge is."""
+        views = [views[:, m.edge] ^ 1 if m.turned else views[:, m.edge] for _, views, m in sent]
+        sources = torch.cat([states[m.source] for states, _, m in sent])
+        projected = list(_divided(self.project(sources, torch.cat(views)), views))
+        denied = [place for place, (_, _, m) in enumerate(sent) if m.negated]
+        if denied:
+            parts = [projected[place] for place in denied]
+            for place, state in zip(denied, _divided(self.negate(torch.cat(parts)), parts), strict=True):
+                projected[place] = state
+        return projected
+
+    def _intersections(self, received: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """One state for each node; those that receive equally many are intersected together."""
+        states = [messages[0] for messages in received]
+        for width in {len(messages) for messages in received} - {1}:
+            places = [place for place, messages in enumerate(received) if len(messages) == width]
+            stacked = torch.stack([torch.cat([received[place][i] for place in places]) for i in range(width)])
+            parts = [states[place] for place in places]
+            for place, state in zip(places, _divided(self.intersect(stacked), parts), strict=True):
+                states[place] = state
+        return states
+
+
+def _divided(whole: Tensor, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The rows of a tensor as parts as long as the given ones."""
+    return torch.split(whole, [len(part) for part in parts])
 
 
 # --- the models by name --------------------------------------------------------------------------------------------
