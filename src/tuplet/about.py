@@ -19,7 +19,7 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
     width = max((len(str(key)) for key in about), default=0)
     shown = []
     for key, value in about.items():
-        text = _diagram(value) if key == "reliability" and isinstance(value, Mapping) else value
+        text = _diagram(value) if key.startswith("reliability") and isinstance(value, Mapping) else value
         if isinstance(text, Mapping) and text:
             shown.append(f"{indent}{key}\n{lines(text, indent + '  ')}")
         elif isinstance(text, str) and "\n" in text:

@@ -90,8 +90,14 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
     _output(index, "STORE")
     index.add_argument("--table", metavar="F.parquet", help="a truth table made elsewhere, instead of MODEL")
-    index.add_argument("--threshold", type=float, help="edges below are not kept (default 0.005)")
-    index.add_argument("--calibration", default="softmax-count", help="softmax-count (default) or observed-mass")
+    index.add_argument(
+        "--threshold", type=float, help="edges below are not kept (default: 0.0005 if learned, else 0.005)"
+    )
+    index.add_argument(
+        "--calibration",
+        metavar="NAME",
+        help="learned (default where there are enough valid edges), softmax-count, observed-mass; of --table: learned, given",
+    )
     index.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
     index.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
     index.add_argument("--device", default="auto", help="auto, cpu, cuda")
@@ -106,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--labels", metavar="F", action="append", default=[])
     _output(build, "STORE")
     _training(build)
-    build.add_argument("--threshold", type=float, default=0.005)
+    build.add_argument("--threshold", type=float)
     build.add_argument("--keep-model", metavar="MODEL", help="leave the trained predictor there")
     _quiet(build)
     _json(build)

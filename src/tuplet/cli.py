@@ -124,7 +124,15 @@ def run_index(arguments: argparse.Namespace) -> None:
     if arguments.table and arguments.model:
         raise BadInput("give either a MODEL or --table, not both")
     if arguments.table:
-        index_table(graph, arguments.table, arguments.output, observed, arguments.threshold, arguments.force)
+        index_table(
+            graph,
+            arguments.table,
+            arguments.output,
+            observed,
+            arguments.threshold,
+            arguments.force,
+            arguments.calibration,
+        )
     elif not arguments.model and graph.weighted:
         index_facts(graph, arguments.output, observed, arguments.force)
     elif not arguments.model:
@@ -139,7 +147,7 @@ def run_index(arguments: argparse.Namespace) -> None:
                 graph,
                 arguments.model,
                 arguments.output,
-                0.005 if arguments.threshold is None else arguments.threshold,
+                arguments.threshold,
                 arguments.calibration,
                 observed,
                 on_demand=arguments.on_demand,

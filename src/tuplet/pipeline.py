@@ -32,8 +32,8 @@ class Options:
     config: TrainConfig | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # keys of the config to change, such as {"epochs": 5}
     device: str = "auto"
-    threshold: float = 0.005
-    calibration: str = "softmax-count"
+    threshold: float | None = None  # 0.0005 if the calibration is learned, else 0.005
+    calibration: str | None = None  # learned if there are enough valid edges, else softmax-count
     seed: int = 0
 
 

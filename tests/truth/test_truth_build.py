@@ -170,9 +170,9 @@ def test_resume_reaches_the_same_hash(tmp_path: Path, monkeypatch: pytest.Monkey
         build_table(model, *edges, folder=tmp_path, key="m", progress=stop_after_one)
     assert seen == [(1, RELATIONS)]
     computed: list[int] = []
-    original = Sweeper.relation_edges
+    original = Sweeper.relation_logs
     monkeypatch.setattr(
-        Sweeper, "relation_edges", lambda self, r, threshold: (computed.append(r), original(self, r, threshold))[1]
+        Sweeper, "relation_logs", lambda self, r, threshold: (computed.append(r), original(self, r, threshold))[1]
     )
     assert build_table(model, *edges, folder=tmp_path, key="m").hash() == whole
     assert computed == [1, 2]

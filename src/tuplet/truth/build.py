@@ -19,11 +19,11 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ _BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tai
 _MOST_PAIRS = 1 << 18
 _SMALL = 1 << 22  # a relation of so few possible edges is computed whole: listing candidates would cost more
 _MOST_SCORES = 1 << 30  # torch.nonzero counts in 32 bits
+_SIDES = ("forward", "backward")
 
 
 class Edges(NamedTuple):
@@ -52,6 +53,22 @@ class Edges(NamedTuple):
     relation: NDArray[np.int32]
     tails: NDArray[np.int32]
     prediction: NDArray[np.float32]
+
+    @staticmethod
+    def of(
+        heads: NDArray[np.integer],
+        relation: NDArray[np.integer],
+        tails: NDArray[np.integer],
+        prediction: NDArray[np.floating],
+    ) -> Edges:
+        """The same columns in their types."""
+        h, r, t = (np.asarray(side, dtype=np.int32) for side in (heads, relation, tails))
+        return Edges(h, r, t, np.asarray(prediction, dtype=np.float32))
+
+    def reaching(self, threshold: float) -> Edges:
+        """Those whose prediction reaches the threshold."""
+        keep = self.prediction >= threshold
+        return Edges(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
 
     def hash(self) -> str:
         """Content hash of the four columns."""
@@ -217,6 +234,11 @@ class Sweeper:
 
     def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """Heads, tails and predictions of the edges of a relation that reach the threshold, in order."""
+        heads, tails, logs = self.relation_logs(relation, threshold)
+        return heads, tails, self.calibration.combine(logs.get(False), logs.get(True))
+
+    def relation_logs(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
+        """Heads, tails and log truth in each direction (inverse or not) of the same edges."""
         entities, floor = self.predictor.entities, self.calibration.floor(threshold)
         if entities**2 <= _SMALL and self.block >= entities and not self.rounded:
             return self._whole_relation(relation, threshold)
@@ -227,11 +249,10 @@ class Sweeper:
         for inverse, (shift, _) in sides.items():
             scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
             logs[inverse] = scores - shift[tails if inverse else heads]
-        truth = self.calibration.combine(logs.get(False), logs.get(True))
-        keep = truth >= threshold
-        return heads[keep], tails[keep], truth[keep]
+        keep = self.calibration.combine(logs.get(False), logs.get(True)) >= threshold
+        return heads[keep], tails[keep], {inverse: log[keep] for inverse, log in logs.items()}
 
-    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
         """The same from two whole matrices, for small graphs."""
         everyone = torch.arange(self.predictor.entities, device=device_of(self.predictor))
         logs: dict[bool, Tensor] = {}
@@ -242,7 +263,7 @@ class Sweeper:
             logs[inverse] = side.T if inverse else side
         truth = self.calibration.combine(logs.get(False), logs.get(True))
         heads, tails = torch.nonzero(truth >= threshold, as_tuple=True)
-        return heads, tails, truth[heads, tails]
+        return heads, tails, {inverse: log[heads, tails] for inverse, log in logs.items()}
 
     @property
     def directions(self) -> list[bool]:
@@ -268,30 +289,63 @@ def build_table(
     (`predictor.to("cuda")`). With a `folder` every finished relation is kept there and a later call of the same `key`
     (hash of the model), observed edges, calibration and threshold goes on where the earlier one stopped.
     """
+    rule = calibration or Calibration()
+    scored = build_scored(predictor, heads, relation, tails, threshold, rule, memory, folder, key, progress)
+    return scored.edges(rule)
+
+
+class Scored(NamedTuple):
+    """Edges in order of (relation, head, tail) with the log truth of each direction that counts."""
+
+    heads: NDArray[np.int32]
+    relation: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    forward: NDArray[np.float32] | None
+    backward: NDArray[np.float32] | None
+
+    def edges(self, rule: Calibration) -> Edges:
+        """The edges with the prediction that the rule makes of both directions."""
+        sides = (None if side is None else torch.from_numpy(side) for side in (self.forward, self.backward))
+        return Edges(self.heads, self.relation, self.tails, rule.combine(*sides).numpy())
+
+
+def build_scored(
+    predictor: LinkPredictor,
+    heads: NDArray[np.integer],
+    relation: NDArray[np.integer],
+    tails: NDArray[np.integer],
+    threshold: float = 0.005,
+    calibration: Calibration | None = None,
+    memory: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    key: str = "",
+    progress: Progress | None = None,
+) -> Scored:
+    """The edges of `build_table` with what each direction says of them."""
     if not 0 < threshold < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
     rule = calibration or Calibration()
     basis = Basis.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
     sweeper = Sweeper.of(predictor, basis, rule, memory)
-    parts = None if folder is None else Parts.of(Path(folder), key, threshold, rule, heads, relation, tails)
-    columns: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]] = []
+    parts = None if folder is None else Parts.of(Path(folder), f"{key} scored", threshold, rule, heads, relation, tails)
+    found: list[dict[str, NDArray[Any]]] = []
     with torch.inference_mode():
         for number in range(predictor.relations):
             part = parts.load(number) if parts else None
             if part is None:
-                h, t, p = sweeper.relation_edges(number, threshold)
-                part = (h.int().cpu().numpy(), t.int().cpu().numpy(), p.float().cpu().numpy())
+                h, t, logs = sweeper.relation_logs(number, threshold)
+                part = {"heads": h.int().cpu().numpy(), "tails": t.int().cpu().numpy()}
+                part |= {_SIDES[inverse]: log.float().cpu().numpy() for inverse, log in logs.items()}
                 if parts:
                     parts.save(number, part)
-            columns.append(part)
+            found.append(part)
             if progress:
                 progress(number + 1, predictor.relations)
-    if not columns:
-        return Edges(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    lengths = [len(part[0]) for part in columns]
-    which = np.repeat(np.arange(len(columns), dtype=np.int32), lengths)
-    found_heads, found_tails, prediction = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Edges(found_heads, which, found_tails, prediction)
+    which = np.repeat(np.arange(len(found), dtype=np.int32), [len(part["heads"]) for part in found])
+    columns = {name: np.concatenate([part[name] for part in found]) for name in (found[0] if found else ())}
+    none = np.zeros(0, dtype=np.int32)
+    ends = (columns.get("heads", none), which, columns.get("tails", none))
+    return Scored(*ends, *(columns.get(name) for name in _SIDES))
 
 
 class Parts:
@@ -312,16 +366,16 @@ class Parts:
             raise BadInput(f"cannot write {folder}: {error.strerror}") from None
         return Parts(folder)
 
-    def load(self, relation: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]] | None:
+    def load(self, relation: int) -> dict[str, NDArray[Any]] | None:
         try:
             with np.load(self.folder / f"{relation}.npz", allow_pickle=False) as part:
-                return part["heads"], part["tails"], part["prediction"]
+                return {name: part[name] for name in part.files}
         except Exception:  # missing, or damaged in whatever way: the relation is computed again
             return None
 
-    def save(self, relation: int, part: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]) -> None:
+    def save(self, relation: int, part: Mapping[str, NDArray[Any]]) -> None:
         with self._writing(f"{relation}.npz") as stream:
-            np.savez(stream, heads=part[0], tails=part[1], prediction=part[2])
+            np.savez(stream, **dict(part))  # type: ignore[arg-type]
 
     def load_array(self, name: str) -> NDArray[np.float32] | None:
         try:

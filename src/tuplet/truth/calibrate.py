@@ -7,7 +7,7 @@ them). Needs torch and numpy alone, so that tables can be built on a bare GPU ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ Tensor = torch.Tensor
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 DIRECTIONS = ("both", "forward", "backward")
+
+LEARNED = "learned"  # on top of these rules, see `learned`
+GIVEN = "given"  # the values of a table made elsewhere, as they are
 
 
 def softmax_count(count: Tensor, log_observed: Tensor, normaliser: Tensor) -> Tensor:
@@ -55,8 +58,8 @@ class Calibration:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        _known("calibration", self.name, CALIBRATIONS)
-        _known("direction of calibration", self.direction, DIRECTIONS)
+        known_name("calibration", self.name, CALIBRATIONS, LEARNED)
+        known_name("direction of calibration", self.direction, DIRECTIONS)
         if not 0 < self.power < float("inf"):
             raise BadInput(f"the power of a calibration is a positive number, not {self.power}")
 
@@ -87,9 +90,11 @@ class Calibration:
         return {"name": self.name, "direction": self.direction, "power": self.power}
 
 
-def _known(kind: str, name: str, choices: Sequence[str] | dict[str, Rule]) -> None:
-    if name not in choices:
-        near = nearest(name, choices) or list(choices)
+def known_name(kind: str, name: str, choices: Iterable[str], *more: str) -> None:
+    """An error with the nearest names if a name is none of the choices; `more` are named too, but live elsewhere."""
+    names = list(choices)
+    if name not in names:
+        near = nearest(name, [*names, *more]) or [*names, *more]
         raise BadInput(f"unknown {kind} {name!r}; did you mean {' or '.join(repr(n) for n in near)}?")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +18,28 @@ from tuplet.truth.layout import edge_keys, forward_entries
 from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
 from tuplet.truth.reliability import Reliability, reliability
 from tuplet.truth.store import Basis, StoreFiles, refuse_existing
-from tuplet.truth.table import VALID, TruthTable
+from tuplet.truth.table import HIGHEST_PREDICTION, VALID, TruthTable
 
 if TYPE_CHECKING:
-    from tuplet.truth.build import Edges
+    from tuplet.truth.build import Edges, Scored
     from tuplet.truth.calibrate import Calibration
+    from tuplet.truth.fitting import Calibrated
 
 Progress = Callable[[int, int], None]
 
 # The edges that a calibration counts are those the predictor learned from, whatever is observed when asking: so valid
 # and test edges stay unseen until they are used to fit (valid) or to report (valid or test).
 COUNTED = ("train",)
+LEARNED = "learned"
+PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned; and a learned one looks at the edges above it
 
 
 def index(
     graph: KnowledgeGraph,
     model: str | os.PathLike[str],
     path: str | os.PathLike[str],
-    threshold: float = 0.005,
-    calibration: str | Calibration = "softmax-count",
+    threshold: float | None = None,
+    calibration: str | Calibration | None = None,
     observed: Sequence[str] = OBSERVED,
     on_demand: bool = False,
     fit: bool = False,
@@ -47,46 +50,48 @@ def index(
 ) -> StoreFiles:
     """Calibrate the predictor in the folder `model`, build its truth table and write the store.
 
-    A build that was interrupted goes on where it stopped when called again with the same arguments (finished relations
-    lie in a hidden folder beside the store until it is written). `fit` fits the calibration's power on valid edges.
-    With `on_demand` no table is built: the store keeps the model and computes rows when asked.
+    Without a `calibration` it is learned from the valid edges if there are enough of them, else softmax-count, and the
+    report says why. Without a `threshold` it is 0.0005 for a learned calibration and 0.005 for any other. A build that
+    was interrupted goes on where it stopped when called again with the same arguments (finished relations lie in a
+    hidden folder beside the store until it is written). `fit` fits the calibration's power on valid edges. With
+    `on_demand` no table is built: the store keeps the model and computes rows when asked, by softmax-count.
     """
     from tuplet.predict import files
-    from tuplet.truth.build import build_table
-    from tuplet.truth.calibrate import Calibration
+    from tuplet.truth.build import build_scored
 
     target = Path(os.path.realpath(path))
     refuse_existing(target, force)
     splits = known_splits(observed)
-    rule = Calibration(calibration) if isinstance(calibration, str) else calibration
-    if not 0 < threshold < 1:
+    if threshold is not None and not 0 < threshold < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
+    if fit and on_demand:
+        raise BadInput("a power cannot be fitted on demand: it needs the whole table; index without --on-demand once")
+    wish = "power" if fit else "on demand" if on_demand else ""
+    learn, note = _learnable(calibration, len(graph.edges("valid")[0]), wish)
+    rule = _rule(calibration)
     folder = Path(model)
     description = files.describe(folder)
     _refuse_misfit(graph, description, model)
     counted = graph.edges(*COUNTED)
-    facts = observed_facts(graph, splits)
-    sizes = (len(graph.entities), len(graph.relations))
-    meta = _meta(graph, splits, threshold, rule, description)
+    least = PLAIN_THRESHOLD if threshold is None else threshold
     if on_demand:
-        if fit:
-            raise BadInput(
-                "a power cannot be fitted on demand: it needs the whole table; index without --on-demand once"
-            )
-        table = TruthTable.assemble(*sizes, facts, threshold=threshold)
-        meta["report"] = {**table.sizes(), "predicted": None, "reliability": None}
+        table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits), threshold=least)
+        meta = _meta(graph, splits, least, rule.as_dict(), description)
+        meta["report"] = {**table.sizes(), "predicted": None, "reliability": None} | note
         return StoreFiles.create(path, graph, table, meta, force, Basis(folder, *counted))
     work = target.with_name(f".{target.name}.work")
     predictor = files.load(folder, device)
-    edges = build_table(
-        predictor, *counted, threshold, rule, memory, work, key=str(description["sha256"]), progress=progress
-    )
+    floor = min(PLAIN_THRESHOLD, *(() if threshold is None else (10 * threshold,))) if learn else least
+    key = str(description["sha256"])
+    scored = build_scored(predictor, *counted, floor, rule, memory, work, key, progress)
+    if learn:
+        chosen = _Chosen.learned(graph, scored, rule, splits, threshold, device, calibration is not None)
+    else:
+        chosen = _Chosen(scored.edges(rule), least, rule.as_dict(), note)
     if fit:
-        rule, edges, threshold = fitted(graph, edges, rule, threshold)
-        meta |= {"calibration": rule.as_dict(), "threshold": threshold}
-    table = TruthTable.assemble(*sizes, facts, edges, threshold)
-    meta["report"] = _report(graph, table, splits, as_if_unknown=True)
-    store = StoreFiles.create(path, graph, table, meta, force)
+        rule, edges, least = fitted(graph, chosen.edges, rule, least)
+        chosen = _Chosen(edges, least, rule.as_dict(), note)
+    store = chosen.create(graph, path, splits, description, force)
     shutil.rmtree(work, ignore_errors=True)
     return store
 
@@ -98,17 +103,129 @@ def index_table(
     observed: Sequence[str] = OBSERVED,
     threshold: float | None = None,
     force: bool = False,
+    calibration: str | None = None,
 ) -> StoreFiles:
-    """The store of a truth table made elsewhere; see `read_table`."""
+    """The store of a truth table made elsewhere; see `read_table`.
+
+    Without a `calibration` it is learned from the valid edges on top of the given truth values if there are enough of
+    them, and if the file lists them as if they were unknown; "given" takes the values as they are.
+    """
+    from tuplet.truth.build import Edges
+    from tuplet.truth.calibrate import GIVEN, known_name
     from tuplet.truth.read import read_table
 
     refuse_existing(path, force)
     splits = known_splits(observed)
-    table = read_table(file, graph, splits, threshold)
+    if calibration is not None:
+        known_name("calibration of a table", calibration, (LEARNED, GIVEN))
+    learn, note = _learnable(calibration, len(graph.edges("valid")[0]), "")
+    table = read_table(file, graph, splits, None if learn else threshold)
     graph = agreeing(graph, table, splits)
+    if learn:
+        edges = Edges.of(*table.predictions())
+        sure = edges.prediction[np.isin(edge_keys(len(graph.entities), *edges[:3]), _keys(graph, "valid"))]
+        if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
+            learn, note = _refused(calibration, "the file lists valid edges as certain, not as if they were unknown")
+    if learn:
+        chosen = _Chosen.learned(graph, edges, None, splits, threshold, "cpu", calibration is not None)
+        if chosen.fit is not None:
+            return chosen.create(graph, path, splits, None, force, {"table": str(file)})
+        note = chosen.note
+        table = read_table(file, graph, splits, threshold)
     meta = _meta(graph, splits, table.threshold, None, None) | {"table": str(file)}
-    meta["report"] = _report(graph, table, splits)
+    meta["report"] = _report(graph, table, splits) | note
     return StoreFiles.create(path, graph, table, meta, force)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The predicted edges of a store and what calibrated them."""
+
+    edges: Edges
+    threshold: float
+    calibration: dict[str, Any] | None
+    note: dict[str, str]  # why it is not a learned one
+    fit: Calibrated | None = None
+
+    @staticmethod
+    def learned(
+        graph: KnowledgeGraph,
+        scored: Scored | Edges,
+        rule: Calibration | None,
+        splits: Sequence[str],
+        threshold: float | None,
+        device: str,
+        required: bool,
+    ) -> _Chosen:
+        """A learned calibration of the edges; if there is too little to learn from, what the rule gives."""
+        from tuplet.truth import fitting
+        from tuplet.truth.build import Scored
+
+        reason = fitting.missing(graph, *scored[:3])
+        if reason is None:
+            least = fitting.THRESHOLD if threshold is None else threshold
+            fit = fitting.calibrate(graph, scored, splits, least, device)
+            return _Chosen(fit.edges, least, fit.as_dict(), {}, fit)
+        note = _refused(LEARNED if required else None, reason)[1]
+        least = PLAIN_THRESHOLD if threshold is None else threshold
+        edges = scored.edges(rule or _rule(None)) if isinstance(scored, Scored) else scored
+        return _Chosen(edges.reaching(least), least, None if rule is None else rule.as_dict(), note)
+
+    def create(
+        self,
+        graph: KnowledgeGraph,
+        path: str | os.PathLike[str],
+        splits: Sequence[str],
+        description: Mapping[str, Any] | None,
+        force: bool,
+        more: Mapping[str, Any] | None = None,
+    ) -> StoreFiles:
+        """The store of these edges and the observed facts of the graph."""
+        facts = observed_facts(graph, splits)
+        table = TruthTable.assemble(*_sizes(graph), facts, self.edges, self.threshold)
+        meta = _meta(graph, splits, self.threshold, self.calibration, description) | dict(more or {})
+        if self.fit is None:
+            meta["report"] = _report(graph, table, splits, as_if_unknown=True) | self.note
+            return StoreFiles.create(path, graph, table, meta, force)
+        found = {"reliability": self.fit.after.as_dict(), "reliability_before": self.fit.before.as_dict()}
+        held_out = len(_keys(graph, self.fit.after.split))
+        listed = round(int(self.fit.after.facts.sum()) / held_out, 6)
+        meta["report"] = table.sizes() | found | {"held_out_listed": listed}
+        learned = self.fit.fit.learned
+        return StoreFiles.create(path, graph, table, meta, force, calibration=learned.arrays())
+
+
+def _learnable(calibration: str | Calibration | None, valid: int, wish: str) -> tuple[bool, dict[str, str]]:
+    """Whether to learn a calibration, and if it would be the default but cannot be, the note that says why."""
+    from tuplet.truth.learned import LEAST_VALID
+
+    if calibration not in (None, LEARNED):
+        return False, {}
+    if wish:
+        return _refused(calibration, f"a learned calibration needs the whole table and no other fit ({wish})")
+    if valid < LEAST_VALID:
+        return _refused(calibration, f"{valid:,} valid edges are too few to learn from (at least {LEAST_VALID})")
+    return True, {}
+
+
+def _refused(calibration: str | Calibration | None, reason: str) -> tuple[bool, dict[str, str]]:
+    """An error if a learned calibration was asked for; a note if it would only have been the default."""
+    if calibration is not None:
+        raise BadInput(f"no learned calibration: {reason}")
+    return False, {"not_learned": reason}
+
+
+def _rule(calibration: str | Calibration | None) -> Calibration:
+    """The rule that turns scores into truth; the default one under a learned calibration."""
+    from tuplet.truth.calibrate import Calibration
+
+    if isinstance(calibration, Calibration):
+        return calibration
+    return Calibration() if calibration in (None, LEARNED) else Calibration(str(calibration))
+
+
+def _sizes(graph: KnowledgeGraph) -> tuple[int, int]:
+    return len(graph.entities), len(graph.relations)
 
 
 def agreeing(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> KnowledgeGraph:
@@ -203,7 +320,7 @@ def _meta(
     graph: KnowledgeGraph,
     observed: Sequence[str],
     threshold: float,
-    rule: Calibration | None,
+    calibration: Mapping[str, Any] | None,
     description: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     known = ("kind", "rank", "sha256", "metrics")
@@ -211,7 +328,7 @@ def _meta(
         "graph": graph.hash,
         "observed": list(observed),
         "threshold": threshold,
-        "calibration": None if rule is None else rule.as_dict(),
+        "calibration": None if calibration is None else dict(calibration),
         "model": None if description is None else {key: description[key] for key in known if key in description},
         "changes": {"added": 0, "removed": 0, "new_entities": 0},
     }

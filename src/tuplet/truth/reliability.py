@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SURE = 0.1  # from here on an edge is worth a look
 BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 
 
@@ -38,6 +39,13 @@ class Reliability:
         total = int(self.entries.sum())
         return float((self.entries * np.abs(self.mean - self.share)).sum() / total) if total else 0.0
 
+    def error_from(self, least: float) -> float:
+        """The same among the bins that start at `least` or above: most edges have a truth near 0, and it is right."""
+        above = np.asarray(self.bins[:-1]) >= least
+        total = int(self.entries[above].sum())
+        distance = self.entries * np.abs(self.mean - self.share)
+        return float(distance[above].sum() / total) if total else 0.0
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "split": self.split,
@@ -47,6 +55,7 @@ class Reliability:
             "mean": [round(float(m), 6) for m in self.mean],
             "share": [round(float(s), 6) for s in self.share],
             "ece": round(self.error, 6),
+            f"ece_from_{SURE:g}": round(self.error_from(SURE), 6),
         }
 
     @staticmethod
@@ -64,6 +73,7 @@ class Reliability:
         """A small diagram: `#` is the share of facts, `|` the mean truth, both on a scale from 0 to 1."""
         width = 40
         lines = [f"reliability on {self.split or 'held-out'} edges, expected calibration error {self.error:.4f}"]
+        lines[0] += f" (of truth from {SURE:g} on: {self.error_from(SURE):.4f})"
         lines.append(f"{'truth':>13} {'edges':>9} {'facts':>8} {'mean':>6} {'share':>6}")
         for i, share in enumerate(self.share):
             if not self.entries[i]:
@@ -77,13 +87,20 @@ class Reliability:
 
 
 def reliability(
-    truth: NDArray[np.floating], is_fact: NDArray[np.bool_], bins: Sequence[float] = BINS, split: str = ""
+    truth: NDArray[np.floating],
+    is_fact: NDArray[np.bool_],
+    bins: Sequence[float] = BINS,
+    split: str = "",
+    weight: NDArray[np.floating] | None = None,
 ) -> Reliability:
-    """Entries, facts and mean truth per bin of truth."""
+    """Entries, facts and mean truth per bin of truth; `weight` says how many entries each stands for (1)."""
     edges = np.asarray(bins, dtype=np.float64)
     values = np.asarray(truth, dtype=np.float64)
     at = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    entries = np.bincount(at, minlength=len(edges) - 1).astype(np.int64)
-    facts = np.bincount(at[is_fact], minlength=len(edges) - 1).astype(np.int64)
-    mean = np.bincount(at, weights=values, minlength=len(edges) - 1) / np.maximum(entries, 1)
-    return Reliability(tuple(float(b) for b in edges), entries, facts, mean, split)
+    each = np.ones(len(values)) if weight is None else np.asarray(weight, dtype=np.float64)
+    entries, facts, total = (
+        np.bincount(at, weights=side, minlength=len(edges) - 1) for side in (each, each * is_fact, each * values)
+    )
+    mean = np.divide(total, entries, out=np.zeros(len(entries)), where=entries > 0)
+    counted, right = np.rint(entries).astype(np.int64), np.rint(facts).astype(np.int64)
+    return Reliability(tuple(float(b) for b in edges), counted, right, mean, split)

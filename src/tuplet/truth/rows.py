@@ -136,10 +136,12 @@ class RowsOnDemand:
         if part is None:
             with torch.inference_mode():
                 heads, tails, prediction = self._sweeper.relation_edges(relation, self.threshold)
-            part = (heads.int().cpu().numpy(), tails.int().cpu().numpy(), prediction.cpu().numpy())
+            ends = (heads.int().cpu().numpy(), tails.int().cpu().numpy())
+            part = {"heads": ends[0], "tails": ends[1], "prediction": prediction.cpu().numpy()}
             if self._parts:
                 self._parts.save(relation, part)
-        return Edges(part[0], np.full(len(part[0]), relation, dtype=np.int32), part[1], part[2])
+        which = np.full(len(part["heads"]), relation, dtype=np.int32)
+        return Edges(part["heads"], which, part["tails"], part["prediction"])
 
     def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""

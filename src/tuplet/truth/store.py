@@ -6,6 +6,7 @@
       table-9c02…/       the truth table; on demand, the observed facts alone (kind "table")
       rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
       model-51be…/       on demand: the predictor
+      calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
       cache/             on demand: what was computed about relations so far; may be deleted
 
 A writer holds a lock, writes new folders, replaces store.json, then deletes what is no longer current. A reader sees
@@ -21,6 +22,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
+    from tuplet.truth.learned import Learned
     from tuplet.truth.rows import RowsOnDemand
 
 MANIFEST = "store.json"
@@ -41,7 +44,7 @@ FORMAT = "tuplet store"
 FORMAT_VERSION = 1
 CACHE = "cache"
 
-_PARTS = ("graph", "table", "rows", "model")
+_PARTS = ("graph", "table", "rows", "model", "calibration")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,15 @@ class StoreFiles:
         cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
         return RowsOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
 
+    def learned(self) -> Learned | None:
+        """The learned calibration of the store, if it has one."""
+        from tuplet.truth.learned import Learned
+
+        if "calibration" not in self.folders:
+            return None
+        opened = open_directory(self.path / self.folders["calibration"], "calibration")
+        return Learned.of(opened.arrays, self.meta["calibration"])
+
     @staticmethod
     def create(
         path: str | os.PathLike[str],
@@ -91,6 +103,7 @@ class StoreFiles:
         meta: Mapping[str, Any],
         force: bool = False,
         basis: Basis | None = None,
+        calibration: Mapping[str, NDArray[Any]] | None = None,
     ) -> StoreFiles:
         """Write a new store; an existing one is replaced only with `force`, anything else never."""
         target = Path(os.path.realpath(path))
@@ -101,13 +114,13 @@ class StoreFiles:
                 _clean(target)
                 refuse_existing(target, force)
                 if (target / MANIFEST).exists():
-                    _commit(target, graph, table, meta, basis, {})
+                    _commit(target, graph, table, meta, basis, {}, calibration)
                 else:
                     # A new store is written beside its place and renamed in: there is never half a store.
                     fresh = target.with_name(_prefix(target) + os.urandom(4).hex())
                     fresh.mkdir()
                     try:
-                        _commit(fresh, graph, table, meta, basis, {})
+                        _commit(fresh, graph, table, meta, basis, {}, calibration)
                         if target.exists():
                             target.rmdir()  # an empty folder
                         os.rename(fresh, target)
@@ -208,15 +221,19 @@ def _commit(
     meta: Mapping[str, Any],
     basis: Basis | None,
     keep: Mapping[str, str],
+    calibration: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
-    folders = {part: keep[part] for part in ("rows", "model") if part in keep}
+    folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
     folders["graph"] = _place(root, "graph", graph.hash, lambda folder: graph.save(folder))
     folders["table"] = _place(root, "table", None, lambda folder: table.save(folder))
     if basis is not None:
         arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
         folders["rows"] = _place(root, "rows", None, lambda folder: write_directory(folder, "rows", arrays, {}))
         folders["model"] = _place(root, "model", None, lambda folder: _copy_model(basis.model, folder))
+    if calibration is not None:
+        write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
+        folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
     made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
     made_of += [meta.get(key) for key in ("model", "calibration", "threshold")]
     manifest: dict[str, Any] = {

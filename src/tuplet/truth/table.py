@@ -244,6 +244,14 @@ class TruthTable:
         truth = self.truth[self.observed & forward_entries(self.adjacency)]
         return Facts(heads, relation, tails, truth, self.fact_source)
 
+    def predictions(self) -> Predicted:
+        """All edges with a prediction, in order of (relation, head, tail): an observed one as if it were unknown."""
+        heads, relation, tails, entry = self.adjacency.triples()
+        prediction = self.truth[entry].copy()
+        prediction[self.observed[entry]] = self.fact_prediction
+        listed = prediction > 0
+        return heads[listed], relation[listed], tails[listed], prediction[listed]
+
     def sizes(self) -> dict[str, Any]:
         """How many edges are listed, and how many of them are observed or predicted."""
         facts = len(self.fact_prediction)

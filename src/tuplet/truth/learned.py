@@ -1,0 +1,269 @@
+"""The learned calibration: from what is known about a candidate edge to the probability that it is a fact.
+
+A logistic of the log truth that softmax-count gives, corrected by boosted trees over all columns of `features`, then by
+a small number for each relation. It is fitted on the valid edges among all candidates that the predictor did not learn
+from; everything else counts as false there, so what comes out is the chance of being a *valid* edge, and one number
+(`Hidden`) turns it into the chance of being a fact.
+
+Facts that nobody stated are among the candidates that count as false, and trees that saw them would say so. So every
+edge is judged by trees that did not see it: edges are dealt into folds, and each fold has trees fitted to the others.
+Test edges are never looked at. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.truth.boosting import Bins, HeldOut, Settings, Trees, boost, log_loss
+from tuplet.truth.features import Candidates, Known, column_names, columns, is_known
+from tuplet.truth.table import HIGHEST_PREDICTION
+
+Tensor = torch.Tensor
+
+LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
+ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
+FOLDS = 4
+_SHRINK = 10.0  # a relation's own number counts half when this many valid edges speak for it
+_SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
+_KEPT = 1 << 22  # candidates whose columns are held at a time
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How the chance p of being a valid edge becomes the chance of being a fact: times · p / (1 − given · p).
+
+    Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
+
+    >>> Hidden.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
+    Hidden(times=1.0, given=1.0)
+    >>> Hidden.of(valid=100, test=100, valid_observed=False)  # is it one of both?
+    Hidden(times=2.0, given=0.0)
+    >>> Hidden.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
+    Hidden(times=1.0, given=0.0)
+    """
+
+    times: float = 1.0
+    given: float = 0.0
+
+    @staticmethod
+    def of(valid: int, test: int, valid_observed: bool) -> Hidden:
+        """From the sizes of the splits alone."""
+        if valid_observed and test:
+            return Hidden(test / valid, 1.0)
+        return Hidden(1.0 + test / valid, 0.0)
+
+    def __call__(self, logit: Tensor) -> Tensor:
+        """Truth from the logit of being a valid edge, below 1 and strictly rising."""
+        chance = torch.sigmoid(logit.double())
+        truth = self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
+        room = 1 - _SOFT
+        soft = _SOFT + room * -torch.expm1(-(truth - _SOFT).clamp(min=0) / room)
+        return torch.where(truth > _SOFT, soft, truth).clamp(max=float(HIGHEST_PREDICTION)).float()
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A fitted calibration."""
+
+    names: tuple[str, ...]  # of the columns
+    line: tuple[float, float]  # logit before the trees: first + second · log truth
+    bins: Bins
+    folds: tuple[Trees, ...]  # each judges the edges of its fold, and was fitted to all others
+    relation: Tensor  # float32 [relations] what is added for each
+    hidden: Hidden
+    about: dict[str, Any]  # how it was fitted: counts and losses
+
+    def logit(self, known: Known, edges: Candidates) -> Tensor:
+        """Log odds of being a valid edge. [n]"""
+        parts = []
+        for start, stop in edges.blocks():
+            part = edges.part(start, stop)
+            logit = self.line[0] + self.line[1] * part.log_truth
+            _judge(logit, self.folds, self.bins(columns(known, part, self.names)), fold_of(known, part))
+            parts.append(logit)
+        none = torch.zeros(0, device=edges.heads.device)
+        return torch.cat([none, *parts]) + self.relation.to(none.device)[edges.relation]
+
+    def truth(self, known: Known, edges: Candidates) -> Tensor:
+        """The calibrated truth. float32 [n]"""
+        return self.hidden(self.logit(known, edges))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the arrays."""
+        return {
+            "names": list(self.names),
+            "line": list(self.line),
+            "hidden": {"times": self.hidden.times, "given": self.hidden.given},
+            "about": self.about,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays, by name."""
+        out = {"edges": self.bins.edges.cpu().numpy(), "relation": self.relation.cpu().numpy()}
+        for number, trees in enumerate(self.folds):
+            out |= {f"{name}-{number}": array for name, array in trees.arrays().items()}
+        return out
+
+    @staticmethod
+    def of(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> Learned:
+        """What `arrays` and `as_dict` gave."""
+        return Learned(
+            tuple(values["names"]),
+            (float(values["line"][0]), float(values["line"][1])),
+            Bins(torch.from_numpy(np.array(arrays["edges"]))),
+            tuple(
+                Trees.from_arrays({name: arrays[f"{name}-{number}"] for name in ("column", "split", "value")})
+                for number in range(FOLDS)
+            ),
+            torch.from_numpy(np.array(arrays["relation"])),
+            Hidden(**values["hidden"]),
+            dict(values["about"]),
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted calibration, and what it says of the candidates it was fitted to when they were held out."""
+
+    learned: Learned
+    places: Tensor  # of the sampled candidates
+    held_out: Tensor  # [n] their logits by trees that did not see them
+    label: Tensor  # [n] whether each is a valid edge
+    weight: Tensor  # [n] how many candidates each stands for
+
+
+def fit(
+    known: Known,
+    edges: Candidates,
+    is_valid: Tensor,
+    hidden: Hidden,
+    settings: Settings | None = None,
+    without: tuple[str, ...] = (),
+    rows: int = ROWS,
+) -> Fit:
+    """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
+    chosen = settings or Settings()
+    free = ~is_known(known, edges)
+    facts = int((is_valid & free).sum())
+    if facts < LEAST_VALID:
+        raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
+    names = column_names(edges.forward is not None, without)
+    places, weight = _sample(edges.log_truth, free, is_valid & free, rows, chosen.seed)
+    label = is_valid[places].float()
+    cells = _columns_at(known, edges, names, places)
+    bins = Bins.of(cells)
+    binned = bins(cells)
+    line = _line(edges.log_truth[places], label, weight)
+    start = line[0] + line[1] * edges.log_truth[places]
+    fold = fold_of(known, edges)[places]
+    folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
+    relation = _relation_shares(held_out, label, weight, edges.relation[places], known.relations)
+    held_out = held_out + relation[edges.relation[places]]
+    about = {
+        "valid_edges": facts,
+        "sampled": len(places),
+        "candidates": int(free.sum()),
+        "trees": len(folds[0]),
+        "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
+    }
+    return Fit(Learned(names, line, bins, folds, relation.cpu(), hidden, about), places, held_out, label, weight)
+
+
+def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """All facts and about `rows` others, the likelier the surer they seem; how many candidates each stands for."""
+    truth = torch.where(free & ~fact, log_truth.double().exp(), 0)
+    low, high = 1e-6, 1.0  # the truth from which on every candidate is taken, found by bisection
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if float((truth / middle).clamp(max=1).sum()) < rows else (middle, high)
+    chance = torch.where(fact, 1.0, (truth / high).clamp(max=1))
+    drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
+        chance.device
+    )
+    places = torch.nonzero(drawn < chance).view(-1)
+    return places, (1 / chance[places]).float()
+
+
+def _columns_at(known: Known, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
+    """The columns of some candidates; they depend on all others of their relation. float16 [columns, places]"""
+    parts = []
+    for start, stop in edges.blocks():
+        inside = places[(places >= start) & (places < stop)] - start
+        parts.append(columns(known, edges.part(start, stop), names)[:, inside])
+    return torch.cat(parts, 1)
+
+
+def _line(log_truth: Tensor, label: Tensor, weight: Tensor) -> tuple[float, float]:
+    """The logistic regression on log truth alone: Newton's method, steps halved until they help."""
+    inputs = torch.stack([torch.ones_like(log_truth), log_truth]).double()
+    share = float((label * weight).sum() / weight.sum())
+    line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64, device=inputs.device)
+    loss = log_loss(line @ inputs, label, weight)
+    for _ in range(25):
+        chance = torch.sigmoid(line @ inputs)
+        slope = inputs @ (weight * (chance - label))
+        curvature = (inputs * (weight * chance * (1 - chance))) @ inputs.T
+        step = torch.linalg.solve(curvature + 1e-6 * torch.eye(2, device=inputs.device), slope)
+        while (better := log_loss((line - step) @ inputs, label, weight)) > loss and float(step.abs().max()) > 1e-6:
+            step = step / 2
+        if better >= loss:
+            break
+        line, loss = line - step, better
+    # A falling line would turn the order of the predictor around where the trees say nothing.
+    return float(line[0]), max(float(line[1]), 0.01)
+
+
+def fold_of(known: Known, edges: Candidates) -> Tensor:
+    """The fold of each edge, decided by the edge alone. [n]"""
+    key = (edges.relation * known.entities + edges.heads) * known.entities + edges.tails
+    mixed = (key % 0x7FFFFFFF) * 0x9E3779B1
+    return (mixed >> 16) % FOLDS
+
+
+def _judge(logit: Tensor, folds: tuple[Trees, ...], bins: Tensor, fold: Tensor) -> None:
+    """Add to each logit what the trees of its fold say."""
+    for number, trees in enumerate(folds):
+        mine = torch.nonzero(fold == number).view(-1)
+        logit[mine] += trees(torch.stack([column.index_select(0, mine) for column in bins]))
+
+
+def _cross_fit(
+    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, fold: Tensor, settings: Settings
+) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
+    """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
+
+    def one(number: int) -> tuple[Trees, list[float]]:
+        out = fold == number
+        seen = ~out
+        aside = HeldOut(bins[:, out], label[out], weight[out], start[out])
+        return boost(bins[:, seen], label[seen], weight[seen], start[seen], settings, aside)
+
+    workers = 1 if bins.device.type == "cuda" else max(1, min(FOLDS, torch.get_num_threads()))
+    # One thread for each fold: threads inside threads would fight for the cores.
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        results = list(pool.map(one, range(FOLDS)))
+    length = min(len(losses) for _, losses in results)
+    count = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
+    folds = tuple(trees.first(count) for trees, _ in results)
+    logit = start.clone().float()
+    _judge(logit, folds, bins, fold)
+    return folds, logit, {"before": log_loss(start, label, weight), "after": log_loss(logit, label, weight)}
+
+
+def _relation_shares(logit: Tensor, label: Tensor, weight: Tensor, relation: Tensor, relations: int) -> Tensor:
+    """What is added to the logits of each relation: log of facts found over facts expected, shrunk towards 0."""
+    found, expected = (
+        torch.zeros(relations, dtype=torch.float64, device=logit.device).index_add_(
+            0, relation, (weight * side).double()
+        )
+        for side in (label, torch.sigmoid(logit))
+    )
+    return torch.log((found + _SHRINK) / (expected + _SHRINK)).float()
