@@ -305,13 +305,13 @@ class _Run:
 
 
 def schedule(done: float, step: int, warm: int = 200, least: float = 0.02) -> float:
-    """The learning rate as a share of its peak: up in `warm` steps, then down along a cosine.
+    """The learning rate as a share of its peak: up in `warm` steps or a twentieth of the run, then down along a cosine.
 
     >>> schedule(0.0, 99), schedule(0.5, 1000), schedule(1.0, 2000)
     (0.5, 0.51, 0.02)
     """
     fall = least + (1 - least) * (1 + math.cos(math.pi * min(done, 1.0))) / 2
-    return min(1.0, (step + 1) / warm) * fall
+    return min(1.0, max((step + 1) / warm, 20 * done)) * fall
 
 
 def shared_out(batch: int, shares: Mapping[str, float]) -> dict[str, int]:
