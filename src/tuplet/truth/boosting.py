@@ -105,12 +105,13 @@ class Trees:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """As named arrays, to be stored."""
-        return {"column": self.column.numpy(), "split": self.split.numpy(), "value": self.value.numpy()}
+        return {"column": self.column.int().numpy(), "split": self.split.int().numpy(), "value": self.value.numpy()}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Trees:
         """What `arrays` gave."""
-        return Trees(*(torch.from_numpy(np.array(arrays[name])) for name in ("column", "split", "value")))
+        column, split, value = (torch.from_numpy(np.array(arrays[name])) for name in ("column", "split", "value"))
+        return Trees(column.long(), split.long(), value)
 
 
 def _leaf(bins: Tensor, columns: list[int], splits: list[int]) -> Tensor:

@@ -196,7 +196,9 @@ def _block(known: Known, edges: Candidates) -> dict[str, Tensor]:
             out["log-" + name] = own
             out["log_softmax-" + name] = own - count.clamp(min=1).log()
         out["count-" + name] = count.float()
-        out["degree-" + name] = (known.degree[entity] - marked.long()).float()
+        out["degree-" + name] = (
+            known.degree[entity] - marked.long() * (1 + (edges.heads == edges.tails).long())
+        ).float()
         out["entities-" + name] = known.view_entities[view].float()
         out["fan-" + name] = known.view_edges[view] / known.view_entities[view].clamp(min=1)
         for what, column in _within_row(row, len(rows), log, unknown, count).items():
@@ -276,7 +278,7 @@ def _rules(known: Known, edges: Candidates, marked: Tensor) -> dict[str, Tensor]
         other, mine = views[place], 2 * edges.relation[part][owner]
         # A known edge does not confirm the rules that predict it.
         both = known.rule_counts[other, mine] - marked[part][owner].float()
-        confidence = (both / (known.rule_counts[other, other] - marked[part][owner].float() + _SHRINK)).clamp(0, 1)
+        confidence = (both / (known.rule_counts[other, other] + _SHRINK)).clamp(0, 1)
         confidence = torch.where(other == mine, 0, confidence)
         best[part], none[part] = _best_and_none(confidence, owner, end - begin)
         links[part] = torch.bincount(owner[other != mine], minlength=end - begin).float()

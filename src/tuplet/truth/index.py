@@ -81,7 +81,7 @@ def index(
         return StoreFiles.create(path, graph, table, meta, force, Basis(folder, *counted))
     work = target.with_name(f".{target.name}.work")
     predictor = files.load(folder, device)
-    floor = min(PLAIN_THRESHOLD, *(() if threshold is None else (10 * threshold,))) if learn else least
+    floor = min(PLAIN_THRESHOLD, 10 * least) if learn else least
     key = str(description["sha256"])
     scored = build_scored(predictor, *counted, floor, rule, memory, work, key, progress)
     if learn:

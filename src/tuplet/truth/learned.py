@@ -1,9 +1,9 @@
 """The learned calibration: from what is known about a candidate edge to the probability that it is a fact.
 
-A logistic of the log truth that softmax-count gives, corrected by boosted trees over all columns of `features`, then by
-a small number for each relation. It is fitted on the valid edges among all candidates that the predictor did not learn
-from; everything else counts as false there, so what comes out is the chance of being a *valid* edge, and one number
-(`Hidden`) turns it into the chance of being a fact.
+A logistic of the log truth that softmax-count gives, corrected by boosted trees over all columns of `features`, then
+bent by a rising curve so that its values come true as often as they say. It is fitted on the valid edges among all
+candidates that the predictor did not learn from; everything else counts as false there, so what comes out is the chance
+of being a *valid* edge, and one number (`Hidden`) turns it into the chance of being a fact.
 
 Facts that nobody stated are among the candidates that count as false, and trees that saw them would say so. So every
 edge is judged by trees that did not see it: edges are dealt into folds, and each fold has trees fitted to the others.
@@ -31,7 +31,7 @@ Tensor = torch.Tensor
 LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
 ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
 FOLDS = 4
-_SHRINK = 10.0  # a relation's own number counts half when this many valid edges speak for it
+_KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
 _KEPT = 1 << 22  # candidates whose columns are held at a time
 
@@ -70,6 +70,43 @@ class Hidden:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """A strictly rising map of logits, linear between its knots: it repairs the scale and keeps the order.
+
+    >>> curve = Curve(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]))
+    >>> curve(torch.tensor([-1.0, 0.5, 2.0])).tolist()
+    [-1.0, 1.5, 4.0]
+    """
+
+    before: Tensor  # [knots] ascending
+    after: Tensor  # [knots] ascending
+
+    @staticmethod
+    def fit(logit: Tensor, label: Tensor, weight: Tensor) -> Curve:
+        """The curve that gives each of some groups of logits, of equally many facts each, its share of facts."""
+        order = torch.argsort(logit)
+        fact, count = (label * weight).double()[order], weight.double()[order]
+        groups = max(1, min(_KNOTS, int(fact.sum()) // _FACTS))
+        group = (torch.cumsum(fact, 0) * groups / fact.sum()).ceil().long().clamp(1, groups) - 1
+        chance = torch.sigmoid(logit.double())[order]
+        none = torch.zeros(groups, dtype=torch.float64, device=logit.device)
+        totals = [none.index_add(0, group, side) for side in (count, count * chance, fact)]
+        before, after = (torch.logit(side / totals[0], eps=1e-9) for side in totals[1:])
+        rising = torch.arange(groups, device=logit.device) * 1e-3
+        return Curve(torch.cummax(before, 0).values.float(), (torch.cummax(after - rising, 0).values + rising).float())
+
+    def __call__(self, logit: Tensor) -> Tensor:
+        """The bent logits; beyond the outermost knots they move along with them. [n]"""
+        before, after = self.before.to(logit.device), self.after.to(logit.device)
+        right = torch.searchsorted(before, logit.contiguous()).clamp(0, len(before))
+        left = (right - 1).clamp(min=0)
+        right = right.clamp(max=len(before) - 1)
+        width = before[right] - before[left]
+        slope = torch.where(width > 0, (after[right] - after[left]) / width.clamp(min=1e-9), 1.0)
+        return after[left] + slope * (logit - before[left])
+
+
+@dataclass(frozen=True)
 class Learned:
     """A fitted calibration."""
 
@@ -77,7 +114,7 @@ class Learned:
     line: tuple[float, float]  # logit before the trees: first + second · log truth
     bins: Bins
     folds: tuple[Trees, ...]  # each judges the edges of its fold, and was fitted to all others
-    relation: Tensor  # float32 [relations] what is added for each
+    curve: Curve
     hidden: Hidden
     about: dict[str, Any]  # how it was fitted: counts and losses
 
@@ -88,9 +125,8 @@ class Learned:
             part = edges.part(start, stop)
             logit = self.line[0] + self.line[1] * part.log_truth
             _judge(logit, self.folds, self.bins(columns(known, part, self.names)), fold_of(known, part))
-            parts.append(logit)
-        none = torch.zeros(0, device=edges.heads.device)
-        return torch.cat([none, *parts]) + self.relation.to(none.device)[edges.relation]
+            parts.append(self.curve(logit))
+        return torch.cat([torch.zeros(0, device=edges.heads.device), *parts])
 
     def truth(self, known: Known, edges: Candidates) -> Tensor:
         """The calibrated truth. float32 [n]"""
@@ -107,9 +143,10 @@ class Learned:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays, by name."""
-        out = {"edges": self.bins.edges.cpu().numpy(), "relation": self.relation.cpu().numpy()}
+        out = {"edges": self.bins.edges.cpu().numpy()}
+        out |= {"curve_from": self.curve.before.cpu().numpy(), "curve_to": self.curve.after.cpu().numpy()}
         for number, trees in enumerate(self.folds):
-            out |= {f"{name}-{number}": array for name, array in trees.arrays().items()}
+            out |= {f"{name}_{number}": array for name, array in trees.arrays().items()}
         return out
 
     @staticmethod
@@ -120,10 +157,10 @@ class Learned:
             (float(values["line"][0]), float(values["line"][1])),
             Bins(torch.from_numpy(np.array(arrays["edges"]))),
             tuple(
-                Trees.from_arrays({name: arrays[f"{name}-{number}"] for name in ("column", "split", "value")})
+                Trees.from_arrays({name: arrays[f"{name}_{number}"] for name in ("column", "split", "value")})
                 for number in range(FOLDS)
             ),
-            torch.from_numpy(np.array(arrays["relation"])),
+            Curve(*(torch.from_numpy(np.array(arrays[name])) for name in ("curve_from", "curve_to"))),
             Hidden(**values["hidden"]),
             dict(values["about"]),
         )
@@ -165,8 +202,8 @@ def fit(
     start = line[0] + line[1] * edges.log_truth[places]
     fold = fold_of(known, edges)[places]
     folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
-    relation = _relation_shares(held_out, label, weight, edges.relation[places], known.relations)
-    held_out = held_out + relation[edges.relation[places]]
+    curve = Curve.fit(held_out, label, weight)
+    losses["after"] = log_loss(curve(held_out), label, weight)
     about = {
         "valid_edges": facts,
         "sampled": len(places),
@@ -174,7 +211,7 @@ def fit(
         "trees": len(folds[0]),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
-    return Fit(Learned(names, line, bins, folds, relation.cpu(), hidden, about), places, held_out, label, weight)
+    return Fit(Learned(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight)
 
 
 def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -256,14 +293,3 @@ def _cross_fit(
     logit = start.clone().float()
     _judge(logit, folds, bins, fold)
     return folds, logit, {"before": log_loss(start, label, weight), "after": log_loss(logit, label, weight)}
-
-
-def _relation_shares(logit: Tensor, label: Tensor, weight: Tensor, relation: Tensor, relations: int) -> Tensor:
-    """What is added to the logits of each relation: log of facts found over facts expected, shrunk towards 0."""
-    found, expected = (
-        torch.zeros(relations, dtype=torch.float64, device=logit.device).index_add_(
-            0, relation, (weight * side).double()
-        )
-        for side in (label, torch.sigmoid(logit))
-    )
-    return torch.log((found + _SHRINK) / (expected + _SHRINK)).float()

@@ -1,0 +1,243 @@
+"""The learned calibration: it finds what decides, means what it says, never sees a test edge; stores that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.vocab import Vocabulary
+from tuplet.predict import files
+from tuplet.predict.models import ComplEx
+from tuplet.truth import learned
+from tuplet.truth.boosting import Settings
+from tuplet.truth.build import Edges
+from tuplet.truth.edit import add_facts, remove_facts
+from tuplet.truth.features import Candidates, Known
+from tuplet.truth.fitting import Calibrated, calibrate
+from tuplet.truth.index import index, index_table
+from tuplet.truth.layout import edge_keys
+from tuplet.truth.learned import LEAST_VALID, Curve, Hidden, Learned, fold_of
+from tuplet.truth.store import StoreFiles
+
+ENTITIES, RELATIONS = 150, 2
+TRAIN, VALID, TEST = 1, 2, 3
+
+
+def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, Edges]:
+    """r0 says nothing of truth but r1 follows it four times in five; the predictor's truth of r1 is noise.
+
+    With a `test_seed` the test edges are other ones, as many.
+    """
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(ENTITIES**2)
+    linked, others = pairs[:3000], pairs[3000:12000]
+    facts = linked[:2400].copy()
+    split = np.array([TRAIN, TRAIN, VALID, TEST])[np.arange(2400) % 4]
+    if test_seed is not None:
+        facts[split == TEST] = np.random.default_rng(test_seed).choice(others, 600, replace=False)
+    both = np.concatenate([linked, facts])
+    graph = KnowledgeGraph.of(
+        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.of(["r0", "r1"]),
+        both // ENTITIES,
+        np.repeat([0, 1], [len(linked), len(facts)]),
+        both % ENTITIES,
+        np.concatenate([np.full(len(linked), TRAIN), split]).astype(np.uint8),
+    )
+    listed = np.sort(np.concatenate([linked, others]))
+    edges = Edges.of(listed // ENTITIES, np.ones(len(listed)), listed % ENTITIES, rng.uniform(0.01, 0.6, len(listed)))
+    return graph, edges
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_trees() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned, "Settings", lambda: Settings(trees=25, depth=3))
+        yield
+
+
+@pytest.fixture(scope="module")
+def done(_few_trees: None) -> Calibrated:
+    return calibrate(*world(), ("train", "valid"))
+
+
+def tensors(graph: KnowledgeGraph, edges: Edges) -> tuple[Known, Candidates]:
+    known = Known.of(ENTITIES, RELATIONS, *(torch.from_numpy(np.asarray(e, np.int64)) for e in graph.edges("train")))
+    ends = [torch.from_numpy(side.astype(np.int64)) for side in edges[:3]]
+    return known, Candidates(*ends, torch.from_numpy(np.log(edges.prediction)))
+
+
+def test_finds_what_decides_and_means_what_it_says(done: Calibrated) -> None:
+    assert done.before.split == done.after.split == "test"
+    assert done.before.error_from(0.1) > 0.2
+    assert done.after.error_from(0.1) < 0.06
+    graph, edges = world()
+    truth = done.fit.learned.truth(*tensors(graph, edges)).numpy()
+    follows = np.isin(edges.heads * ENTITIES + edges.tails, edge_keys(ENTITIES, *graph.edges("train")) % ENTITIES**2)
+    key = edge_keys(ENTITIES, *edges[:3])
+    unseen = ~np.isin(key, np.concatenate([edge_keys(ENTITIES, *graph.edges(s)) for s in ("train", "valid")]))
+    # 600 of the 1,200 linked pairs that are neither train nor valid are test edges
+    assert abs(truth[unseen & follows].mean() - 0.5) < 0.06
+    assert truth[unseen & ~follows].mean() < 0.01
+
+
+def test_test_edges_never_enter_the_fit(done: Calibrated) -> None:
+    """Other test edges, as many: every number of the calibration and every truth is the same, bit for bit."""
+    graph, edges = world(test_seed=5)
+    assert not np.array_equal(edge_keys(ENTITIES, *graph.edges("test")), edge_keys(ENTITIES, *world()[0].edges("test")))
+    again = calibrate(graph, edges, ("train", "valid"))
+    _same(again.fit.learned, done.fit.learned)
+    assert again.edges.hash() == done.edges.hash()
+    assert again.after.error > done.after.error  # only the report looks at them
+
+
+def test_a_leak_would_be_noticed(done: Calibrated) -> None:
+    """The counter-check of the test above: where test edges are given as valid ones, the calibration differs."""
+    graph, edges = world()
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split = graph.split[entry].copy()
+    split[np.flatnonzero(split == TEST)[:50]] = VALID
+    leaked = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    with pytest.raises(AssertionError):
+        _same(calibrate(leaked, edges, ("train", "valid")).fit.learned, done.fit.learned)
+
+
+def _same(one: Learned, other: Learned) -> None:
+    for name, array in other.arrays().items():
+        np.testing.assert_array_equal(one.arrays()[name], array)
+    assert one.as_dict() == other.as_dict()
+
+
+def test_order_is_kept_where_the_trees_say_nothing(done: Calibrated) -> None:
+    """No two edges of one fold and one leaf are tied: the predictor's own order decides between them."""
+    assert done.fit.learned.line[1] > 0
+    graph, edges = world()
+    known, candidates = tensors(graph, edges)
+    truth, fold = done.fit.learned.truth(known, candidates), fold_of(known, candidates)
+    assert len(torch.unique(truth)) > 0.9 * len(torch.unique(candidates.log_truth))
+    assert torch.bincount(fold).min() > 0.2 * len(fold)
+
+
+def test_saved_and_opened_again_says_the_same(done: Calibrated) -> None:
+    graph, edges = world()
+    again = Learned.of(done.fit.learned.arrays(), done.fit.learned.as_dict())
+    inputs = tensors(graph, edges)
+    assert torch.equal(again.truth(*inputs), done.fit.learned.truth(*inputs))
+
+
+@pytest.mark.parametrize("hidden", [Hidden(1.2, 1.0), Hidden(2.2, 0.0), Hidden()])
+def test_hidden_facts(hidden: Hidden) -> None:
+    logit = torch.linspace(-12, 3, 1000)
+    truth = hidden(logit)
+    assert (truth[1:] >= truth[:-1]).all()
+    assert float(truth.max()) < 1
+    low = truth < 0.9
+    chance = torch.sigmoid(logit[low].double())
+    wanted = hidden.times * chance / (1 - hidden.given * chance)
+    assert torch.allclose(truth[low].double(), wanted, rtol=1e-5)
+
+
+def test_the_curve_repairs_the_scale_and_keeps_the_order() -> None:
+    logit = torch.randn(50_000, generator=torch.Generator().manual_seed(0))
+    label = (torch.rand(50_000, generator=torch.Generator().manual_seed(1)) < torch.sigmoid(2 * logit - 1)).float()
+    curve = Curve.fit(logit, label, torch.ones(50_000))
+    at = torch.linspace(-3, 3, 200)
+    assert (curve(at)[1:] > curve(at)[:-1]).all()
+    assert (torch.sigmoid(curve(at)) - torch.sigmoid(2 * at - 1)).abs().max() < 0.05
+
+
+def _write(path: Path, graph: KnowledgeGraph, edges: Edges, certain: bool = False) -> Path:
+    names = [
+        graph.entities.names(edges.heads),
+        graph.relations.names(edges.relation),
+        graph.entities.names(edges.tails),
+    ]
+    valid = np.isin(edge_keys(ENTITIES, *edges[:3]), edge_keys(ENTITIES, *graph.edges("valid")))
+    truth = np.where(valid, 1.0, edges.prediction) if certain else edges.prediction
+    pq.write_table(pa.table({"head": names[0], "relation": names[1], "tail": names[2], "truth": truth}), path)
+    return path
+
+
+def test_a_table_is_calibrated_by_default(tmp_path: Path) -> None:
+    graph, edges = world()
+    file = _write(tmp_path / "t.parquet", graph, edges)
+    store = index_table(graph, file, tmp_path / "s")
+    assert store.meta["calibration"]["name"] == "learned"
+    assert store.meta["threshold"] == 0.0005
+    report = store.meta["report"]
+    assert report["reliability"]["ece_from_0.1"] < 0.06 < report["reliability_before"]["ece_from_0.1"]
+    kept = store.learned()
+    assert kept is not None
+    known, candidates = tensors(graph, edges)
+    truth = kept.truth(known, candidates).numpy()
+    place = int(np.argmax(truth))
+    edge = tuple(int(side[place]) for side in edges[:3])
+    fact = (graph.entities.name(edge[0]), graph.relations.name(edge[1]), graph.entities.name(edge[2]))
+    add_facts(tmp_path / "s", [fact])
+    remove_facts(tmp_path / "s", [fact])
+    again = StoreFiles.open(tmp_path / "s")
+    assert again.table.value(*edge) == pytest.approx(float(truth[place]), rel=1e-6)
+    assert again.learned() is not None
+    given = index_table(graph, file, tmp_path / "given", calibration="given")
+    assert given.meta["calibration"] is None
+    assert given.hash != store.hash
+    assert given.learned() is None
+
+
+def test_a_table_of_certain_facts_is_taken_as_it_is(tmp_path: Path) -> None:
+    graph, edges = world()
+    file = _write(tmp_path / "t.parquet", graph, edges, certain=True)
+    store = index_table(graph, file, tmp_path / "s")
+    assert "as certain" in store.meta["report"]["not_learned"]
+    assert store.meta["calibration"] is None
+    with pytest.raises(BadInput, match="no learned calibration: the file lists valid edges as certain"):
+        index_table(graph, file, tmp_path / "t", calibration="learned")
+
+
+def test_cross_validated_where_there_is_no_test_split() -> None:
+    graph, edges = world()
+    heads, relation, tails, entry = graph.adjacency.triples()
+    keep = graph.split[entry] != TEST
+    known = (heads[keep], relation[keep], tails[keep], graph.split[entry][keep])
+    done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
+    assert done.after.split == "valid"
+    assert done.after.error_from(0.1) < 0.08
+    assert done.fit.learned.hidden == Hidden(1.0, 0.0)
+
+
+def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
+    graph, _ = world()
+    files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
+    store = index(graph, tmp_path / "m", tmp_path / "s")
+    assert store.meta["calibration"]["name"] == "learned"
+    assert any(name.startswith("log-") for name in store.meta["calibration"]["names"])
+    plain = index(graph, tmp_path / "m", tmp_path / "p", calibration="softmax-count")
+    assert plain.meta["calibration"]["name"] == "softmax-count"
+    assert plain.meta["threshold"] == 0.005
+    demand = index(graph, tmp_path / "m", tmp_path / "d", on_demand=True)
+    assert demand.meta["calibration"]["name"] == "softmax-count"
+    assert "on demand" in demand.meta["report"]["not_learned"]
+    with pytest.raises(BadInput, match=r"no learned calibration: .* needs the whole table"):
+        index(graph, tmp_path / "m", tmp_path / "e", calibration="learned", on_demand=True)
+
+
+def test_too_few_valid_edges(tmp_path: Path) -> None:
+    graph, _ = world()
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split = graph.split[entry].copy()
+    split[np.flatnonzero(split == VALID)[LEAST_VALID - 1 :]] = TEST
+    few = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
+    store = index(few, tmp_path / "m", tmp_path / "s")
+    assert store.meta["calibration"]["name"] == "softmax-count"
+    assert store.meta["report"]["not_learned"] == "299 valid edges are too few to learn from (at least 300)"
+    with pytest.raises(BadInput, match="no learned calibration: 299 valid edges are too few"):
+        index(few, tmp_path / "m", tmp_path / "t", calibration="learned")
