@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument(
         "--calibration",
         metavar="NAME",
-        help="learned (default where there are enough valid edges), softmax-count, observed-mass; of --table: learned, given",
+        help="learned (default, given enough valid edges), softmax-count, observed-mass; of --table: learned, given",
     )
     index.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
     index.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")

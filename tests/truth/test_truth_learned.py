@@ -61,7 +61,10 @@ def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, 
 def _few_trees() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learned, "Settings", lambda: Settings(trees=25, depth=3))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the work is too small to be shared
         yield
+        torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

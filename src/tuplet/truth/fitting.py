@@ -39,7 +39,7 @@ class Calibrated:
 
 def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]) -> str | None:
     """Why nothing can be learned from these candidates; None if it can."""
-    valid = _marked(graph, "valid", edge_keys(len(graph.entities), heads, relation, tails))
+    valid = marked(graph, "valid", edge_keys(len(graph.entities), heads, relation, tails))
     listed = int(np.count_nonzero(valid))
     if listed >= LEAST_VALID:
         return None
@@ -62,10 +62,10 @@ def calibrate(
         raise BadInput(reason)
     size = len(graph.entities)
     given = scored.edges(Calibration()) if isinstance(scored, Scored) else scored
-    candidates = _candidates(scored, given, device)
+    candidates = candidates_of(scored, given, device)
     known = Known.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
     key = edge_keys(size, *given[:3])
-    valid = _marked(graph, "valid", key)
+    valid = marked(graph, "valid", key)
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     hidden = Hidden.of(sizes["valid"], sizes["test"], "valid" in observed)
     with torch.inference_mode():
@@ -73,8 +73,8 @@ def calibrate(
         truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
-        unseen = ~np.logical_or.reduce([_marked(graph, split, key) for split in ("train", *observed)])
-        fact = np.logical_or.reduce([_marked(graph, s, key) for s in ("valid", "test") if s not in observed])[unseen]
+        unseen = ~np.logical_or.reduce([marked(graph, split, key) for split in ("train", *observed)])
+        fact = np.logical_or.reduce([marked(graph, s, key) for s in ("valid", "test") if s not in observed])[unseen]
         before, after = (reliability(side[unseen], fact, split="test") for side in (given.prediction, truth))
     else:
         before, after = _cross_validated(fitted, given.prediction)
@@ -89,7 +89,8 @@ def _cross_validated(fitted: Fit, prediction: NDArray[np.floating]) -> tuple[Rel
     return before, after
 
 
-def _candidates(scored: Scored | Edges, given: Edges, device: str | torch.device) -> Candidates:
+def candidates_of(scored: Scored | Edges, given: Edges, device: str | torch.device) -> Candidates:
+    """The edges as the features take them."""
     log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
     heads, relation, tails = (_ids(side, device) for side in given[:3])
     if not isinstance(scored, Scored) or scored.forward is None or scored.backward is None:
@@ -105,7 +106,7 @@ def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
     return torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device)
 
 
-def _marked(graph: KnowledgeGraph, split: str, key: NDArray[np.int64]) -> NDArray[np.bool_]:
+def marked(graph: KnowledgeGraph, split: str, key: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Marks the edges that belong to a split; both lists are in order, so this is a search."""
     wanted = np.sort(edge_keys(len(graph.entities), *graph.edges(split)))
     if not len(wanted):
