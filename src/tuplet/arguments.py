@@ -211,6 +211,7 @@ def _bench(command: argparse.ArgumentParser) -> None:
     run.add_argument("--logic", default="product", help="product (default) or godel")
     run.add_argument("--timeout", type=float, metavar="S", help="seconds for one query")
     run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
+    run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
     run.add_argument("--ray", metavar="ADDRESS", help="a Ray cluster instead (auto, host:port, ray://…)")
     run.add_argument("-o", "--output", required=True, metavar="RESULTS")
@@ -220,6 +221,7 @@ def _bench(command: argparse.ArgumentParser) -> None:
     adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
     adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
     adopt.add_argument("store", metavar="STORE")
+    adopt.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     adopt.add_argument("--engines", metavar="NAMES", help="some of them: betae,cone (default: all)")
     adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
 

@@ -78,6 +78,19 @@ def test_runs_go_on_and_are_reported(folder: Path, tmp_path: Path, capsys: pytes
     assert f"| {100 * recall:.1f} |" in line
 
 
+def test_only_the_first_queries_of_each_shape(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = f"bench run {folder}/store {folder}/new/queries.parquet --workers 1 --json --quiet"
+    for name, options in (("whole", ""), ("part", "--per-shape 1")):
+        assert call(f"{run} {options} -o {tmp_path}/{name}", capsys)[0] == 0
+    whole, part = numbers(tmp_path / "whole"), numbers(tmp_path / "part")
+    assert len(part) == 8
+    assert [row for row in whole if row["index"] == 0] == part
+    code, _, err = call(f"{run} --per-shape 0 -o {tmp_path}/none", capsys)
+    assert code == 1
+    assert err == "error: at least one query of each shape is needed, not 0\n"
+    assert not (tmp_path / "none").exists()
+
+
 def test_types_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call("bench types --profile published741", capsys)
     assert code == 0

@@ -8,10 +8,13 @@ import io
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuplet.errors import BadInput
 from tuplet.progress import Progress
+
+if TYPE_CHECKING:
+    from tuplet.bench.queries import QuerySet
 
 
 def sample(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -53,7 +56,6 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench run`: what was run, and its means."""
-    from tuplet.bench.queries import read_any
     from tuplet.bench.report import Result
     from tuplet.bench.run import run
     from tuplet.bench.sample import default_workers
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.ray and arguments.workers:
         raise BadInput("give either --workers or --ray, not both")
     settings.check()
-    queries = read_any(arguments.queries)
+    queries = _queries(arguments)
     with ExitStack() as stack:
         executor = None
         if arguments.ray:
@@ -83,6 +85,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}
     quality = {name: round(value, 3) for name, value in result.quality.items()}
     return {"run": result.label, "queries": len(result.rows), "percent": means, "quality": quality}
+
+
+def _queries(arguments: argparse.Namespace) -> QuerySet:
+    from tuplet.bench.queries import read_any
+
+    queries = read_any(arguments.queries)
+    return queries if arguments.per_shape is None else queries.first(arguments.per_shape)
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
@@ -113,10 +122,9 @@ def _settings(arguments: argparse.Namespace) -> Any:
 def adopt(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
     from tuplet.bench.outside import adopt
-    from tuplet.bench.queries import read_any
 
     engines = arguments.engines.split(",") if arguments.engines else ()
-    counts = adopt(arguments.rows, arguments.store, read_any(arguments.queries), arguments.output, engines)
+    counts = adopt(arguments.rows, arguments.store, _queries(arguments), arguments.output, engines)
     return {"output": arguments.output, "queries": counts}
 
 

@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -76,6 +76,12 @@ class QuerySet:
         for query in self.queries:
             groups.setdefault(query.shape, []).append(query)
         return groups
+
+    def first(self, count: int) -> QuerySet:
+        """The first queries of each shape; samples are nested, so this is what a smaller sample would have been."""
+        if count < 1:
+            raise BadInput(f"at least one query of each shape is needed, not {count}")
+        return replace(self, queries=tuple(q for group in self.by_shape().values() for q in group[:count]))
 
 
 # --- from formulas to query graphs -------------------------------------------------------------------------------
