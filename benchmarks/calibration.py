@@ -66,10 +66,9 @@ def main() -> None:
         left_out.append(tuple(group for group in GROUPS if group != "score"))
     for without in left_out:
         began = time.perf_counter()
-        with torch.inference_mode():
-            learned = fit(known, candidates, valid, hidden, without=without).learned
-            fitted = time.perf_counter()
-            truth = learned.truth(known, candidates).cpu().numpy()
+        learned = fit(known, candidates, valid, hidden, without=without).learned
+        fitted = time.perf_counter()
+        truth = learned.truth(known, candidates).cpu().numpy()
         name = "learned" if not without else "score alone" if len(without) > 1 else f"without {without[0]}"
         show(name, truth[unseen], fact, sizes["test"], fitted - began, time.perf_counter() - fitted)
         if arguments.store and not without:

@@ -31,9 +31,9 @@ _HIGH, _LOW = 32, (1 << 32) - 1  # a gradient and a curvature share one 64-bit i
 class Settings:
     """How trees are grown."""
 
-    trees: int = 160  # at most
-    depth: int = 6
-    rate: float = 0.15  # how much of a tree's best values is taken
+    trees: int = 200  # at most
+    depth: int = 7
+    rate: float = 0.12  # how much of a tree's best values is taken
     ridge: float = 5.0  # curvature a leaf needs before its value counts half
     columns: float = 0.5  # share of the columns that a tree may ask about
     rows: float = 0.5  # share of the rows that a tree is grown on

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 LOWEST = -20.0  # log truth of what is not there
 _SHRINK = 5.0  # a confidence is that of a rule which failed this many times more
-_BLOCK = 1 << 21  # candidates at a time, in whole relations
+_BLOCK = 1 << 20  # candidates at a time, in whole relations
 _PAIRS = 1 << 22  # pairs expanded at a time
 _MOST_VIEWS = 8192  # with more, what goes together would be too large a matrix; rules and types then say nothing
 
@@ -65,7 +65,7 @@ class Candidates(NamedTuple):
         return Candidates(*(None if column is None else column[start:stop] for column in self))  # type: ignore[arg-type]
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Ranges of whole relations that hold about two million edges, or one relation."""
+        """Ranges of whole relations that hold about a million edges, or one relation."""
         ends = [*torch.nonzero(self.relation[1:] != self.relation[:-1]).view(-1).add(1).tolist(), len(self.relation)]
         start, last = 0, 0
         for end in ends:

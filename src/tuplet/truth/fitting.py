@@ -68,9 +68,8 @@ def calibrate(
     valid = marked(graph, "valid", key)
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     hidden = Hidden.of(sizes["valid"], sizes["test"], "valid" in observed)
-    with torch.inference_mode():
-        fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
-        truth = fitted.learned.truth(known, candidates).cpu().numpy()
+    fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
+    truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
         unseen = ~np.logical_or.reduce([marked(graph, split, key) for split in ("train", *observed)])

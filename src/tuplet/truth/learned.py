@@ -12,10 +12,10 @@ Test edges are never looked at. Needs torch and numpy alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,13 +27,14 @@ from tuplet.truth.features import Candidates, Known, column_names, columns, is_k
 from tuplet.truth.table import HIGHEST_PREDICTION
 
 Tensor = torch.Tensor
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
 ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
 FOLDS = 4
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
-_KEPT = 1 << 22  # candidates whose columns are held at a time
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,15 @@ class Learned:
 
     def logit(self, known: Known, edges: Candidates) -> Tensor:
         """Log odds of being a valid edge. [n]"""
-        parts = []
-        for start, stop in edges.blocks():
-            part = edges.part(start, stop)
+
+        def one(block: tuple[int, int]) -> Tensor:
+            part = edges.part(*block)
             logit = self.line[0] + self.line[1] * part.log_truth
             _judge(logit, self.folds, self.bins(columns(known, part, self.names)), fold_of(known, part))
-            parts.append(self.curve(logit))
-        return torch.cat([torch.zeros(0, device=edges.heads.device), *parts])
+            return self.curve(logit)
+
+        none = torch.zeros(0, device=edges.heads.device)
+        return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device)])
 
     def truth(self, known: Known, edges: Candidates) -> Tensor:
         """The calibrated truth. float32 [n]"""
@@ -231,11 +234,29 @@ def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int)
 
 def _columns_at(known: Known, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
     """The columns of some candidates; they depend on all others of their relation. float16 [columns, places]"""
-    parts = []
-    for start, stop in edges.blocks():
-        inside = places[(places >= start) & (places < stop)] - start
-        parts.append(columns(known, edges.part(start, stop), names)[:, inside])
-    return torch.cat(parts, 1)
+
+    def one(block: tuple[int, int]) -> Tensor:
+        inside = places[(places >= block[0]) & (places < block[1])] - block[0]
+        return columns(known, edges.part(*block), names)[:, inside]
+
+    return torch.cat(side_by_side(one, list(edges.blocks()), places.device), 1)
+
+
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+    """The results of all items, on the CPU as many at a time as torch has threads, each with one of them.
+
+    The steps of this work are too short to be shared: threads that wait for each other at every one cost more than they
+    bring, many times more where the cores have other things to do.
+    """
+    threads = torch.get_num_threads()
+    alone = torch.inference_mode()(work)
+    if device.type == "cuda":
+        return [alone(item) for item in items]
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(alone, items))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _line(log_truth: Tensor, label: Tensor, weight: Tensor) -> tuple[float, float]:
@@ -283,10 +304,7 @@ def _cross_fit(
         aside = HeldOut(bins[:, out], label[out], weight[out], start[out])
         return boost(bins[:, seen], label[seen], weight[seen], start[seen], settings, aside)
 
-    workers = 1 if bins.device.type == "cuda" else max(1, min(FOLDS, torch.get_num_threads()))
-    # One thread for each fold: threads inside threads would fight for the cores.
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        results = list(pool.map(one, range(FOLDS)))
+    results = side_by_side(one, range(FOLDS), bins.device)
     length = min(len(losses) for _, losses in results)
     count = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
     folds = tuple(trees.first(count) for trees, _ in results)
