@@ -1,0 +1,181 @@
+"""Is a joint answer of truth 0.7 right 7 times in 10? Tuples that no fact gives, by tenths of their truth.
+
+    python benchmarks/tuple_reliability.py STORE [STORE …] --queries Q.parquet [--per-shape 50] [--top 100]
+    python benchmarks/tuple_reliability.py STORE --queries Q.parquet --correction [--learned]
+
+For each query the exact engine lists its best tuples that the observed facts do not give; one is right if it is an
+answer on all splits of the graph. The columns: tuples, their mean truth, the share that is right, the expected
+calibration error of all tuples and of those from truth 0.1 on, each with the error that perfect truth values would show
+on the same tuples (edges drawn with their truth as chance), and the share of right tuples in each tenth of truth.
+
+Queries that were kept because they have an answer among the test edges are right more often than their truth can know.
+An honest sample is chosen without looking at test: `tuplet bench sample GRAPH --known train --target valid`.
+
+`--correction` fits a logistic of log-odds of truth (and of the query, and of the number of predicted atoms) where train
+is known and valid is hidden, on queries chosen from train alone, and shows what it does to the errors. `--learned` says
+that the truth values are of a learned calibration: the chance of being a test edge, given that it is not a valid one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from tuplet.bench.queries import read_any
+from tuplet.bench.sample import sample
+from tuplet.bench.shapes import JOINT
+from tuplet.bench.tuples import TENTHS, Judged, error_by_chance, judge, reliability_of
+from tuplet.engine.engines import Source
+from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.pipeline import with_valid
+from tuplet.store import Store, open_store
+from tuplet.truth.observed import observed_facts
+from tuplet.truth.reliability import SURE, reliability
+from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stores", metavar="STORE", nargs="+")
+    parser.add_argument("--queries", metavar="Q", required=True)
+    parser.add_argument("--per-shape", type=int, default=50)
+    parser.add_argument("--top", type=int, default=100)
+    parser.add_argument("--correction", action="store_true")
+    parser.add_argument("--learned", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    queries = read_any(arguments.queries).first(arguments.per_shape)
+    for path in arguments.stores:
+        store = open_store(path)
+        full = store.graph.observed(SPLITS)
+        judged = judge(store.source, queries, full, arguments.top)
+        print(f"{path}, {len(judged)} of {len(queries)} queries have such tuples")
+        show(judged)
+        if arguments.correction:
+            hidden_valid = as_if_valid_were_hidden(store, arguments.learned)
+            chosen = sample(
+                without_valid(store.graph), JOINT, arguments.per_shape, 1, target=["valid"], known=["train"]
+            )
+            known = judge(hidden_valid, chosen, store.graph.observed(["train", "valid"]), arguments.top)
+            show_corrections(known, judged, store.graph)
+
+
+def show(judged: Sequence[Judged]) -> None:
+    """One line for each family of queries."""
+    chance = f"{'(by chance)':>11}"
+    print(
+        f"{'':12} {'tuples':>7} {'truth':>6} {'right':>6} {'ECE':>6} {chance} {'from .1':>8} {chance}  right by tenths"
+    )
+    groups = {"all": list(judged)}
+    for one in judged:
+        for name in one.groups:
+            groups.setdefault(name, []).append(one)
+    for name in ["all", *sorted(set(groups) - {"all"})]:
+        members = groups[name]
+        found = reliability_of(members)
+        total = found.entries.sum()
+        numbers = f"{total:7} {(found.entries * found.mean).sum() / total:6.3f} {found.facts.sum() / total:6.3f}"
+        errors = f"{found.error:6.3f} {error_by_chance(members):11.3f}"
+        sure = f"{found.error_from(SURE):8.3f} {error_by_chance(members, least=SURE):11.3f}"
+        shares = " ".join(f"{s:.2f}" if n else "   –" for s, n in zip(found.share, found.entries, strict=True))
+        print(f"{name:12} {numbers} {errors} {sure}  {shares}", flush=True)
+    truth, right, predicted = (np.concatenate([getattr(j, n) for j in judged]) for n in ("truth", "right", "predicted"))
+    for count in np.unique(predicted):
+        kept = predicted == count
+        found = reliability(truth[kept], right[kept], TENTHS)
+        numbers = f"{kept.sum():7} {truth[kept].mean():6.3f} {right[kept].mean():6.3f}"
+        print(f"{count} predicted  {numbers} {found.error:6.3f} {'':11} {found.error_from(SURE):8.3f}")
+
+
+# --- a fitted correction -----------------------------------------------------------------------------------------
+
+
+def without_valid(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The train edges alone, some of them held out: queries chosen from it know nothing of valid or test edges."""
+    edges = graph.edges("train")
+    split = np.full(len(edges[0]), SPLIT_CODE["train"], dtype=np.uint8)
+    return with_valid(KnowledgeGraph.of(graph.entities, graph.relations, *edges, split), 0.05, 0)
+
+
+def as_if_valid_were_hidden(store: Store, learned: bool) -> Source:
+    """The same predictions over the train facts alone."""
+    graph, table = store.graph, store.source.truth
+    assert isinstance(table, TruthTable)
+    heads, relation, tails, truth = table.predictions()
+    if learned:
+        # From the chance q of being a test edge if it is no valid one, to that of being one of both (`learned.Hidden`).
+        ratio = _sizes(graph)["test"] / _sizes(graph)["valid"]
+        sure = np.where(truth > 0.9, 0.9 - 0.1 * np.log1p(-np.clip((truth - 0.9) / 0.1, 0, 1 - 1e-9)), truth)
+        truth = np.minimum((1 + ratio) * sure / (ratio + sure), HIGHEST_PREDICTION).astype(np.float32)
+    facts = observed_facts(graph, ["train"])
+    predicted = (heads, relation, tails, truth)
+    made = TruthTable.assemble(table.entities, table.relations, facts, predicted, table.threshold)
+    return Source(graph, ("train",), made)
+
+
+def columns(judged: Sequence[Judged], kind: str) -> torch.Tensor:
+    """What a correction looks at. [n, columns]"""
+    truth = np.clip(np.concatenate([one.truth for one in judged]), 1e-6, 1 - 1e-4)
+    each = [len(one.truth) for one in judged]
+    chosen = [np.ones(len(truth)), np.log(truth / (1 - truth))]
+    if kind != "truth":
+        chosen.append(np.repeat([one.query.k - 2.0 for one in judged], each))
+        for family in ("negation", "cyclic", "exists"):
+            chosen.append(np.repeat([float(family in one.groups) for one in judged], each))
+    if kind == "truth, query, atoms":
+        chosen.append(np.concatenate([one.predicted for one in judged]) - 1.0)
+    return torch.from_numpy(np.stack(chosen, axis=1))
+
+
+def fit(known: Sequence[Judged], share: float, kind: str) -> torch.Tensor:
+    """The weights of a logistic for the chance of being right on all facts, from what is right on train and valid.
+
+    A tuple that rests on m hidden facts is seen to be right if all are valid edges: in `share` ** m of the cases.
+    """
+    given = columns(known, kind)
+    right = torch.from_numpy(np.concatenate([one.right for one in known]).astype(np.float64))
+    seen = share ** torch.from_numpy(np.concatenate([one.predicted for one in known]).astype(np.float64))
+    start = torch.zeros(given.shape[1], dtype=torch.float64)
+    start[1] = 1.0  # the truth as it is
+    weights = start.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        chance = (torch.sigmoid(given @ weights) * seen).clamp(1e-7, 1 - 1e-7)
+        value = torch.nn.functional.binary_cross_entropy(chance, right) + 1e-4 * (weights - start).square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return weights.detach()
+
+
+def show_corrections(known: Sequence[Judged], judged: Sequence[Judged], graph: KnowledgeGraph) -> None:
+    """The errors of the judged tuples before and after each correction."""
+    sizes = _sizes(graph)
+    right = np.concatenate([one.right for one in judged])
+    chances = {"none": np.concatenate([one.truth for one in judged])}
+    notes = {"none": ""}
+    for kind in ("truth", "truth, query", "truth, query, atoms"):
+        weights = fit(known, sizes["valid"] / (sizes["valid"] + sizes["test"]), kind)
+        chances[kind] = torch.sigmoid(columns(judged, kind) @ weights).numpy()
+        notes[kind] = " ".join(f"{w:+.2f}" for w in weights.tolist())
+    print(f"{'correction by':20} {'ECE':>7} {'from .1':>8} {'log loss':>9}  weights")
+    for kind, chance in chances.items():
+        found = reliability(chance, right, TENTHS)
+        safe = np.clip(chance, 1e-6, 1 - 1e-6)
+        loss = -np.where(right, np.log(safe), np.log1p(-safe)).mean()
+        print(f"{kind:20} {found.error:7.4f} {found.error_from(SURE):8.4f} {loss:9.4f}  {notes[kind]}", flush=True)
+
+
+def _sizes(graph: KnowledgeGraph) -> dict[str, int]:
+    return {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Are joint answers right as often as their truth says? Predicted tuples, judged on the full graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.bench.queries import BenchQuery
+from tuplet.engine import crisp
+from tuplet.engine.engines import Limits, Source, engine_named
+from tuplet.engine.explain import Witnesses
+from tuplet.errors import BadInput
+from tuplet.graph.adjacency import Adjacency
+from tuplet.truth.layout import edge_keys
+from tuplet.truth.reliability import Reliability, reliability
+
+TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The best tuples of one query that the observed facts do not give, and which are answers on the full graph."""
+
+    query: BenchQuery
+    truth: NDArray[np.float64]  # [n]
+    right: Mask  # [n]
+    witnesses: Witnesses  # of the n tuples
+    edges: NDArray[np.int64]  # [n, atoms] a number for the edge of each atom
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """How many positive atoms of the witness are predicted. [n]"""
+        found = self.witnesses
+        return np.asarray((found.counts & ~found.observed & ~self._negated).sum(axis=1))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The families that the query belongs to."""
+        clauses = self.query.clauses()
+        negation = "negation" if self._negated.any() else "no negation"
+        shape = max((clause.shape() for clause in clauses), key=("tree", "multi-edge", "cyclic").index)
+        exists = "exists" if any(clause.existential for clause in clauses) else "all free"
+        return f"k = {self.query.k}", negation, shape, exists
+
+    @property
+    def _negated(self) -> Mask:
+        return np.array([edge.negated for edge in self.witnesses.edges], dtype=bool)
+
+    def right_if(self, drawn: NDArray[np.float64]) -> Mask:
+        """Which tuples are right if an edge of truth x is a fact when the number drawn for it is below x. [n]
+
+        `drawn` [n, atoms] holds the same number wherever the same edge stands.
+        """
+        found = self.witnesses
+        holds = found.counts & (np.where(self._negated, 1 - drawn, drawn) < found.truth)
+        clauses = np.array(found.clause)
+        return np.asarray(np.any([holds[:, clauses == c].all(axis=1) for c in dict.fromkeys(found.clause)], axis=0))
+
+
+def judge(
+    source: Source, queries: Iterable[BenchQuery], full: Adjacency, top: int = 100, engine: str = "exact"
+) -> list[Judged]:
+    """The `top` tuples of each query that the facts of the source do not give; `full` says which are right.
+
+    Queries without such a tuple are left out. Lists of answers that a query set brings are not looked at.
+    """
+    if top < 1:
+        raise BadInput(f"at least one tuple of each query is judged, not {top}")
+    runner, limits = engine_named(engine), Limits(k=top, only="predicted")
+    judged = []
+    for query in queries:
+        clauses = query.clauses()
+        ranking = runner.run(clauses, source, limits)
+        if not len(ranking.tuples):
+            continue
+        found = Witnesses.of(ranking, clauses, source.table(clauses, engine))
+        relations = np.broadcast_to([edge.relation for edge in found.edges], found.heads.shape)
+        edges = edge_keys(len(source.graph.entities), found.heads, relations, found.tails)
+        judged.append(Judged(query, ranking.truth, crisp.holds(clauses, full, ranking.tuples), found, edges))
+    return judged
+
+
+def reliability_of(judged: Iterable[Judged], split: str = "") -> Reliability:
+    """How often tuples of a given truth are right, by tenths of truth."""
+    members = list(judged)
+    truth = np.concatenate([np.zeros(0), *(one.truth for one in members)])
+    right = np.concatenate([np.zeros(0, dtype=bool), *(one.right for one in members)])
+    return reliability(truth, right, TENTHS, split)
+
+
+def error_by_chance(judged: Iterable[Judged], draws: int = 20, seed: int = 0, least: float = 0.0) -> float:
+    """The mean calibration error of these tuples if every edge were a fact exactly as often as its truth says.
+
+    One edge stands in many tuples, so tuples are right or wrong together and even perfect truth values show an error;
+    it is what a measured error is to be compared with. `least` is that of `Reliability.error_from`.
+    """
+    members = list(judged)
+    if not members:
+        return 0.0
+    distinct, place = np.unique(np.concatenate([one.edges.ravel() for one in members]), return_inverse=True)
+    ends = np.cumsum([one.edges.size for one in members])[:-1]
+    truth, rng, errors = np.concatenate([one.truth for one in members]), np.random.default_rng(seed), []
+    for _ in range(draws):
+        drawn = np.split(rng.random(len(distinct))[place], ends)
+        right = [one.right_if(part.reshape(one.edges.shape)) for one, part in zip(members, drawn, strict=True)]
+        errors.append(reliability(truth, np.concatenate(right), TENTHS).error_from(least))
+    return float(np.mean(errors))
