@@ -1,15 +1,11 @@
-"""Is a joint answer of truth 0.7 right 7 times in 10? Tuples that no fact gives, by tenths of their truth.
+"""Is a joint answer of truth 0.7 right 7 times in 10, and does a fitted correction make it so?
 
     python benchmarks/tuple_reliability.py STORE [STORE …] --queries Q.parquet [--per-shape 50] [--top 100]
     python benchmarks/tuple_reliability.py STORE --queries Q.parquet --correction [--learned]
 
-For each query the exact engine lists its best tuples that the observed facts do not give; one is right if it is an
-answer on all splits of the graph. The columns: tuples, their mean truth, the share that is right, the expected
-calibration error of all tuples and of those from truth 0.1 on, each with the error that perfect truth values would show
-on the same tuples (edges drawn with their truth as chance), and the share of right tuples in each tenth of truth.
-
-Queries that were kept because they have an answer among the test edges are right more often than their truth can know.
-An honest sample is chosen without looking at test: `tuplet bench sample GRAPH --known train --target valid`.
+Prints what `tuplet bench reliability` prints, and the same by the number of predicted atoms. For each query the exact
+engine lists its best tuples that the observed facts do not give; one is right if it is an answer on all splits of the
+graph. "By chance" is the error of perfect truth values on the same tuples (edges drawn with their truth as chance).
 
 `--correction` fits a logistic of log-odds of truth (and of the query, and of the number of predicted atoms) where train
 is known and valid is hidden, on queries chosen from train alone, and shows what it does to the errors. `--learned` says
@@ -27,9 +23,9 @@ import torch
 from tuplet.bench.queries import read_any
 from tuplet.bench.sample import sample
 from tuplet.bench.shapes import JOINT
-from tuplet.bench.tuples import TENTHS, Judged, error_by_chance, judge, reliability_of
+from tuplet.bench.tuples import TENTHS, Judged, as_text, everything, families, judge
 from tuplet.engine.engines import Source
-from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.pipeline import with_valid
 from tuplet.store import Store, open_store
 from tuplet.truth.observed import observed_facts
@@ -51,38 +47,21 @@ def main() -> None:
     queries = read_any(arguments.queries).first(arguments.per_shape)
     for path in arguments.stores:
         store = open_store(path)
-        full = store.graph.observed(SPLITS)
-        judged = judge(store.source, queries, full, arguments.top)
+        judged = judge(store.source, queries, everything(store.source), arguments.top)
         print(f"{path}, {len(judged)} of {len(queries)} queries have such tuples")
-        show(judged)
+        print(as_text(families(judged)), flush=True)
+        show_by_atoms(judged)
         if arguments.correction:
             hidden_valid = as_if_valid_were_hidden(store, arguments.learned)
             chosen = sample(
                 without_valid(store.graph), JOINT, arguments.per_shape, 1, target=["valid"], known=["train"]
             )
             known = judge(hidden_valid, chosen, store.graph.observed(["train", "valid"]), arguments.top)
-            show_corrections(known, judged, store.graph)
+            show_corrections(known, judged, store.graph, arguments.learned)
 
 
-def show(judged: Sequence[Judged]) -> None:
-    """One line for each family of queries."""
-    chance = f"{'(by chance)':>11}"
-    print(
-        f"{'':12} {'tuples':>7} {'truth':>6} {'right':>6} {'ECE':>6} {chance} {'from .1':>8} {chance}  right by tenths"
-    )
-    groups = {"all": list(judged)}
-    for one in judged:
-        for name in one.groups:
-            groups.setdefault(name, []).append(one)
-    for name in ["all", *sorted(set(groups) - {"all"})]:
-        members = groups[name]
-        found = reliability_of(members)
-        total = found.entries.sum()
-        numbers = f"{total:7} {(found.entries * found.mean).sum() / total:6.3f} {found.facts.sum() / total:6.3f}"
-        errors = f"{found.error:6.3f} {error_by_chance(members):11.3f}"
-        sure = f"{found.error_from(SURE):8.3f} {error_by_chance(members, least=SURE):11.3f}"
-        shares = " ".join(f"{s:.2f}" if n else "   –" for s, n in zip(found.share, found.entries, strict=True))
-        print(f"{name:12} {numbers} {errors} {sure}  {shares}", flush=True)
+def show_by_atoms(judged: Sequence[Judged]) -> None:
+    """One line for each number of predicted atoms."""
     truth, right, predicted = (np.concatenate([getattr(j, n) for j in judged]) for n in ("truth", "right", "predicted"))
     for count in np.unique(predicted):
         kept = predicted == count
@@ -155,15 +134,18 @@ def fit(known: Sequence[Judged], share: float, kind: str) -> torch.Tensor:
     return weights.detach()
 
 
-def show_corrections(known: Sequence[Judged], judged: Sequence[Judged], graph: KnowledgeGraph) -> None:
+def show_corrections(known: Sequence[Judged], judged: Sequence[Judged], graph: KnowledgeGraph, learned: bool) -> None:
     """The errors of the judged tuples before and after each correction."""
     sizes = _sizes(graph)
+    share = sizes["valid"] / (sizes["valid"] + sizes["test"])
     right = np.concatenate([one.right for one in judged])
     chances = {"none": np.concatenate([one.truth for one in judged])}
     notes = {"none": ""}
     for kind in ("truth", "truth, query", "truth, query, atoms"):
-        weights = fit(known, sizes["valid"] / (sizes["valid"] + sizes["test"]), kind)
-        chances[kind] = torch.sigmoid(columns(judged, kind) @ weights).numpy()
+        weights = fit(known, share, kind)
+        chance = torch.sigmoid(columns(judged, kind) @ weights).numpy()
+        # Valid edges are known now. Learned truth says so already; else a hidden fact is left with this chance.
+        chances[kind] = chance if learned else (1 - share) * chance / (1 - share * chance)
         notes[kind] = " ".join(f"{w:+.2f}" for w in weights.tolist())
     print(f"{'correction by':20} {'ECE':>7} {'from .1':>8} {'log loss':>9}  weights")
     for kind, chance in chances.items():

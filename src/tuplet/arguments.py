@@ -230,6 +230,12 @@ def _bench(command: argparse.ArgumentParser) -> None:
     report.add_argument("--unfinished", action="store_true", help="also of runs that are not done yet")
     _output(report, "DIR")
 
+    reliability = action("reliability", "is an answer of truth 0.7 right 7 times in 10? predicted tuples, judged")
+    reliability.add_argument("store", metavar="STORE")
+    reliability.add_argument("queries", metavar="QUERIES", help="best of `bench sample --known train --target valid`")
+    reliability.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
+    reliability.add_argument("--top", type=int, default=100, metavar="N", help="tuples of each query (default: 100)")
+
     types = action("types", "enumerate query types, as CSV")
     types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
 

@@ -309,7 +309,7 @@ def run_data(arguments: argparse.Namespace) -> None:
 
 
 def run_bench(arguments: argparse.Namespace) -> None:
-    """`tuplet bench sample`, `run`, `report` and `types`."""
+    """`tuplet bench sample`, `run`, `report`, `reliability` and `types`."""
     from tuplet.bench.command import ACTIONS
 
     told = ACTIONS[arguments.action](arguments)

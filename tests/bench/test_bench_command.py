@@ -128,3 +128,24 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(
     assert message in err
     assert err.count("\n") == 1
     assert not (folder / "x").exists()
+
+
+def test_reliability_of_tuples(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"bench reliability {folder}/store {folder}/new/queries.parquet --per-shape 1 --top 20"
+    code, out, _ = call(f"{words} --json", capsys)
+    assert code == 0
+    table = json.loads(out)
+    assert table["all"]["queries"] == 8
+    assert 0 < table["all"]["right"] < 1
+    code, out, _ = call(words, capsys)
+    assert code == 0
+    assert out.splitlines()[1].split()[:2] == ["all", str(table["all"]["tuples"])]
+
+
+def test_reliability_on_another_graph_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_store(tmp_path / "other", random_graph(4, entities=30, relations=5, edges=350))
+    code, _, err = call(f"bench reliability {tmp_path}/other {folder}/new/queries.parquet", capsys)
+    assert code != 0
+    assert "sampled from graph" in err

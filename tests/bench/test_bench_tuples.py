@@ -13,7 +13,7 @@ from small_store import make_store
 
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.sample import sample
-from tuplet.bench.tuples import error_by_chance, judge, reliability_of
+from tuplet.bench.tuples import as_text, errors_by_chance, everything, families, judge, reliability_of
 from tuplet.engine import brute
 from tuplet.engine.engines import Source
 from tuplet.errors import BadInput
@@ -93,7 +93,7 @@ def test_the_lists_of_answers_are_not_looked_at(source: Source, queries: QuerySe
 @pytest.mark.parametrize(("split", "share"), [("test", 1.0), ("valid", 0.0)])
 def test_what_is_right_depends_on_the_graph_that_judges(split: str, share: float) -> None:
     source = small([0.75, 0.25], split)
-    found = reliability_of(judge(source, [one_hop()], source.graph.observed(["train", "test"])), "test")
+    found = reliability_of(judge(source, [one_hop()], source.graph.observed(["train", "test"])))
     assert found.entries.tolist() == [0, 0, 1, 0, 0, 0, 0, 1, 0, 0]
     assert found.share[[2, 7]].tolist() == [share, share]
     assert found.error == pytest.approx(0.5)
@@ -115,16 +115,16 @@ def test_tuples_of_one_edge_are_right_together() -> None:
     """Two queries with the same single edge of truth 0.5: a draw makes both right or both wrong, an error of 0.5."""
     source = small([0.5], "test")
     judged = judge(source, [one_hop(), one_hop()], source.graph.observed(SPLITS))
-    assert error_by_chance(judged) == pytest.approx(0.5)
+    assert errors_by_chance(judged) == pytest.approx((0.5, 0.5))
 
 
 def test_many_edges_of_their_own_are_right_as_often_as_their_truth_says() -> None:
     truth = np.random.default_rng(9).uniform(0.02, 0.98, 4000)
     source = small(truth.tolist(), "test")
     judged = judge(source, [one_hop()], source.graph.observed(SPLITS), 4000)
-    assert 0.005 < error_by_chance(judged) < 0.03  # 400 tuples in a tenth: a standard error of about 0.02
+    assert 0.005 < errors_by_chance(judged)[0] < 0.03  # 400 tuples in a tenth: a standard error of about 0.02
     assert reliability_of(judged).error > 0.4  # all are facts: the truth is far too low
-    assert error_by_chance([]) == 0.0
+    assert errors_by_chance([]) == (0.0, 0.0)
 
 
 def test_a_positive_atom_holds_below_its_truth() -> None:
@@ -153,7 +153,27 @@ def test_one_of_two_alternatives_suffices() -> None:
     assert [bool(one.right_if(np.array([draw]))[0]) for draw in draws] == [True, True, False]
 
 
-def test_nothing_to_judge_is_refused() -> None:
+def test_the_table_of_families_adds_up(source: Source, queries: QuerySet) -> None:
+    judged = judge(source, queries, everything(source), 20)
+    table = families(judged)
+    assert table["all"]["tuples"] == sum(len(one.truth) for one in judged)
+    assert table["all"]["right"] == pytest.approx(np.mean(np.concatenate([one.right for one in judged])))
+    for parts in (("k = 1", "k = 2"), ("negation", "no negation"), ("exists", "all free")):
+        assert sum(table[name]["tuples"] for name in parts) == table["all"]["tuples"]
+    lines = as_text(table).splitlines()
+    assert [line[:12].strip() for line in lines] == ["", *table]
+    assert f"{table['all']['ece']:.3f}" in lines[1]
+    assert families([])["all"]["tuples"] == 0
+
+
+def test_nothing_to_judge_by_is_refused(graph: KnowledgeGraph) -> None:
+    with pytest.raises(BadInput, match="every fact of the graph is observed"):
+        everything(Source(graph, SPLITS))
+    with pytest.raises(BadInput, match="every fact of the graph is observed"):
+        everything(Source(graph))
+
+
+def test_no_tuple_to_judge_is_refused() -> None:
     source = small([0.5], "test")
     with pytest.raises(BadInput, match="at least one tuple"):
         judge(source, [one_hop()], source.facts, 0)

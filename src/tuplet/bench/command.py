@@ -1,4 +1,4 @@
-"""The bodies of `tuplet bench sample`, `run`, `adopt`, `report` and `types`; each returns what is to be printed."""
+"""The bodies of the actions of `tuplet bench`; each returns what is to be printed."""
 
 from __future__ import annotations
 
@@ -136,6 +136,18 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"output": str(folder), "files": sorted(path.name for path in folder.iterdir())}
 
 
+def reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
+    """`tuplet bench reliability`: how often predicted tuples are right, by families of queries and tenths of truth."""
+    from tuplet.bench.run import refuse_other_graph
+    from tuplet.bench.tuples import as_text, everything, families, judge
+    from tuplet.store import open_store
+
+    queries, source = _queries(arguments), open_store(arguments.store).source
+    refuse_other_graph(queries, source)
+    table = families(judge(source, queries, everything(source), arguments.top))
+    return table if arguments.json else as_text(table)
+
+
 def types(arguments: argparse.Namespace) -> str:
     """`tuplet bench types`: the enumerated types as CSV."""
     from tuplet.bench.enumerate import types
@@ -153,5 +165,6 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], dict[str, Any] | str]] = {
     "run": run,
     "adopt": adopt,
     "report": report,
+    "reliability": reliability,
     "types": types,
 }

@@ -25,6 +25,7 @@ import numpy as np
 from tuplet import __version__
 from tuplet.bench.evaluate import Opened, Row, RunSettings, schema
 from tuplet.bench.queries import BenchQuery, QuerySet
+from tuplet.engine.engines import Source
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
 
 Report: TypeAlias = Callable[[float, float], None]
@@ -175,9 +176,7 @@ def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunS
     source = open_store(store).source
     if settings.engine != "crisp":
         source.values(settings.engine)  # a plain graph is refused before a folder is made
-    asked = queries.meta.get("graph")
-    if asked is not None and asked != source.graph.hash:
-        raise BadInput(f"the queries were sampled from graph {asked[:12]}, the store holds {source.graph.hash[:12]}")
+    refuse_other_graph(queries, source)
     return {
         "protocol": PROTOCOL,
         "version": __version__,
@@ -192,6 +191,13 @@ def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunS
             **_plain(source.about),
         },
     }
+
+
+def refuse_other_graph(queries: QuerySet, source: Source) -> None:
+    """Queries hold numbers of entities: those of another graph would ask something else."""
+    asked = queries.meta.get("graph")
+    if asked is not None and asked != source.graph.hash:
+        raise BadInput(f"the queries were sampled from graph {asked[:12]}, the store holds {source.graph.hash[:12]}")
 
 
 def _plain(meta: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,15 @@
-"""Are joint answers right as often as their truth says? Predicted tuples, judged on the full graph."""
+"""Are joint answers right as often as their truth says? Predicted tuples, judged on the full graph.
+
+Queries that were kept because they have answers among the hidden facts are right more often than any truth can know;
+an honest sample is chosen without looking at them: `tuplet bench sample GRAPH --known train --target valid`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +20,9 @@ from tuplet.engine.engines import Limits, Source, engine_named
 from tuplet.engine.explain import Witnesses
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.graph import SPLITS
 from tuplet.truth.layout import edge_keys
-from tuplet.truth.reliability import Reliability, reliability
+from tuplet.truth.reliability import SURE, Reliability, reliability
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 Mask = NDArray[np.bool_]
@@ -62,6 +68,14 @@ class Judged:
         return np.asarray(np.any([holds[:, clauses == c].all(axis=1) for c in dict.fromkeys(found.clause)], axis=0))
 
 
+def everything(source: Source) -> Adjacency:
+    """The facts of all splits of the graph, which judge what was predicted from some of them."""
+    seen = SPLITS if source.splits is None else source.splits
+    if not any(len(source.graph.edges(split)[0]) for split in SPLITS if split not in seen):
+        raise BadInput("every fact of the graph is observed: nothing is left to judge predicted tuples by")
+    return source.graph.observed(SPLITS)
+
+
 def judge(
     source: Source, queries: Iterable[BenchQuery], full: Adjacency, top: int = 100, engine: str = "exact"
 ) -> list[Judged]:
@@ -85,28 +99,68 @@ def judge(
     return judged
 
 
-def reliability_of(judged: Iterable[Judged], split: str = "") -> Reliability:
+def reliability_of(judged: Iterable[Judged]) -> Reliability:
     """How often tuples of a given truth are right, by tenths of truth."""
     members = list(judged)
     truth = np.concatenate([np.zeros(0), *(one.truth for one in members)])
     right = np.concatenate([np.zeros(0, dtype=bool), *(one.right for one in members)])
-    return reliability(truth, right, TENTHS, split)
+    return reliability(truth, right, TENTHS, "all")
 
 
-def error_by_chance(judged: Iterable[Judged], draws: int = 20, seed: int = 0, least: float = 0.0) -> float:
-    """The mean calibration error of these tuples if every edge were a fact exactly as often as its truth says.
+def errors_by_chance(judged: Iterable[Judged], draws: int = 20, seed: int = 0) -> tuple[float, float]:
+    """The mean calibration errors of these tuples if every edge were a fact exactly as often as its truth says.
 
     One edge stands in many tuples, so tuples are right or wrong together and even perfect truth values show an error;
-    it is what a measured error is to be compared with. `least` is that of `Reliability.error_from`.
+    it is what a measured error is to be compared with. The second is that of the tuples of truth 0.1 and more.
     """
     members = list(judged)
     if not members:
-        return 0.0
+        return 0.0, 0.0
     distinct, place = np.unique(np.concatenate([one.edges.ravel() for one in members]), return_inverse=True)
     ends = np.cumsum([one.edges.size for one in members])[:-1]
     truth, rng, errors = np.concatenate([one.truth for one in members]), np.random.default_rng(seed), []
     for _ in range(draws):
         drawn = np.split(rng.random(len(distinct))[place], ends)
         right = [one.right_if(part.reshape(one.edges.shape)) for one, part in zip(members, drawn, strict=True)]
-        errors.append(reliability(truth, np.concatenate(right), TENTHS).error_from(least))
-    return float(np.mean(errors))
+        found = reliability(truth, np.concatenate(right), TENTHS)
+        errors.append((found.error, found.error_from(SURE)))
+    every, sure = np.mean(errors, axis=0).tolist()
+    return every, sure
+
+
+def families(judged: Sequence[Judged]) -> dict[str, dict[str, Any]]:
+    """The numbers of all queries and of each family: tuples, mean truth, share of right ones, errors, tenths."""
+    groups: dict[str, list[Judged]] = {"all": list(judged)}
+    for one in judged:
+        for name in one.groups:
+            groups.setdefault(name, []).append(one)
+    table = {}
+    for name in ["all", *sorted(set(groups) - {"all"})]:
+        found, chance = reliability_of(groups[name]), errors_by_chance(groups[name])
+        total = max(1, int(found.entries.sum()))
+        table[name] = {
+            "queries": len(groups[name]),
+            "tuples": int(found.entries.sum()),
+            "truth": float((found.entries * found.mean).sum() / total),
+            "right": float(found.facts.sum() / total),
+            "ece": found.error,
+            "ece_by_chance": chance[0],
+            "ece_from_0.1": found.error_from(SURE),
+            "ece_from_0.1_by_chance": chance[1],
+            "tenths": [float(s) if n else None for s, n in zip(found.share, found.entries, strict=True)],
+        }
+    return table
+
+
+def as_text(table: dict[str, dict[str, Any]]) -> str:
+    """The numbers of `families`, one line each; the last column is the share of right tuples by tenths of truth."""
+    chance = f"{'(by chance)':>11}"
+    head = f"{'':12} {'tuples':>7} {'truth':>6} {'right':>6} {'ECE':>6} {chance} {'from .1':>8} {chance}"
+    lines = [f"{head}  right by tenths of truth"]
+    for name, row in table.items():
+        numbers = f"{name:12} {row['tuples']:7} {row['truth']:6.3f} {row['right']:6.3f}"
+        errors = f"{row['ece']:6.3f} {row['ece_by_chance']:11.3f}"
+        sure = f"{row['ece_from_0.1']:8.3f} {row['ece_from_0.1_by_chance']:11.3f}"
+        tenths = " ".join("   –" if share is None else f"{share:.2f}" for share in row["tenths"])
+        lines.append(f"{numbers} {errors} {sure}  {tenths}")
+    return "\n".join(lines)
