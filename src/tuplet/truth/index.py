@@ -85,7 +85,7 @@ def index(
     key = str(description["sha256"])
     scored = build_scored(predictor, *counted, floor, rule, memory, work, key, progress)
     if learn:
-        chosen = _Chosen.learned(graph, scored, rule, splits, threshold, device, calibration is not None)
+        chosen = _Chosen.learned(graph, scored, rule, splits, threshold, calibration is not None)
     else:
         chosen = _Chosen(scored.edges(rule), least, rule.as_dict(), note)
     if fit:
@@ -127,7 +127,7 @@ def index_table(
         if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
             learn, note = _refused(calibration, "the file lists valid edges as certain, not as if they were unknown")
     if learn:
-        chosen = _Chosen.learned(graph, edges, None, splits, threshold, "cpu", calibration is not None)
+        chosen = _Chosen.learned(graph, edges, None, splits, threshold, calibration is not None)
         if chosen.fit is not None:
             return chosen.create(graph, path, splits, None, force, {"table": str(file)})
         note = chosen.note
@@ -154,7 +154,6 @@ class _Chosen:
         rule: Calibration | None,
         splits: Sequence[str],
         threshold: float | None,
-        device: str,
         required: bool,
     ) -> _Chosen:
         """A learned calibration of the edges; if there is too little to learn from, what the rule gives."""
@@ -164,7 +163,7 @@ class _Chosen:
         reason = fitting.missing(graph, *scored[:3])
         if reason is None:
             least = fitting.THRESHOLD if threshold is None else threshold
-            fit = fitting.calibrate(graph, scored, splits, least, device)
+            fit = fitting.calibrate(graph, scored, splits, least)
             return _Chosen(fit.edges, least, fit.as_dict(), {}, fit)
         note = _refused(LEARNED if required else None, reason)[1]
         least = PLAIN_THRESHOLD if threshold is None else threshold

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
 ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
-FOLDS = 4
+FOLDS = 5
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
 
