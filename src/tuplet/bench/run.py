@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -25,6 +24,7 @@ import numpy as np
 from tuplet import __version__
 from tuplet.bench.evaluate import Opened, Row, RunSettings, schema
 from tuplet.bench.queries import BenchQuery, QuerySet
+from tuplet.bench.workers import worker_processes
 from tuplet.engine.engines import Source
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
 
@@ -112,7 +112,7 @@ def _executor(given: Executor | None, workers: int) -> Iterator[Executor | None]
     if given is not None or workers <= 1:
         yield given
         return
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    pool = worker_processes(workers)
     try:
         yield pool
     finally:

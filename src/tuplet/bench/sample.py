@@ -6,7 +6,6 @@ workers, and the first 100 of 500 queries are the same as 100 queries.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 import zlib
@@ -23,6 +22,7 @@ from tuplet.bench.enumerate import QueryType
 from tuplet.bench.grounding import Grounded, Rules, Sampler
 from tuplet.bench.queries import AbstractClauses, BenchQuery, QuerySet, bound, efok_text
 from tuplet.bench.shapes import Shape, shape
+from tuplet.bench.workers import worker_processes
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.query_graph import QueryGraph
@@ -187,7 +187,7 @@ class _Pool:
             self.folder = tempfile.TemporaryDirectory()
             self.path = str(Path(self.folder.name) / "graph")
             graph.save(self.path)
-            self.pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+            self.pool = worker_processes(workers)
 
     def __enter__(self) -> _Pool:
         return self
