@@ -100,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     )
     index.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
     index.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
+    index.add_argument("--other-graph", action="store_true", help="take a MODEL of another graph, numbered alike")
     index.add_argument("--device", default="auto", help="auto, cpu, cuda")
     index.add_argument("--memory", type=float, metavar="GIB", help="how much the builder may hold")
     _quiet(index)

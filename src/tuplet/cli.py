@@ -155,6 +155,7 @@ def run_index(arguments: argparse.Namespace) -> None:
                 memory=None if arguments.memory is None else int(arguments.memory * 2**30),
                 force=arguments.force,
                 progress=lambda done, total: told("index", done, total, "relations"),
+                other_graph=arguments.other_graph,
             )
     _told_store(arguments)
 

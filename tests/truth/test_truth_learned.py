@@ -232,6 +232,18 @@ def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
         index(graph, tmp_path / "m", tmp_path / "e", calibration="learned", on_demand=True)
 
 
+def test_the_report_counts_the_held_out_edges_that_are_listed(tmp_path: Path) -> None:
+    graph, _ = world()
+    files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
+    for observed, held_out in ((("train",), ("valid", "test")), (("train", "valid"), ("test",))):
+        store = index(graph, tmp_path / "m", tmp_path / "s", observed=observed, threshold=0.02, force=True)
+        heads, relation, tails = graph.edges(*held_out)
+        listed = [store.table.value(*edge) > 0 for edge in zip(heads, relation, tails, strict=True)]
+        assert 0 < np.mean(listed) < 1
+        assert store.meta["report"]["held_out_listed"] == pytest.approx(np.mean(listed), abs=1e-6)
+        assert store.meta["report"]["reliability"]["split"] == " and ".join(held_out)
+
+
 def test_too_few_valid_edges(tmp_path: Path) -> None:
     graph, _ = world()
     heads, relation, tails, entry = graph.adjacency.triples()

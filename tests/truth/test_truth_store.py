@@ -24,6 +24,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.vocab import Vocabulary
 from tuplet.predict import files
 from tuplet.predict.models import ComplEx
+from tuplet.predict.runs import fingerprint
 from tuplet.truth.calibrate import Calibration
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.index import index, index_facts
@@ -156,6 +157,20 @@ def test_on_demand_store_equals_the_table(made: Path, tmp_path: Path) -> None:
     assert before.value(0, 0, 29) < 1
     assert rows.value(at[0], store.graph.relations.find(old[1]), at[1]) < 1
     assert rows.value(3, 1, 4) == before.value(3, 1, 4)
+
+
+def test_a_model_of_another_graph_of_the_same_size_is_refused(tmp_path: Path) -> None:
+    graph = small_graph()
+    weights = ComplEx.create(ENTITIES, RELATIONS, 8, 0.9, 2, torch.Generator().manual_seed(1))
+    edges = {split: graph.edges(split) for split in ("train", "valid", "test")}
+    for number, learned_from in enumerate((graph.hash, fingerprint(edges))):
+        files.save(weights, tmp_path / "own", {"graph": learned_from})
+        index(graph, tmp_path / "own", tmp_path / f"{number}", threshold=0.02)
+    files.save(weights, tmp_path / "other", {"graph": "0" * 64})
+    with pytest.raises(BadInput, match=r"was trained on another graph \(000000000000…, this one is .*--other-graph"):
+        index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02)
+    assert not (tmp_path / "s").exists()
+    index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02, other_graph=True)
 
 
 def test_refusals(made: Path, tmp_path: Path) -> None:

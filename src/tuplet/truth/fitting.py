@@ -73,8 +73,11 @@ def calibrate(
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
         unseen = ~np.logical_or.reduce([marked(graph, split, key) for split in ("train", *observed)])
-        fact = np.logical_or.reduce([marked(graph, s, key) for s in ("valid", "test") if s not in observed])[unseen]
-        before, after = (reliability(side[unseen], fact, split="test") for side in (given.prediction, truth))
+        hidden_splits = [split for split in ("valid", "test") if split not in observed]
+        fact = np.logical_or.reduce([marked(graph, split, key) for split in hidden_splits])[unseen]
+        before, after = (
+            reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
+        )
     else:
         before, after = _cross_validated(fitted, given.prediction)
     return Calibrated(edges, fitted, before, after)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.truth.layout import edge_keys, forward_entries
 from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
 from tuplet.truth.reliability import Reliability, reliability
@@ -47,6 +47,7 @@ def index(
     memory: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    other_graph: bool = False,
 ) -> StoreFiles:
     """Calibrate the predictor in the folder `model`, build its truth table and write the store.
 
@@ -54,7 +55,8 @@ def index(
     report says why. Without a `threshold` it is 0.0005 for a learned calibration and 0.005 for any other. A build that
     was interrupted goes on where it stopped when called again with the same arguments (finished relations lie in a
     hidden folder beside the store until it is written). `fit` fits the calibration's power on valid edges. With
-    `on_demand` no table is built: the store keeps the model and computes rows when asked, by softmax-count.
+    `on_demand` no table is built: the store keeps the model and computes rows when asked, by softmax-count. A model of
+    another graph is refused, unless `other_graph` says that its entities and relations have the same numbers.
     """
     from tuplet.predict import files
     from tuplet.truth.build import build_scored
@@ -71,7 +73,7 @@ def index(
     rule = _rule(calibration)
     folder = Path(model)
     description = files.describe(folder)
-    _refuse_misfit(graph, description, model)
+    _refuse_misfit(graph, description, model, other_graph)
     counted = graph.edges(*COUNTED)
     least = PLAIN_THRESHOLD if threshold is None else threshold
     if on_demand:
@@ -187,9 +189,10 @@ class _Chosen:
             meta["report"] = _report(graph, table, splits, as_if_unknown=True) | self.note
             return StoreFiles.create(path, graph, table, meta, force)
         found = {"reliability": self.fit.after.as_dict(), "reliability_before": self.fit.before.as_dict()}
-        held_out = len(_keys(graph, self.fit.after.split))
-        listed = round(int(self.fit.after.facts.sum()) / held_out, 6)
-        meta["report"] = table.sizes() | found | {"held_out_listed": listed}
+        # The diagrams count all candidates; those below the threshold are not listed.
+        held_out = np.concatenate([_keys(graph, split) for split in self.fit.after.split.split(" and ")])
+        listed = np.isin(held_out, edge_keys(len(graph.entities), *self.edges[:3])).mean()
+        meta["report"] = table.sizes() | found | {"held_out_listed": round(float(listed), 6)}
         learned = self.fit.fit.learned
         return StoreFiles.create(path, graph, table, meta, force, calibration=learned.arrays())
 
@@ -333,12 +336,28 @@ def _meta(
     }
 
 
-def _refuse_misfit(graph: KnowledgeGraph, description: Mapping[str, Any], model: str | os.PathLike[str]) -> None:
+def _refuse_misfit(
+    graph: KnowledgeGraph, description: Mapping[str, Any], model: str | os.PathLike[str], other_graph: bool
+) -> None:
     for what, have in (("entities", len(graph.entities)), ("relations", len(graph.relations))):
         if description[what] != have:
             raise BadInput(
                 f"{model} knows {description[what]:,} {what}, the graph has {have:,}: not trained on this graph"
             )
+    # Sizes may agree by chance, and then every name would get the scores of another.
+    learned_from = description.get("graph")
+    if learned_from and not other_graph and learned_from not in (graph.hash, _fingerprint(graph)):
+        raise BadInput(
+            f"{model} was trained on another graph ({str(learned_from)[:12]}…, this one is {graph.hash[:12]}…); "
+            "--other-graph takes it if entities and relations have the same numbers in both"
+        )
+
+
+def _fingerprint(graph: KnowledgeGraph) -> str:
+    """What a model says of its graph if it was trained on arrays of edges alone."""
+    from tuplet.predict.runs import fingerprint
+
+    return fingerprint({split: graph.edges(split) for split in SPLIT_CODE})
 
 
 def _keys(graph: KnowledgeGraph, split: str) -> NDArray[np.int64]:
