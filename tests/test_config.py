@@ -24,6 +24,7 @@ def test_round_trip() -> None:
         ({"rank": True}, "rank must be int, not True"),
         ({"rank": 0}, "rank is 0; it must be at least 1"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"learning_rate": float("inf")}, "learning_rate is inf; that is too large"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'; choose one of adagrad, adam"),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from tuplet.errors import BadInput, nearest
 
 Settings = TypeVar("Settings")
+HIGHEST = 2**63 - 1  # torch takes no larger seed
 
 
 def knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
@@ -30,6 +31,8 @@ def check(settings: Any) -> None:
             raise BadInput(f"{f.name} is {value!r}; choose one of {', '.join(choices)}")
         if least is not None and value is not None and not value >= least:
             raise BadInput(f"{f.name} is {value!r}; it must be at least {least:g}")
+        if least is not None and value is not None and value > HIGHEST:
+            raise BadInput(f"{f.name} is {value!r}; that is too large")
 
 
 @dataclass(frozen=True)

@@ -189,3 +189,7 @@ def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     save(ComplEx.create(5, 2, 4, 1.0, 2, torch.Generator()), tmp_path / "other")
     with pytest.raises(BadInput, match="has 5 entities and 2 relations, the graph 24 and 2"):
         ask(model=str(tmp_path / "other"))
+    with pytest.raises(BadInput, match="unknown device 'tpu'; choose auto, cpu"):
+        ask(model=str(folder), device="tpu")
+    with pytest.raises(BadInput, match=r"seed is 99999999999999999999; that is too large"):
+        ask(model=str(folder), seed="99999999999999999999")

@@ -233,9 +233,11 @@ def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingM
     """The link predictor that an option names, opened once; it must be of the graph that is asked."""
     if not path:
         raise BadInput(f"engine {engine!r} needs a trained link predictor here: --option model=FOLDER (tuplet train)")
+    from tuplet.predict.train import pick_device
+
     description = Path(path) / "model.json"
     changed = description.stat().st_mtime_ns if description.exists() else 0
-    model = _opened(str(path), device, changed)
+    model = _opened(str(path), str(pick_device(device)), changed)
     sizes = len(source.graph.entities), len(source.graph.relations)
     if (model.entities, model.relations) != sizes:
         raise BadInput(
