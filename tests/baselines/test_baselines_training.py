@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from tuplet.baselines.training_queries import (
     write_pool,
 )
 from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.predict import files
 from tuplet.predict.models import ComplEx
 
 ENTITIES, RELATIONS = 30, 4
@@ -140,8 +142,6 @@ def test_ctrl_c_leaves_a_run_to_continue(tmp_path: Path) -> None:
 
 
 def test_more_minutes_go_on_but_other_settings_are_refused(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     timed = replace(CONFIG, steps=0, minutes=0.01)
     first = train(EDGES, ENTITIES, RELATIONS, timed, tmp_path / "m", "cpu")
     more = train(EDGES, ENTITIES, RELATIONS, replace(timed, minutes=0.02), tmp_path / "m", "cpu", resume=True)
@@ -153,10 +153,22 @@ def test_more_minutes_go_on_but_other_settings_are_refused(tmp_path: Path) -> No
         train(EDGES, ENTITIES, RELATIONS, timed, tmp_path / "m", "cpu")
 
 
+def test_a_predictor_that_does_not_fit_leaves_no_folder(tmp_path: Path) -> None:
+    other = ComplEx.create(ENTITIES + 1, RELATIONS, 5, 1.0, 2, torch.Generator().manual_seed(0))
+    config = replace(CONFIG, model="lmpnn", steps=1, dim=0)
+    with pytest.raises(BadInput, match="the link predictor has"):
+        train(EDGES, ENTITIES, RELATIONS, config, tmp_path / "m", "cpu", predictor=other)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_query_model_is_no_link_predictor(tmp_path: Path) -> None:
+    train(EDGES, ENTITIES, RELATIONS, replace(CONFIG, steps=1), tmp_path / "m", "cpu")
+    with pytest.raises(BadInput, match="m is a betae query model; a link predictor is needed here"):
+        files.load(tmp_path / "m")
+
+
 @pytest.mark.parametrize("name", ["betae", "logice", "cone", "lmpnn"])
 def test_all_models_train_save_and_open(name: str, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     predictor = ComplEx.create(ENTITIES, RELATIONS, 5, 1.0, 2, torch.Generator().manual_seed(0))
     config = replace(CONFIG, model=name, steps=4, dim=0 if name == "lmpnn" else 6)
     done = train(
@@ -175,8 +187,6 @@ def test_all_models_train_save_and_open(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("loss", ["softmax", "published"])
 def test_training_learns(loss: str, tmp_path: Path) -> None:
     """Entities in two camps, relations within them: answers must rise well above chance."""
-    from dataclasses import replace
-
     rng = np.random.default_rng(0)
     heads = rng.integers(0, ENTITIES, 260)
     relation = rng.integers(0, 2, 260)
@@ -203,8 +213,6 @@ def test_divergence_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     train(EDGES, ENTITIES, RELATIONS, replace(CONFIG, steps=1), tmp_path / "m", "cpu")
     about = json.loads((tmp_path / "m" / "model.json").read_text())
     (tmp_path / "m" / "model.json").write_text(json.dumps(about | {"relations": 9}))

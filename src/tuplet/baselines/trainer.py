@@ -137,8 +137,9 @@ def train(
     folder.parent.mkdir(parents=True, exist_ok=True)
     products = config.batch * settings.hidden * settings.hidden
     with locked(folder), runs.tuned_cpu(device, products), runs.interrupts() as interrupted, torch.random.fork_rng():
-        runs.prepare(folder, plan, resume, force)
+        # A predictor that does not fit is refused before anything is written.
         model = create(config.model, entities, relations, settings, config.seed, predictor)
+        runs.prepare(folder, plan, resume, force)
         run = _Run(edges, plan, folder, device, model, pool, progress, interrupted)
         return run.complete(began + stop_after if stop_after is not None else math.inf)
 

@@ -53,6 +53,7 @@ def load(
     """Open a model; tables kept in half precision are widened to `dtype` (None keeps them as they are on disk)."""
     folder = Path(folder)
     description = describe(folder)
+    refuse_query_model(folder, description)
     tensors = read_tensors(folder / TENSORS, device, description["sha256"])
     try:
         kind = model_class(description["kind"])
@@ -62,6 +63,14 @@ def load(
     if (model.entities, model.relations) != (description["entities"], description["relations"]):
         raise CorruptStore(f"{folder}: {DESCRIPTION} and {TENSORS} disagree about the number of entities or relations")
     return model.to(dtype=dtype)
+
+
+def refuse_query_model(folder: str | Path, description: Mapping[str, Any]) -> None:
+    """Query models are folders of the same form, but score whole queries instead of edges."""
+    if "settings" in description:
+        raise BadInput(
+            f"{folder} is a {description['kind']} query model; a link predictor is needed here (tuplet train)"
+        )
 
 
 def describe(folder: str | Path) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def index(
     rule = _rule(calibration)
     folder = Path(model)
     description = files.describe(folder)
+    files.refuse_query_model(folder, description)
     _refuse_misfit(graph, description, model, other_graph)
     counted = graph.edges(*COUNTED)
     least = PLAIN_THRESHOLD if threshold is None else threshold
