@@ -40,6 +40,8 @@ def test_files_come_back_and_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other.npz").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="not a file of benchmark rows"):
         read_rows(tmp_path / "other.npz")
+    with pytest.raises(BadInput, match=r"cannot read .*nothing\.npz: No such file"):
+        read_rows(tmp_path / "nothing.npz")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,7 @@ def write_rows(path: str | os.PathLike[str], rows: Rows, meta: Mapping[str, Any]
 def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:
     """What `write_rows` wrote, and its meta."""
     try:
-        with np.load(path) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             if tuple(arrays["columns"].tolist()) != COLUMNS:
                 raise BadInput(f"{path} was written by another version of tuplet: its columns differ")
             rows: dict[str, dict[str, tuple[NDArray[np.int32], NDArray[np.float32]]]] = {}
@@ -70,8 +71,10 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:
                 engine, shape = name.split("\t")
                 rows.setdefault(engine, {})[shape] = arrays[f"{number}.index"], arrays[f"{number}.numbers"]
             return rows, json.loads(str(arrays["meta"]))
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"{path} is not a file of benchmark rows: {error}") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, AttributeError, TypeError, BadZipFile):
+        raise BadInput(f"{path} is not a file of benchmark rows (rows.npz of benchmarks/baselines_gpu.py)") from None
 
 
 def adopt(
