@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_MOST = 20  # of a list; more would fill the screen, and --json has them all
+
 
 def lines(about: Mapping[str, Any], indent: str = "") -> str:
     """One line per key, what belongs together indented; a reliability table becomes its diagram.
@@ -15,6 +17,8 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
     model     none
     edges
       train  10
+    >>> print(lines({"names": list("abcdefghijklmnopqrstuvwxyz")}))
+    names  a, b, c, … (26)
     """
     width = max((len(str(key)) for key in about), default=0)
     shown = []
@@ -38,6 +42,8 @@ def _word(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, list | tuple) and len(value) > _MOST:
+        return f"{', '.join(map(_word, value[:3]))}, … ({len(value)})"
     if isinstance(value, list | tuple):
         return ", ".join(map(_word, value)) or "none"
     return str(value)

@@ -16,6 +16,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.vocab import Vocabulary
 from tuplet.predict import files
 from tuplet.predict.models import ComplEx
+from tuplet.store import open_store
 from tuplet.truth import learned
 from tuplet.truth.boosting import Settings
 from tuplet.truth.build import Edges
@@ -222,6 +223,7 @@ def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
     store = index(graph, tmp_path / "m", tmp_path / "s")
     assert store.meta["calibration"]["name"] == "learned"
     assert any(name.startswith("log-") for name in store.meta["calibration"]["names"])
+    assert open_store(tmp_path / "s").ask("?x : r0(e1, ?x)").about["calibration"] == {"name": "learned"}
     plain = index(graph, tmp_path / "m", tmp_path / "p", calibration="softmax-count")
     assert plain.meta["calibration"]["name"] == "softmax-count"
     assert plain.meta["threshold"] == 0.005

@@ -234,7 +234,9 @@ def _published(cells: Mapping[str, float], key: str, shapes: Mapping[str, int]) 
 
 
 def _short(value: Any) -> Any:
-    """A number with four digits, a dictionary as its values."""
+    """A number with four digits, a dictionary as its values, a learned calibration as its name."""
+    if isinstance(value, dict) and "names" in value:
+        return value["name"]
     if isinstance(value, dict):
         return " ".join(str(_short(v)) for v in value.values())
     return f"{value:.4g}" if isinstance(value, float) else value

@@ -84,7 +84,7 @@ def ask(
             "version": __version__,
             "graph": source.graph.hash,
             "observed": list(source.splits) if source.splits is not None else "all",
-            **({"logic": limits.logic.name, **source.about} if engine != "crisp" else {}),
+            **({"logic": limits.logic.name, **_made(source.about)} if engine != "crisp" else {}),
             **({"budget": limits.budget.B or "all", "merge": limits.budget.merge} if engine.startswith("ns3") else {}),
             **{
                 name: cap for name, cap in (("timeout", timeout), ("memory", memory), ("work", work)) if cap is not None
@@ -93,6 +93,12 @@ def ask(
             **({"options": dict(options)} if options else {}),
         },
     )
+
+
+def _made(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the truth values; of a learned calibration its name, for `tuplet info` tells the rest."""
+    calibration: Mapping[str, Any] = about.get("calibration") or {}
+    return {**about, "calibration": {"name": calibration["name"]}} if "names" in calibration else dict(about)
 
 
 def score(
