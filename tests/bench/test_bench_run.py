@@ -154,6 +154,14 @@ def test_a_folder_of_another_run_is_refused(store: Path, queries: QuerySet, tmp_
     assert not (tmp_path / "new").exists()
 
 
+def test_options_that_turn_out_wrong_leave_no_folder(store: Path, queries: QuerySet, tmp_path: Path) -> None:
+    wrong = RunSettings("cqd", options={"method": "co", "model": str(tmp_path / "nothing")})
+    with pytest.raises(BadInput, match="no such model"):
+        run(store, queries, tmp_path / "r", wrong)
+    assert not (tmp_path / "r").exists()
+    run(store, queries, tmp_path / "r", RunSettings("cqd"))
+
+
 def test_a_pruned_list_counts_as_it_is(queries: QuerySet) -> None:
     """Of a method that prunes the list alone counts; of a search that was stopped nothing is known below it."""
     query = queries.queries[0]

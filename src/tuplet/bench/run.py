@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
@@ -72,6 +73,7 @@ def run(
     settings = settings or RunSettings()
     settings.check()
     root = Path(folder)
+    fresh = not (root / "run.json").exists()
     manifest = begin(root, manifest_of(store, queries, settings, block))
     todo, done = [], 0
     for unit in units(queries, block):
@@ -83,12 +85,18 @@ def run(
         progress(done, len(queries))
     if not todo:
         return manifest
-    with _executor(executor, workers if len(todo) > 1 else 1) as pool:
-        for unit, rows in _results(pool, str(store), settings, todo):
-            write_part(root / "parts" / f"{unit.name}.parquet", rows)
-            done += len(rows)
-            if progress is not None:
-                progress(done, len(queries))
+    try:
+        with _executor(executor, workers if len(todo) > 1 else 1) as pool:
+            for unit, rows in _results(pool, str(store), settings, todo):
+                write_part(root / "parts" / f"{unit.name}.parquet", rows)
+                done += len(rows)
+                if progress is not None:
+                    progress(done, len(queries))
+    except BadInput:
+        if fresh and not done:
+            # A model that is missing or does not fit shows when it is opened: the folder must not insist on it.
+            shutil.rmtree(root)
+        raise
     return manifest
 
 
