@@ -321,3 +321,13 @@ def test_caps_on_memory_and_work_return_the_best_so_far(tuplet: Callable[..., Re
         assert (cut["exact"], cut["pruned"]) == (False, reason)
         assert cut["bound"] >= best, "a tuple not shown may be that good"
     assert "must be positive" in tuplet("ask", tmp_path / "s", query, "--work", "0").err
+
+
+def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:
+    (tmp_path / "w.tsv").write_text("a\tlikes\tb\t0.5\nb\tlikes\tc\t0.8\n")
+    assert main(["import", str(tmp_path / "w.tsv"), "-o", str(tmp_path / "g")]) == 0
+    capsys.readouterr()
+    for flags in (["--calibration", "learned"], ["--on-demand"]):
+        assert main(["index", str(tmp_path / "g"), "-o", str(tmp_path / "s"), *flags]) == 1
+        assert capsys.readouterr().err == f"error: {flags[0]} needs a MODEL (tuplet train)\n"
+    assert not (tmp_path / "s").exists()

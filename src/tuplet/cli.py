@@ -123,6 +123,8 @@ def run_index(arguments: argparse.Namespace) -> None:
     observed = arguments.observed.split(",")
     if arguments.table and arguments.model:
         raise BadInput("give either a MODEL or --table, not both")
+    if not arguments.model and (arguments.on_demand or (arguments.calibration and not arguments.table)):
+        raise BadInput(f"{'--on-demand' if arguments.on_demand else '--calibration'} needs a MODEL (tuplet train)")
     if arguments.table:
         index_table(
             graph,

@@ -75,6 +75,15 @@ def test_refusals_are_one_clear_line(
     assert err.count("\n") == 1
 
 
+def test_training_for_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundled().save(tmp_path / "graph")
+    for flag in ("--steps", "--minutes"):
+        arguments = ["train", str(tmp_path / "graph"), "--model", "betae", flag, "0", "-o", str(tmp_path / "m")]
+        assert main(arguments) == 1
+        assert capsys.readouterr().err == f"error: {flag} is 0; it must be more\n"
+    assert not (tmp_path / "m").exists()
+
+
 def test_over_http(made: Path) -> None:
     pytest.importorskip("fastapi", reason="the server is an extra")
     from tuplet.serve import models

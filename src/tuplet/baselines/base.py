@@ -167,7 +167,7 @@ def parsed(kind: type[Settings], given: Mapping[str, Option], engine: str) -> Se
 
 
 def _value(key: str, wanted: str, given: Option) -> Option | None:
-    if wanted.endswith("| None") and given == "all":
+    if wanted.endswith("| None") and given in ("all", None):
         return None
     if wanted == "str":
         return str(given)
@@ -176,7 +176,7 @@ def _value(key: str, wanted: str, given: Option) -> Option | None:
         if isinstance(given, bool) or (kind is int and isinstance(given, float)):
             raise ValueError
         return kind(given)
-    except ValueError:
+    except (TypeError, ValueError):
         raise BadInput(
             f"option {key!r} takes {words}{' or all' if wanted.endswith('| None') else ''}, not {given!r}"
         ) from None

@@ -63,6 +63,9 @@ def run(arguments: argparse.Namespace, told: Callable[[str, float, float, str], 
     given = {flag: getattr(arguments, flag) for flag in FLAGS if getattr(arguments, flag) is not None}
     if "model" in given:
         given["model"] = given["model"].lower()
+    for flag in ("steps", "minutes"):
+        if given.get(flag) == 0:  # inside, 0 means that the other one decides
+            raise BadInput(f"--{flag} is 0; it must be more")
     if arguments.config:
         config = changed(load(QueryTrainConfig, arguments.config), given)
     elif arguments.resume:
