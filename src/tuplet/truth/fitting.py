@@ -67,7 +67,7 @@ def calibrate(
     key = edge_keys(size, *given[:3])
     valid = marked(graph, "valid", key)
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
-    hidden = Hidden.of(sizes["valid"], sizes["test"], "valid" in observed)
+    hidden = Hidden.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
     fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
     truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
@@ -79,15 +79,18 @@ def calibrate(
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        before, after = _cross_validated(fitted, given.prediction)
+        before, after = _cross_validated(fitted, given.prediction, marked(graph, "test", key))
     return Calibrated(edges, fitted, before, after)
 
 
-def _cross_validated(fitted: Fit, prediction: NDArray[np.floating]) -> tuple[Reliability, Reliability]:
-    """Reliability on valid edges, each judged by trees that did not see it."""
-    label, weight = fitted.label.cpu().numpy() > 0, fitted.weight.cpu().numpy()
-    sides = (prediction[fitted.places.cpu().numpy()], fitted.learned.hidden(fitted.held_out).cpu().numpy())
-    before, after = (reliability(side, label, split="valid", weight=weight) for side in sides)
+def _cross_validated(
+    fitted: Fit, prediction: NDArray[np.floating], is_test: NDArray[np.bool_]
+) -> tuple[Reliability, Reliability]:
+    """Reliability on valid edges, each judged by trees that did not see it; test edges are observed here."""
+    label, weight, places = fitted.label.cpu().numpy() > 0, fitted.weight.cpu().numpy(), fitted.places.cpu().numpy()
+    sides = (prediction[places], fitted.learned.hidden(fitted.held_out).cpu().numpy())
+    kept = ~is_test[places]
+    before, after = (reliability(side[kept], label[kept], split="valid", weight=weight[kept]) for side in sides)
     return before, after
 
 

@@ -49,14 +49,18 @@ class Hidden:
     Hidden(times=2.0, given=0.0)
     >>> Hidden.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
     Hidden(times=1.0, given=0.0)
+    >>> Hidden.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
+    Hidden(times=1.0, given=2.0)
     """
 
     times: float = 1.0
     given: float = 0.0
 
     @staticmethod
-    def of(valid: int, test: int, valid_observed: bool) -> Hidden:
+    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> Hidden:
         """From the sizes of the splits alone."""
+        if test_observed:
+            return Hidden(1.0, test / valid)
         if valid_observed and test:
             return Hidden(test / valid, 1.0)
         return Hidden(1.0 + test / valid, 0.0)
