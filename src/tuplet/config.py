@@ -6,6 +6,7 @@ Every knob is documented with its default here and nowhere else: `describe` list
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
@@ -29,9 +30,11 @@ def check(settings: Any) -> None:
         value, choices, least = getattr(settings, f.name), f.metadata["choices"], f.metadata["least"]
         if choices and value not in choices:
             raise BadInput(f"{f.name} is {value!r}; choose one of {', '.join(choices)}")
-        if least is not None and value is not None and not value >= least:
+        if least is None or value is None:
+            continue
+        if not value >= least:
             raise BadInput(f"{f.name} is {value!r}; it must be at least {least:g}")
-        if least is not None and value is not None and value > HIGHEST:
+        if value == math.inf or (isinstance(value, int) and value > HIGHEST):
             raise BadInput(f"{f.name} is {value!r}; that is too large")
 
 
