@@ -53,7 +53,8 @@ def main() -> None:
     fact = marked(graph, "test", key)[unseen]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     print(f"{len(key):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
-    print(f"{'':22} {'top 2k':>7} {'top 20k':>7} {'ECE':>7} {'loss':>7} {'fit s':>6} {'apply s':>7}  facts by truth")
+    titles = ("top 2k", "top 20k", "ECE", "loss", "fit s", "CPU s", "apply")
+    print(f"{'':22} {' '.join(f'{title:>7}' for title in titles)}  facts by truth")
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
     device = arguments.device
     known = Known.of(size, len(graph.relations), *(tensor(side, device) for side in graph.edges("train")))
@@ -65,12 +66,13 @@ def main() -> None:
         left_out += [(group,) for group in GROUPS if group != "score"]
         left_out.append(tuple(group for group in GROUPS if group != "score"))
     for without in left_out:
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         learned = fit(known, candidates, valid, hidden, without=without).learned
-        fitted = time.perf_counter()
+        fitted, used = time.perf_counter(), time.process_time() - busy
         truth = learned.truth(known, candidates).cpu().numpy()
         name = "learned" if not without else "score alone" if len(without) > 1 else f"without {without[0]}"
-        show(name, truth[unseen], fact, sizes["test"], fitted - began, time.perf_counter() - fitted)
+        seconds = (fitted - began, used, time.perf_counter() - fitted)
+        show(name, truth[unseen], fact, sizes["test"], seconds)
         if arguments.store and not without:
             write(graph, given, FLOOR, f"{arguments.store}-before.store")
             write(graph, given._replace(prediction=truth), THRESHOLD, f"{arguments.store}-learned.store")
@@ -96,7 +98,9 @@ def tensor(array: np.ndarray, device: str) -> torch.Tensor:
     return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(device)
 
 
-def show(name: str, truth: np.ndarray, fact: np.ndarray, test: int, fitted: float = 0.0, applied: float = 0.0) -> None:
+def show(
+    name: str, truth: np.ndarray, fact: np.ndarray, test: int, seconds: tuple[float, float, float] = (0, 0, 0)
+) -> None:
     """One line of the table."""
     order = np.argsort(-truth, kind="stable")
     top = [fact[order[:count]].mean() for count in (2_000, 20_000)]
@@ -106,7 +110,9 @@ def show(name: str, truth: np.ndarray, fact: np.ndarray, test: int, fitted: floa
     error = (count * abs(share - mean)).sum() / max(count.sum(), 1)
     chance = np.clip(truth.astype(np.float64), 1e-7, 1 - 1e-6)
     loss = -(np.log(chance[fact]).sum() + np.log1p(-chance[~fact]).sum()) / test
-    numbers = f"{top[0]:7.3f} {top[1]:7.3f} {error:7.4f} {loss:7.3f} {fitted:6.1f} {applied:7.1f}"
+    numbers = (
+        f"{top[0]:7.3f} {top[1]:7.3f} {error:7.4f} {loss:7.3f} {seconds[0]:7.1f} {seconds[1]:7.1f} {seconds[2]:7.1f}"
+    )
     print(f"{name:22} {numbers}  {' '.join(f'{s:.2f}' for s in share)}", flush=True)
 
 
