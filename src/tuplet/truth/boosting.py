@@ -2,11 +2,11 @@
 
 A symmetric tree asks the same question of all rows at a level, so it is a list of `depth` questions (column > edge) and
 a value for each combination of answers. That makes it hard to overfit, and fast: answering is a handful of comparisons
-of whole columns and one lookup, on the CPU and on a GPU alike.
+of whole columns and one lookup.
 
 Columns are cut into at most 128 bins once; a level then sums gradients by (leaf, bin) and picks the question with the
 largest gain of the logistic loss. Gradients are summed as integers, so a fit gives the same trees in any order of
-summation, on any device.
+summation.
 """
 
 from __future__ import annotations
