@@ -60,7 +60,8 @@ def main() -> None:
     began = time.perf_counter()
     graph = read(arguments.dataset)
     graph_read = time.perf_counter()
-    store = index_table(graph, arguments.table, path, arguments.observed.split(","), force=True)
+    observed = arguments.observed.split(",")
+    store = index_table(graph, arguments.table, path, observed, force=True, calibration="given")
     indexed = time.perf_counter()
     report: dict[str, Any] = {
         "dataset": arguments.dataset.name,
