@@ -51,7 +51,9 @@ class Folder:
         graph = self.root / "graph"
         self.tuplet("data", "fetch", a.graph, "--from-dir", a.data, "-o", graph, makes=graph)
         # As the paper has it: softmax × count, which is also what a table made elsewhere is taken for.
-        made = ["--table", a.truth, "--calibration", "given"] if a.truth else [a.model, "--calibration", "softmax-count"]
+        made = (
+            ["--table", a.truth, "--calibration", "given"] if a.truth else [a.model, "--calibration", "softmax-count"]
+        )
         for name, observed in (("store", "train,valid"), ("store-train", "train")):
             store = self.root / name
             self.tuplet("index", graph, *made, "--observed", observed, "-o", store, makes=store)

@@ -174,7 +174,9 @@ def make(folder: Path) -> str:
     subprocess.run([*words, "import", str(data / "fb15k-237"), "-o", str(graph)], check=True, stdout=subprocess.DEVNULL)
     table = data.parent / "truth" / "fb15k-237.parquet"
     subprocess.run(
-        [*words, "index", str(graph), "--table", str(table), "--calibration", "given", "-o", str(store)], check=True, stdout=subprocess.DEVNULL
+        [*words, "index", str(graph), "--table", str(table), "--calibration", "given", "-o", str(store)],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     return str(store)
 
