@@ -163,13 +163,8 @@ class _Run:
         progress: Progress | None,
         interrupted: Callable[[], bool],
     ) -> None:
-        self.plan, self.folder, self.device, self.progress, self.interrupted = (
-            plan,
-            folder,
-            device,
-            progress,
-            interrupted,
-        )
+        self.plan, self.folder, self.device = plan, folder, device
+        self.progress, self.interrupted = progress, interrupted
         self.config: QueryTrainConfig = plan.config
         self.model = model.to(device)
         tables = [p for name, p in _trained(self.model) if name in TABLES]

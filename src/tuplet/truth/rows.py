@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.models import EmbeddingModel
-from tuplet.truth.build import Basis, Edges, Parts, Sweeper, device_of, scores_of_pairs
+from tuplet.truth.build import Basis, Edges, Sweeper, device_of, scores_of_pairs
 from tuplet.truth.calibrate import Calibration
+from tuplet.truth.parts import Parts
 from tuplet.truth.table import Floats, Row, TruthTable
 
 Tensor = torch.Tensor
