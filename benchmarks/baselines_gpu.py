@@ -133,10 +133,10 @@ def draw_pool(arguments: argparse.Namespace) -> None:
         return
     from train_gpu import read_graph
 
-    from tuplet.baselines.trainer import QueryTrainConfig
-    from tuplet.baselines.training_queries import make_pool, write_pool
-    from tuplet.config import changed
+    from tuplet.baselines.trained.trainer import QueryTrainConfig
+    from tuplet.baselines.trained.training_queries import make_pool, write_pool
     from tuplet.predict.train import pick_device
+    from tuplet.settings import changed
 
     began = time.time()
     config = changed(QueryTrainConfig(), given(arguments.settings, ""))
@@ -187,7 +187,7 @@ def export(folder: Path, out: Path, name: str) -> None:
     """The parameters in float16, in files small enough to be carried; without tables that were not trained."""
     import torch
 
-    from tuplet.predict.files import read_tensors, write_tensors
+    from tuplet.predict.model_folder import read_tensors, write_tensors
 
     tensors = read_tensors(folder / "model.safetensors")
     if name == "lmpnn":
@@ -216,7 +216,7 @@ def child(arguments: argparse.Namespace) -> int:
     import torch
     from train_gpu import read_graph
 
-    from tuplet.baselines.training_queries import read_pool
+    from tuplet.baselines.trained.training_queries import read_pool
     from tuplet.errors import TupletError
     from tuplet.predict.train import pick_device
 
@@ -244,7 +244,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
     """Use compiled distances only if they compile here and give the same numbers, on the way back too."""
     import torch
 
-    from tuplet.baselines import cone, layers, logice
+    from tuplet.baselines.trained import cone, layers, logice
 
     known = {"cone": (cone.distance, 4, 2), "logice": (logice.difference, 2, 2)}
     if arguments.child not in known:
@@ -273,8 +273,8 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
 
 def configured(arguments: argparse.Namespace) -> Any:
     """The settings of this model's training."""
-    from tuplet.baselines.trainer import QueryTrainConfig
-    from tuplet.config import changed
+    from tuplet.baselines.trained.trainer import QueryTrainConfig
+    from tuplet.settings import changed
 
     config = QueryTrainConfig(model=arguments.child, minutes=arguments.minutes, steps=arguments.steps)
     return changed(config, given(arguments.settings, arguments.child))
@@ -292,9 +292,9 @@ def given(settings: list[str], name: str) -> dict[str, Any]:
 
 
 def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
-    from tuplet.config import changed, preset, suitable
-    from tuplet.predict.files import load
+    from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
+    from tuplet.settings import changed, preset, suitable
 
     if arguments.predictor:
         return load(arguments.predictor, device)
@@ -309,7 +309,7 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
-    from tuplet.baselines.trainer import train
+    from tuplet.baselines.trained.trainer import train
 
     name, config = arguments.child, configured(arguments)
     folder = arguments.run / name
@@ -409,7 +409,7 @@ def measure_all(arguments: argparse.Namespace, model: Any, about: dict[str, Any]
 
 def timed_scores(model: Any, clauses: Any, device: Any) -> tuple[Any, float]:
     """Logits [n, k, entities] and the milliseconds of a query, batched and beside the other models."""
-    from tuplet.baselines.answering import scores
+    from tuplet.baselines.trained.answering import scores
 
     start = time.perf_counter()
     logits = scores(model, clauses, device).numpy()
@@ -427,8 +427,8 @@ def read_queries(path: Path) -> list[dict[str, Any]]:
     """The shapes of a query file: clauses to be scored, easy and hard answers."""
     import torch
 
-    from tuplet.baselines.answering import Ground
-    from tuplet.baselines.embedding import Link, Pattern
+    from tuplet.baselines.trained.answering import Ground
+    from tuplet.baselines.trained.embedding import Link, Pattern
 
     shapes = []
     with np.load(path) as arrays:

@@ -24,10 +24,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict import files
-from tuplet.predict.models import ComplEx, EmbeddingModel
-from tuplet.truth.build import Edges, build_table
-from tuplet.truth.calibrate import CALIBRATIONS, DIRECTIONS, Calibration
+from tuplet.predict import model_folder as files
+from tuplet.predict.embeddings import ComplEx, EmbeddingModel
+from tuplet.truth.rules import CALIBRATIONS, DIRECTIONS, Calibration
+from tuplet.truth.sweep import Edges, build_table
 
 
 def observed_edges(path: Path, splits: list[str]) -> tuple[Any, Any, Any]:

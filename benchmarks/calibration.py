@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.build import Edges, Scored, build_scored
-from tuplet.truth.calibrate import Calibration
-from tuplet.truth.features import GROUPS, Known
-from tuplet.truth.fitting import FLOOR, THRESHOLD, candidates_of, marked
 from tuplet.truth.layout import edge_keys
-from tuplet.truth.learned import Hidden, fit
+from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
+from tuplet.truth.learned.features import GROUPS, Known
+from tuplet.truth.learned.fit import Hidden, fit
 from tuplet.truth.observed import observed_facts
-from tuplet.truth.store import StoreFiles
+from tuplet.truth.rules import Calibration
+from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.sweep import Edges, Scored, build_scored
 from tuplet.truth.table import TruthTable
 
 OBSERVED = ("train", "valid")
@@ -81,13 +81,13 @@ def main() -> None:
 def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored | Edges:
     """The candidates, with the score of each direction if it is known."""
     if arguments.table:
-        from tuplet.truth.read import read_table
+        from tuplet.truth.parquet import read_table
 
         return Edges.of(*read_table(arguments.table, graph, OBSERVED).predictions())
     if arguments.scored:
         names = ("head", "relation", "tail", "forward", "backward")
         return Scored(*(np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names))
-    from tuplet.predict import files
+    from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)
     return build_scored(predictor, *graph.edges("train"), FLOOR)

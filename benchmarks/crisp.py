@@ -18,9 +18,9 @@ import numpy as np
 
 from tuplet.bench.fuzz import Walker, ground
 from tuplet.bench.shapes import BETAE, JOINT, shape
-from tuplet.engine.crisp import plan, run
-from tuplet.graph.readers import read
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.engines.crisp import plan, run
+from tuplet.graph.readers.read import read
+from tuplet.query.query_graph import QueryGraph
 
 
 def statement(clauses: tuple[QueryGraph, ...], limit: int) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuplet.engine import exact
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.engines import exact
+from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable
 
 Atom = tuple[str, str, bool]

@@ -25,7 +25,7 @@ import numpy as np
 def import_once(source: str, target: str) -> None:
     """Runs in a child process: import, save, report wall time, CPU time and peak memory."""
     start = time.perf_counter()
-    from tuplet.graph.readers import read_with_report
+    from tuplet.graph.readers.read import read_with_report
 
     graph, report = read_with_report(source)
     read = time.perf_counter() - start
@@ -85,7 +85,7 @@ def directory(folder: Path) -> None:
     """Opening 15 arrays of 300 MB together, against hashing them."""
     import hashlib
 
-    from tuplet.graph.directory import open_directory, write_directory
+    from tuplet.files import open_directory, write_directory
 
     random = np.random.default_rng(0)
     arrays = {f"a{i}": random.integers(0, 1 << 30, 5_000_000, dtype=np.int32) for i in range(15)}
@@ -109,7 +109,7 @@ def directory(folder: Path) -> None:
 
 def suggest() -> None:
     """Time of `suggest` and `find` among two million names."""
-    from tuplet.graph.vocab import Vocabulary
+    from tuplet.graph.names import Vocabulary
 
     words = ["asthma", "calcium", "Hypertension", "new_york", "protein", "kinase", "receptor", "einstein"]
     names = [f"http://example.org/{words[i % 8]}_{i // 8}" for i in range(2_000_000)]

@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from tuplet.baselines.embedding import Settings, create
-from tuplet.baselines.model_files import save
-from tuplet.config import from_mapping
+from tuplet.baselines.trained.embedding import Settings, create
+from tuplet.baselines.trained.model_files import save
 from tuplet.errors import BadInput, TupletError
-from tuplet.predict.files import load, read_tensors
+from tuplet.predict.model_folder import load, read_tensors
+from tuplet.settings import from_mapping
 
 
 def main() -> int:

@@ -34,13 +34,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from tuplet.bench.queries import read_npz
-from tuplet.engine.ns3.box import Box
-from tuplet.engine.ns3.budget import Budget
-from tuplet.engine.ns3.run import _places, solve_batch
-from tuplet.engine.ns3.sparse import Table, find
+from tuplet.engines.ns3.box import Box
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.run import _places, solve_batch
+from tuplet.engines.ns3.sparse import Table, find
+from tuplet.files import open_directory
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.directory import open_directory
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph
 
 Tensor = torch.Tensor
 SHAPES = tuple(f"{k}f{kind}" for k in (2, 3) for kind in ("pn", "p", "pm", "d", "dm", "cn", "c"))
@@ -162,8 +162,8 @@ def rivals_of(query: Tensor, value: Tensor, wanted: Tensor, truth: Tensor) -> tu
 def prepare(arguments: argparse.Namespace) -> None:
     from tuplet.bench.queries import write_npz
     from tuplet.bench.sample import sample
-    from tuplet.graph.readers import read
-    from tuplet.truth.read import read_table
+    from tuplet.graph.readers.read import read
+    from tuplet.truth.parquet import read_table
 
     graph = read(arguments.data)
     table = read_table(arguments.truth, graph)
@@ -227,7 +227,7 @@ def sweep(arguments: argparse.Namespace) -> None:
 def exact(arguments: argparse.Namespace) -> None:
     """The exact engine on the same queries: ten best tuples on all cores (timed), and HIT@10 (not timed)."""
     from tuplet.bench.metrics import joint_ranks
-    from tuplet.engine import exact
+    from tuplet.engines import exact
     from tuplet.truth.table import TruthTable
 
     entities, relations, columns = edges_of(arguments.folder)

@@ -17,11 +17,11 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from tuplet.graph.readers import read
-from tuplet.predict import files
-from tuplet.predict.models import ComplEx, EmbeddingModel
+from tuplet.graph.readers.read import read
+from tuplet.predict import model_folder as files
+from tuplet.predict.embeddings import ComplEx, EmbeddingModel
 from tuplet.truth.observed import observed_facts
-from tuplet.truth.rows import RowsOnDemand
+from tuplet.truth.on_demand import RowsOnDemand
 from tuplet.truth.table import TruthTable
 
 

@@ -15,7 +15,7 @@ from tuplet.bench.queries import write
 from tuplet.bench.sample import default_workers, sample
 from tuplet.bench.shapes import JOINT
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers import read
+from tuplet.graph.readers.read import read
 from tuplet.progress import Progress
 
 

@@ -27,7 +27,7 @@ from exact import SHAPES, Sampler
 import tuplet
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph
 from tuplet.store import Store
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 OPEN = """
 import json, resource, sys, time
-from tuplet.truth.store import StoreFiles
+from tuplet.truth.store_folder import StoreFiles
 def resident():
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
 before = resident()
@@ -51,9 +51,9 @@ def main() -> None:
     parser.add_argument("--observed", default="train,valid")
     parser.add_argument("--times", type=int, default=5, help="processes that open the store")
     arguments = parser.parse_args()
-    from tuplet.graph.readers import read
+    from tuplet.graph.readers.read import read
     from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.index import index_table
+    from tuplet.truth.make import index_table
 
     work = arguments.work or Path(tempfile.mkdtemp())
     path = work / f"{arguments.dataset.name}.store"

@@ -23,9 +23,9 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
     import numpy as np
     import torch
 
-    from tuplet.arguments import given_options
     from tuplet.bench.evaluate import BATCHED, Opened, RunSettings
     from tuplet.bench.queries import read_any
+    from tuplet.cli.arguments import given_options
     from tuplet.store import open_store
 
     torch.set_num_threads(1)

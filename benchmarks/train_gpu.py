@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import torch
 
 from tuplet import __version__
-from tuplet.config import PRESETS, TrainConfig, changed, describe, preset, suitable, to_mapping
 from tuplet.errors import TupletError
 from tuplet.predict.evaluate import evaluate
-from tuplet.predict.files import describe as describe_model
-from tuplet.predict.files import load, save
+from tuplet.predict.model_folder import describe as describe_model
+from tuplet.predict.model_folder import load, save
 from tuplet.predict.train import train
+from tuplet.settings import PRESETS, TrainConfig, changed, describe, preset, suitable, to_mapping
 
 SPLITS = ("train", "valid", "test")
 

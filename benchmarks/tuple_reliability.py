@@ -24,12 +24,12 @@ from tuplet.bench.queries import read_any
 from tuplet.bench.sample import sample
 from tuplet.bench.shapes import JOINT
 from tuplet.bench.tuples import TENTHS, Judged, as_text, everything, families, judge
-from tuplet.engine.engines import Source
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.pipeline import with_valid
+from tuplet.query.source import Source
 from tuplet.store import Store, open_store
+from tuplet.truth.learned.reliability import SURE, reliability
 from tuplet.truth.observed import observed_facts
-from tuplet.truth.reliability import SURE, reliability
 from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable
 
 

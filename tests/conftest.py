@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tuplet.demo import bundled
-from tuplet.engine.engines import Source
+from tuplet.cli.demo import bundled
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.query.source import Source
 from tuplet.store import Store
 
 

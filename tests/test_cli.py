@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tuplet.cli import main
+from tuplet.cli.commands import main
 
 NEIGHBOURS = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 
@@ -268,7 +268,7 @@ def test_doctor(tuplet: Callable[..., Result]) -> None:
 
 def test_crisp_never_imports_torch(world_directory: Path) -> None:
     code = (
-        "import sys; from tuplet.cli import main; "
+        "import sys; from tuplet.cli.commands import main; "
         f"code = main(['ask', {str(world_directory)!r}, '?x : borders(?x, portugal)']); "
         "assert code == 0; assert 'torch' not in sys.modules, 'torch was imported'"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tuplet.config import PRESETS, TrainConfig, changed, describe, from_mapping, load, preset, to_mapping
 from tuplet.errors import BadInput
+from tuplet.settings import PRESETS, TrainConfig, changed, describe, from_mapping, load, preset, to_mapping
 
 
 def test_round_trip() -> None:

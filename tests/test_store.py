@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.config import TrainConfig
-from tuplet.engine.engines import BASELINES, ENGINES
+from tuplet.engines.registry import BASELINES, ENGINES
 from tuplet.errors import BadInput
-from tuplet.graph.readers import read
+from tuplet.graph.readers.read import read
 from tuplet.pipeline import Options
-from tuplet.truth.index import index
+from tuplet.settings import TrainConfig
+from tuplet.truth.make import index
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
 QUERY = "?x, ?y : exists ?z . likes(?x, ?z) & knows(?z, ?y) & ?x != ?y"

@@ -15,23 +15,35 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from tuplet._version import __version__
 
 if TYPE_CHECKING:
-    from tuplet.engine.answers import Answer, Answers
-    from tuplet.engine.engines import Source
     from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.query.answers import Answer, Answers
+    from tuplet.query.source import Source
     from tuplet.store import Store
 
-__all__ = ["Answer", "Answers", "KnowledgeGraph", "Source", "Store", "TupletError", "build", "info", "open", "read"]
+__all__ = [
+    "Answer",
+    "Answers",
+    "KnowledgeGraph",
+    "Source",
+    "Store",
+    "TupletError",
+    "__version__",
+    "build",
+    "info",
+    "open",
+    "read",
+]
 
 from tuplet.errors import TupletError
 
 _LAZY = {
-    "Answer": "tuplet.engine.answers",
-    "Answers": "tuplet.engine.answers",
+    "Answer": "tuplet.query.answers",
+    "Answers": "tuplet.query.answers",
     "KnowledgeGraph": "tuplet.graph.graph",
-    "Source": "tuplet.engine.engines",
+    "Source": "tuplet.query.source",
     "Store": "tuplet.store",
 }
 
@@ -46,8 +58,8 @@ def __getattr__(name: str) -> Any:
 
 
 def read(source: Any, **options: Any) -> KnowledgeGraph:
-    """A graph from a file, a dataset folder, a data frame, an Arrow table or tuples (`tuplet.graph.readers`)."""
-    from tuplet.graph.readers import read as read_graph
+    """A graph from a file, a dataset folder, a data frame, an Arrow table or tuples (`tuplet.graph.readers.read`)."""
+    from tuplet.graph.readers.read import read as read_graph
 
     return read_graph(source, **options)
 

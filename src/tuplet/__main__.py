@@ -2,6 +2,6 @@
 
 import sys
 
-from tuplet.cli import main
+from tuplet.cli.commands import main
 
 sys.exit(main())

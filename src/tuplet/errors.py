@@ -77,6 +77,7 @@ class UnknownName(TupletError):
         text: str = "",
         position: int = 0,
         length: int = 1,
+        sure: bool = True,
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         self.text, self.position, self.length = text, position, length
@@ -84,7 +85,7 @@ class UnknownName(TupletError):
         if self.suggestions:
             # Labels and names that are no plain words come as they have to be written.
             shown = (s if s.startswith(('"', "<", ":")) else repr(s) for s in self.suggestions)
-            message += f"; did you mean {' or '.join(shown)}?"
+            message += f"; did you mean {' or '.join(shown)}?" if sure else f"; choose {_listed(list(shown))}"
         if text:
             message += f" {_where(text, position)}\n{_excerpt(text, position, length)}"
         super().__init__(message)
@@ -98,6 +99,19 @@ class CorruptStore(TupletError):
     """A directory of ours that is truncated, edited, of a newer version, or not ours at all; the file is named."""
 
 
+def unknown(kind: str, name: object, choices: Iterable[str]) -> UnknownName:
+    """The error for a name that is none of the choices: the nearest ones, or all of a few.
+
+    >>> print(unknown("logic", "goedl", ["product", "godel"]))
+    unknown logic 'goedl'; did you mean 'godel'?
+    >>> print(unknown("logic", "x", ["product", "godel"]))
+    unknown logic 'x'; choose 'product' or 'godel'
+    """
+    all_of_them = list(choices)
+    close = nearest(str(name), all_of_them)
+    return UnknownName(kind, str(name), close or all_of_them, sure=bool(close))
+
+
 def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
     """The choices most like `word`, best first.
 
@@ -105,6 +119,10 @@ def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
     ['train']
     """
     return difflib.get_close_matches(word, list(choices), n=most, cutoff=0.6)
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _where(text: str, position: int) -> str:

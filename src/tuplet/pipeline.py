@@ -14,11 +14,11 @@ import numpy as np
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.truth.observed import OBSERVED
-from tuplet.truth.store import StoreFiles, refuse_existing
+from tuplet.truth.store_folder import StoreFiles, refuse_existing
 
 if TYPE_CHECKING:
-    from tuplet.config import TrainConfig
     from tuplet.predict.train import Trained
+    from tuplet.settings import TrainConfig
 
 Told = Callable[[str, float, float, str], None]  # what is being done, how much of how much, a remark
 
@@ -55,7 +55,7 @@ def build(
     observed in the store. A weighted graph brings its own truth values and is not trained.
     """
     from tuplet.predict.runs import Interrupted
-    from tuplet.truth.index import index, index_facts
+    from tuplet.truth.make import index, index_facts
 
     chosen = options or Options()
     refuse_existing(path, force)
@@ -108,7 +108,7 @@ def _train_on(
 
 
 def _config(options: Options, train_edges: int) -> TrainConfig:
-    from tuplet.config import changed, suitable
+    from tuplet.settings import changed, suitable
 
     return changed(options.config or suitable(train_edges), options.settings)
 
@@ -151,7 +151,7 @@ def _read(source: Any, valid: Any, test: Any, labels: Sequence[str | os.PathLike
         return source
     if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
         return KnowledgeGraph.open(source)
-    from tuplet.graph.readers import read
+    from tuplet.graph.readers.read import read
 
     return read(source, valid=valid, test=test, labels=labels)
 

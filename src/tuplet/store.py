@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engine.answers import Answers
-from tuplet.engine.ask import ask, plan_text, score
-from tuplet.engine.engines import Option, Source
-from tuplet.engine.many import ask_many
-from tuplet.engine.ns3.budget import Budget
-from tuplet.errors import BadInput
-from tuplet.graph.directory import open_directory, verify
+from tuplet import registry
+from tuplet.engines.facts import holds
+from tuplet.errors import BadInput, TupletError
+from tuplet.files import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.query import ask as asking
+from tuplet.query.answers import Answers
+from tuplet.query.ask import Question
+from tuplet.query.engine import Engine
+from tuplet.query.limits import Limits
+from tuplet.query.many import answer_all
+from tuplet.query.source import Source
 from tuplet.truth.observed import known_splits
-from tuplet.truth.store import StoreFiles, is_store
+from tuplet.truth.store_folder import StoreFiles, is_store
 
 if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport
@@ -45,60 +49,79 @@ class Store:
         """The best engine for what is here: facts alone are joined, truth values are searched."""
         return "crisp" if self.source.truth is None else "exact"
 
+    def engine(self, name: str | None = None) -> Engine[Any]:
+        """The engine of a name (or `module:Class`), loaded; the default one without a name."""
+        found: Engine[Any] = registry.find("engines", name or self.default_engine, modules=True)
+        found.load()
+        return found
+
+    def question(self, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str = "") -> Question:
+        """A query, parsed and bound to the names of this store."""
+        return Question.of(self.source, query, grounding, text)
+
     def ask(
         self,
         query: str | Query,
-        k: int | Literal["all"] | None = None,
         engine: str | None = None,
-        logic: str = "product",
-        timeout: float | None = None,
-        only: str | None = None,
-        budget: Budget | int | Literal["all"] | None = None,
-        merge: str = "progressive",
-        memory: int | None = None,
-        work: int | None = None,
-        options: Mapping[str, Option] | None = None,
+        limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
+        **fields: Any,
     ) -> Answers:
-        """The ranked answers of a query; `k` overrides its LIMIT, and without either there are 10."""
-        return ask(
-            self.source,
-            query,
-            k=k,
-            engine=engine or self.default_engine,
-            logic=logic,
-            timeout=timeout,
-            only=only,
-            budget=budget,
-            merge=merge,
-            memory=memory,
-            work=work,
-            options=options,
-            grounding=grounding,
-        )
+        """The ranked answers of a query. Further keywords are the fields of `Limits`: k, timeout, only, …"""
+        runner = self.engine(engine)
+        limits = Limits.of(limits, **fields)
+        return asking.ask(self.question(query, grounding), runner, holds, limits)
 
     def ask_many(
-        self, queries: Sequence[str | Query], k: int | Literal["all"] | None = None, **options: Any
-    ) -> list[Answers]:
-        """The answers of several queries, in their order, on all cores; options are those of `ask`."""
-        return ask_many(self.source, queries, k=k, **{"engine": self.default_engine} | options)
+        self,
+        queries: Sequence[str | Query],
+        engine: str | None = None,
+        limits: Limits | None = None,
+        errors: Literal["raise", "return"] = "raise",
+        **fields: Any,
+    ) -> list[Any]:
+        """The answers of several queries, in their order, on all cores.
+
+        The first error is raised; with `errors="return"` each query has its answers or its error.
+        """
+        if isinstance(queries, str):
+            raise BadInput("ask_many takes a list of queries; ask takes one")
+        runner = self.engine(engine)
+        limits = Limits.of(limits, **fields)
+
+        def answer(query: str | Query) -> Answers:
+            return asking.ask(self.question(query), runner, holds, limits)
+
+        tabulated = self.source.truth is None or self.source.truth.tabulated
+        found = answer_all(answer, queries, runner.forks and tabulated)
+        for result in found:
+            if errors == "raise" and isinstance(result, TupletError):
+                raise result
+        return found
 
     def score(
         self,
         query: str | Query,
         tuples: Sequence[Sequence[str]],
         engine: str | None = None,
-        logic: str = "product",
-        options: Mapping[str, Option] | None = None,
+        limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
+        **fields: Any,
     ) -> NDArray[np.float64]:
         """The truth of given tuples of entity names, in the order of the free variables."""
-        chosen = engine or self.default_engine
-        return score(self.source, query, tuples, engine=chosen, logic=logic, options=options, grounding=grounding)
+        runner = self.engine(engine)
+        return asking.score(self.question(query, grounding), tuples, runner, Limits.of(limits, **fields))
 
-    def plan(self, query: str | Query, engine: str | None = None, grounding: Mapping[str, Any] | None = None) -> str:
+    def plan(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> str:
         """How a query would be answered: order, bounds, estimated cost."""
-        return plan_text(self.source, query, engine=engine or self.default_engine, grounding=grounding)
+        return asking.plan_text(self.question(query, grounding), self.engine(engine), Limits.of(limits, **fields))
 
     def add(self, facts: Any, new_entities: bool = False) -> EditReport:
         """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes."""
@@ -159,7 +182,7 @@ def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, An
     """What the directory is: kind, sizes, splits, hashes, metrics."""
     root = Path(path)
     if (root / "model.json").exists() or (root / "log.jsonl").exists():  # the second: a run that has not finished
-        from tuplet.predict.files import describe
+        from tuplet.predict.model_folder import describe
 
         return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
     if is_store(root):
@@ -180,6 +203,6 @@ def _facts(facts: Any) -> KnowledgeGraph | Iterable[tuple[Any, ...]]:
     """Facts as the editor takes them."""
     if isinstance(facts, list | tuple | KnowledgeGraph):
         return facts
-    from tuplet.graph.readers import read
+    from tuplet.graph.readers.read import read
 
     return read(facts)

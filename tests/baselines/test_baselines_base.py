@@ -9,17 +9,19 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tuplet.engines.registry import ENGINES, check_options
 
 from tuplet.baselines.base import Baseline, MarginalEngine, cycle_of, parsed
-from tuplet.config import knob
-from tuplet.engine import brute
-from tuplet.engine.engines import ENGINES, Limits, Source, check_options
-from tuplet.engine.logic import Logic
-from tuplet.engine.ranking import Clauses
+from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused, Unsupported
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.limits import Limits
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Clauses
+from tuplet.query.source import Source
+from tuplet.settings import knob
 from tuplet.truth.table import TruthTable
 
 CHAIN = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))
@@ -165,8 +167,8 @@ class Absent:
         if name.split(".")[0] in ("numba", "pyarrow", "scipy", "pandas"):
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
-import tuplet.engine.engines
+import tuplet.engines.registry
 assert not [m for m in sys.modules if m.startswith("tuplet.baselines")]
-import tuplet.baselines.fit, tuplet.baselines.qto, tuplet.baselines.cqd, tuplet.bench.marginals, tuplet.bench.queries
+import tuplet.baselines.symbolic.fit, tuplet.baselines.symbolic.qto, tuplet.baselines.symbolic.cqd, tuplet.bench.marginals, tuplet.bench.queries
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.distributions import Beta, kl_divergence
 
-from tuplet.baselines.betae import BetaE, log_beta, positive, statistics
-from tuplet.baselines.embedding import Settings, create
+from tuplet.baselines.trained.betae import BetaE, log_beta, positive, statistics
+from tuplet.baselines.trained.embedding import Settings, create
 
 SMALL = Settings(dim=6, gamma=60.0, hidden=16)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tuplet
-from tuplet.cli import main
-from tuplet.config import TrainConfig
-from tuplet.demo import bundled, hidden
+from tuplet.cli.commands import main
+from tuplet.cli.demo import bundled, hidden
 from tuplet.pipeline import Options, build
+from tuplet.settings import TrainConfig
 
 QUERY = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :france }"
 TRIANGLE = "?x, ?y, ?z : borders(?x, ?y) & borders(?y, ?z) & borders(?z, ?x)"

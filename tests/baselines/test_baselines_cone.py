@@ -5,8 +5,8 @@ from math import pi, sin
 import pytest
 import torch
 
-from tuplet.baselines.cone import ConE, angle
-from tuplet.baselines.embedding import Settings, create
+from tuplet.baselines.trained.cone import ConE, angle
+from tuplet.baselines.trained.embedding import Settings, create
 
 SMALL = Settings(dim=6, gamma=30.0, hidden=16, dropout=0.1)
 

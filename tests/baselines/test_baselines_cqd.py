@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.baselines.cqd import BASELINE, CqdOptions, atoms_of, embedded, objective, optimise, replaced
-from tuplet.config import TrainConfig
-from tuplet.engine import brute
-from tuplet.engine.engines import Limits, Source
-from tuplet.engine.logic import GODEL, PRODUCT, Logic
+from tuplet.baselines.symbolic.cqd import BASELINE, CqdOptions, atoms_of, embedded, objective, optimise, replaced
+from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.graph.names import Vocabulary
 from tuplet.pipeline import train
-from tuplet.predict.files import load, save
-from tuplet.predict.models import ComplEx, DistMult, TransE
+from tuplet.predict.embeddings import ComplEx, DistMult, TransE
+from tuplet.predict.model_folder import load, save
+from tuplet.query.limits import Limits
+from tuplet.query.logic import GODEL, PRODUCT, Logic
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.source import Source
+from tuplet.settings import TrainConfig
 from tuplet.truth.table import TruthTable
 
 PAIR = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~3, 0, 2), Edge(2, 1, 0), Edge(1, 0, 2), Edge(1, 1, ~5, True)))

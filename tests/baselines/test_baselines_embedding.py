@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tuplet.baselines.answering import by_pattern, scores, softmax
-from tuplet.baselines.embedding import (
+from tuplet.baselines.trained.answering import by_pattern, scores, softmax
+from tuplet.baselines.trained.embedding import (
     MODELS,
     Link,
     Pattern,
@@ -17,7 +17,7 @@ from tuplet.baselines.embedding import (
     walk,
 )
 from tuplet.errors import BadInput
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.query.query_graph import Edge, QueryGraph
 
 SMALL = Settings(dim=4, gamma=6.0, hidden=8)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuplet.baselines.fit import BASELINE, one_way
-from tuplet.engine.engines import Limits, Source
+from tuplet.baselines.symbolic.fit import BASELINE, one_way
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.limits import Limits
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 

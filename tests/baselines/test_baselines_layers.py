@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tuplet.baselines import cone, logice
-from tuplet.baselines.layers import distances, narrow, perceptron
+from tuplet.baselines.trained import cone, logice
+from tuplet.baselines.trained.layers import distances, narrow, perceptron
 
 
 @pytest.mark.parametrize(("distance", "width"), [(logice.difference, 6), (cone.distance, 12)])

@@ -6,10 +6,10 @@ from statistics import fmean
 import pytest
 import torch
 
-from tuplet.baselines.embedding import create
-from tuplet.baselines.trainer import QueryTrainConfig, train, watch
-from tuplet.baselines.training_queries import make_watched
-from tuplet.graph.readers import read
+from tuplet.baselines.trained.embedding import create
+from tuplet.baselines.trained.trainer import QueryTrainConfig, train, watch
+from tuplet.baselines.trained.training_queries import make_watched
+from tuplet.graph.readers.read import read
 
 NEGATED = ("2in", "3in", "inp", "pin", "pni")
 RUNS = {

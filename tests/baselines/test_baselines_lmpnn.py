@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tuplet.baselines.embedding import Link, Pattern, Settings, create
-from tuplet.baselines.lmpnn import KEPT, LMPNN
+from tuplet.baselines.trained.embedding import Link, Pattern, Settings, create
+from tuplet.baselines.trained.lmpnn import KEPT, LMPNN
 from tuplet.errors import BadInput
-from tuplet.predict.models import ComplEx, TransE, multiply
+from tuplet.predict.embeddings import ComplEx, TransE, multiply
 
 
 @pytest.fixture

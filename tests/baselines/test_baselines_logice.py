@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tuplet.baselines.embedding import Settings, create
-from tuplet.baselines.logice import LogicE
+from tuplet.baselines.trained.embedding import Settings, create
+from tuplet.baselines.trained.logice import LogicE
 from tuplet.errors import BadInput
 
 SMALL = Settings(dim=6, gamma=0.375, hidden=16)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.baselines import trainer
-from tuplet.baselines.model_files import load
-from tuplet.baselines.trainer import QueryTrainConfig, schedule, shared_out, train
-from tuplet.baselines.training_queries import (
+from tuplet.baselines.trained import trainer
+from tuplet.baselines.trained.model_files import load
+from tuplet.baselines.trained.trainer import QueryTrainConfig, schedule, shared_out, train
+from tuplet.baselines.trained.training_queries import (
     PATTERNS,
     Neighbours,
     answers,
@@ -23,8 +23,8 @@ from tuplet.baselines.training_queries import (
     write_pool,
 )
 from tuplet.errors import BadInput, CorruptStore, TupletError
-from tuplet.predict import files
-from tuplet.predict.models import ComplEx
+from tuplet.predict import model_folder as files
+from tuplet.predict.embeddings import ComplEx
 
 ENTITIES, RELATIONS = 30, 4
 

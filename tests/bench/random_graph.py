@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 
 
 def random_graph(seed: int = 0, entities: int = 60, relations: int = 8, edges: int = 1200) -> KnowledgeGraph:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tuplet.bench.run import read_rows
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.store import StoreFiles
+from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.table import TruthTable
 
 

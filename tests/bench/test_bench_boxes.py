@@ -16,11 +16,11 @@ from tuplet.bench.metrics import joint_ranks, product_ranks
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.run import read_rows, run
 from tuplet.bench.sample import sample
-from tuplet.engine.engines import Source
-from tuplet.engine.ns3.budget import Budget
-from tuplet.engine.ns3.run import marginals
-from tuplet.engine.ns3.run import run as run_ns3
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.run import marginals
+from tuplet.engines.ns3.run import run as run_ns3
 from tuplet.errors import BadInput
+from tuplet.query.source import Source
 from tuplet.store import open_store
 
 

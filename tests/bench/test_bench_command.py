@@ -12,7 +12,7 @@ from random_graph import random_graph
 from small_store import make_store, numbers
 
 from tuplet.bench.queries import read
-from tuplet.cli import main
+from tuplet.cli.commands import main
 
 
 @pytest.fixture(scope="module")

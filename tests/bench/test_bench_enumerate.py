@@ -13,7 +13,7 @@ from tuplet.bench.enumerate import QueryType, canonical, types
 from tuplet.bench.queries import abstract
 from tuplet.bench.shapes import JOINT, shape
 from tuplet.errors import BadInput
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph
 
 
 def test_complete_has_1907_types() -> None:

@@ -17,9 +17,9 @@ from tuplet.bench.metrics import product_ranks
 from tuplet.bench.queries import QuerySet, read_any, read_npz, write, write_npz
 from tuplet.bench.run import read_rows, run
 from tuplet.bench.sample import sample
-from tuplet.cli import main
-from tuplet.engine.engines import Source
+from tuplet.cli.commands import main
 from tuplet.errors import BadInput
+from tuplet.query.source import Source
 from tuplet.store import open_store
 
 

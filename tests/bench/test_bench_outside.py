@@ -72,9 +72,9 @@ def test_rows_become_a_result_folder(world: tuple[Path, QuerySet]) -> None:
     import torch
 
     import tuplet
-    from tuplet.predict.files import save
-    from tuplet.predict.models import ComplEx
-    from tuplet.truth.index import index
+    from tuplet.predict.embeddings import ComplEx
+    from tuplet.predict.model_folder import save
+    from tuplet.truth.make import index
 
     graph = KnowledgeGraph.open(folder / "graph")
     model = ComplEx.create(len(graph.entities), len(graph.relations), 2, 1.0, 2, torch.Generator().manual_seed(0))

@@ -19,10 +19,10 @@ from tuplet.bench.betae import read_betae
 from tuplet.bench.queries import BenchQuery, QuerySet, abstract, read, read_any, read_efok, write, write_efok, write_npz
 from tuplet.bench.sample import sample
 from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
-from tuplet.engine.bind import bind
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.legacy import from_betae, parse_efok
+from tuplet.lang.benchmark_forms import from_betae, parse_efok
+from tuplet.query.bind import bind
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_betae_files_mean_what_the_language_reads(graph: KnowledgeGraph, tmp_pat
         theirs = bind(from_betae(nested), graph)
         assert ours == [{(e.relation, e.negated) for e in clause.edges} for clause in theirs]
         assert [c.constants for c in query.clauses()] == [c.constants for c in theirs]
-        from tuplet.engine.crisp import plan, stream
+        from tuplet.engines.crisp import plan, stream
 
         answered = [
             {tuple(t) for b in stream(plan(c, graph.adjacency), graph.adjacency) for t in b.tolist()}

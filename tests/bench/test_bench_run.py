@@ -29,10 +29,10 @@ from tuplet.bench.report import Result, write_report
 from tuplet.bench.run import digest, read_rows, run, units
 from tuplet.bench.sample import sample
 from tuplet.bench.select import select
-from tuplet.engine.brute import score
-from tuplet.engine.ranking import Ranking
+from tuplet.engines.brute import score
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.query.ranking import Ranking
 from tuplet.store import open_store
 
 SHAPES = ["2fp", "2fcn", "2fd", "1p"]
@@ -176,7 +176,7 @@ def test_a_pruned_list_counts_as_it_is(queries: QuerySet) -> None:
 def test_a_refused_query_is_missed_and_says_why(
     store: Path, queries: QuerySet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuplet.engine.brute.LARGEST", 10, raising=True)
+    monkeypatch.setattr("tuplet.engines.brute.LARGEST", 10, raising=True)
     found = evaluate(queries.queries[0], open_store(store).source, RunSettings("brute"))
     assert (found["answered"], found["hit10"], found["decided"]) == (False, 0.0, 0.0)
     assert found["pruned"]

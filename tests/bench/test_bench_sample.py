@@ -19,10 +19,10 @@ from tuplet.bench.enumerate import types
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.sample import Rules, sample
 from tuplet.bench.shapes import BETAE, JOINT, Shape, from_formula
-from tuplet.engine.crisp import holds
+from tuplet.engines.crisp import holds
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers import read
+from tuplet.graph.readers.read import read
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 KNOWN = ("train", "valid")
@@ -130,7 +130,7 @@ def test_rules_hold(graph: KnowledgeGraph) -> None:
 
 
 def _all(clause, adjacency) -> set[tuple[int, ...]]:  # type: ignore[no-untyped-def]
-    from tuplet.engine.crisp import plan, stream
+    from tuplet.engines.crisp import plan, stream
 
     return {tuple(row) for batch in stream(plan([clause], adjacency), adjacency) for row in batch.tolist()}
 
@@ -220,7 +220,7 @@ def test_progress_ends_at_the_total(graph: KnowledgeGraph) -> None:
 
 
 def test_a_shape_that_the_graph_lacks_is_reported() -> None:
-    from tuplet.graph.vocab import Vocabulary
+    from tuplet.graph.names import Vocabulary
 
     names = Vocabulary.of([f"e{i}" for i in range(10)])
     chain = KnowledgeGraph.of(names, Vocabulary.of(["next"]), range(9), [0] * 9, range(1, 10), [1] * 5 + [2] + [3] * 3)

@@ -14,11 +14,11 @@ from small_store import make_store
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.sample import sample
 from tuplet.bench.tuples import as_text, errors_by_chance, everything, families, judge, reliability_of
-from tuplet.engine import brute
-from tuplet.engine.engines import Source
+from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
+from tuplet.query.source import Source
 from tuplet.store import open_store
 from tuplet.truth.observed import observed_facts
 from tuplet.truth.table import TruthTable

@@ -11,16 +11,16 @@ import pytest
 import tuplet
 from tuplet.bench.fuzz import Walker, ground, random_query
 from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
-from tuplet.engine.bind import bind
-from tuplet.engine.crisp import holds, plan, run
+from tuplet.engines.crisp import holds, plan, run
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers import read
-from tuplet.lang.fol import parse_logic
+from tuplet.graph.readers.read import read
+from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.printer import to_logic, to_sparql
-from tuplet.lang.query_graph import QueryGraph
 from tuplet.lang.sparql import parse_sparql
+from tuplet.query.bind import bind
+from tuplet.query.query_graph import QueryGraph
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tuplet.engine import brute
-from tuplet.engine.logic import Logic
-from tuplet.engine.ranking import Ranking
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.engines import brute
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Ranking
 from tuplet.truth.table import TruthTable
 
 Run = Callable[..., Ranking]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from tuplet.engines.registry import ENGINES, Elsewhere
 
-from tuplet.engine import brute
-from tuplet.engine.engines import ENGINES, Elsewhere, Limits, Option, Source
-from tuplet.engine.logic import Logic
+from tuplet.engines import brute
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.limits import Limits, Option
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 

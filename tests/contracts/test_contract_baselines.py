@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from marginal_contract import marginals, oracle, random_chain, random_forest, source_of
 
 from tuplet.baselines.base import cycle_of
-from tuplet.engine import crisp
-from tuplet.engine.ns3.budget import Budget
-from tuplet.engine.ns3.run import marginals as ns3_marginals
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.engines import crisp
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.run import marginals as ns3_marginals
+from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 seeds = st.integers(0, 2**32 - 1)

@@ -17,8 +17,8 @@ from engine_contract import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.engine import exact
-from tuplet.engine.ranking import Clauses, Ranking
+from tuplet.engines import exact
+from tuplet.query.ranking import Clauses, Ranking
 from tuplet.truth.table import TruthTable
 
 needs_data = pytest.mark.skipif(not DATA, reason="TUPLET_DATA does not name the folder of benchmark graphs")

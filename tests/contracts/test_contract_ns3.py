@@ -17,13 +17,13 @@ from engine_contract import (
     shape_query,
 )
 
-from tuplet.engine import brute
-from tuplet.engine.logic import Logic
-from tuplet.engine.ns3.budget import Budget
-from tuplet.engine.ns3.run import marginals, run, run_batch
-from tuplet.engine.ns3.sparse import Table
-from tuplet.engine.ranking import Ranking
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.engines import brute
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.run import marginals, run, run_batch
+from tuplet.engines.ns3.sparse import Table
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Ranking
 from tuplet.truth.table import TruthTable
 
 TRUTHS = ("product", "godel")

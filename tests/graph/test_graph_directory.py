@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from tuplet import files as module
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.graph import directory as module
-from tuplet.graph.directory import MANIFEST, locked, open_directory, read_manifest, verify, write_directory
+from tuplet.files import MANIFEST, locked, open_directory, read_manifest, verify, write_directory
 
 SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": np.zeros((0, 3), np.int64)}
 
@@ -125,7 +125,7 @@ def test_a_writer_that_fails_leaves_the_old_state(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, signal
 import numpy as np
-from tuplet.graph import directory
+from tuplet import files as directory
 step = int(sys.argv[2])
 calls = 0
 def die(function):
@@ -248,8 +248,6 @@ def test_manifest_alone_is_checked(tmp_path: Path) -> None:
 
 
 def test_needs_numpy_alone() -> None:
-    code = (
-        "import sys, tuplet.graph.directory, tuplet.graph.graph; print(*{'pyarrow','numba','torch'} & set(sys.modules))"
-    )
+    code = "import sys, tuplet.files, tuplet.graph.graph; print(*{'pyarrow','numba','torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput, CorruptStore, UnknownName
+from tuplet.files import write_directory
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.directory import write_directory
 from tuplet.graph.graph import KIND, KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 
 
 def small() -> KnowledgeGraph:

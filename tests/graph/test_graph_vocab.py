@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 

@@ -11,8 +11,8 @@ from lang_cases import cases
 
 from tuplet.errors import BudgetExceeded, TupletError
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Or, Query, Term, terms
-from tuplet.lang.fol import parse_logic
-from tuplet.lang.legacy import from_betae, parse_betae, parse_efok, to_efok
+from tuplet.lang.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok
+from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.rules import clauses

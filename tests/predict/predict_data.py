@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 
 SPLITS = ("train", "valid", "test")
 

@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 
 from tuplet.errors import BadInput
 from tuplet.predict.adopt import adopt
+from tuplet.predict.embeddings import MODELS, ComplEx
 from tuplet.predict.evaluate import evaluate
-from tuplet.predict.files import describe, load
-from tuplet.predict.models import MODELS, ComplEx
+from tuplet.predict.model_folder import describe, load
 
 GRAPH = ring()
 EVERYONE = torch.arange(24)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
+from tuplet.predict.embeddings import DistMult
 from tuplet.predict.evaluate import Known, evaluate, ranks
-from tuplet.predict.models import DistMult
 
 ENTITIES, RELATIONS = 6, 2
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.predict.files import DESCRIPTION, TENSORS, describe, load, save
-from tuplet.predict.models import ComplEx
+from tuplet.predict.embeddings import ComplEx
+from tuplet.predict.model_folder import DESCRIPTION, TENSORS, describe, load, save
 
 
 @pytest.fixture

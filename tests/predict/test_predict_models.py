@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput
-from tuplet.predict.files import load, save
-from tuplet.predict.models import MODELS, ComplEx, DistMult, EmbeddingModel, RotatE, TransE, model_class
+from tuplet.predict.embeddings import MODELS, ComplEx, DistMult, EmbeddingModel, RotatE, TransE, model_class
+from tuplet.predict.model_folder import load, save
 
 ALL = [(kind, norm) for kind in MODELS for norm in ((1, 2) if kind == "transe" else (2,))]
 

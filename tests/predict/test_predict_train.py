@@ -18,13 +18,13 @@ import pytest
 import torch
 from predict_data import benchmark, ring, splits_of
 
-from tuplet.config import PRESETS, TrainConfig, suitable
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict import runs
-from tuplet.predict.files import describe, load
+from tuplet.predict.embeddings import MODELS
 from tuplet.predict.loss import fitting_block, objective
-from tuplet.predict.models import MODELS
+from tuplet.predict.model_folder import describe, load
 from tuplet.predict.train import reciprocal, train
+from tuplet.settings import PRESETS, TrainConfig, suitable
 
 SMALL = TrainConfig(
     rank=8, epochs=12, batch=16, evaluate_every=3, patience=0, checkpoint_seconds=0.0, regularisation=0.01
@@ -310,9 +310,10 @@ import sys
 for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "scipy"):
     sys.modules[name] = None  # importing it is an error
 import numpy as np
-from tuplet.config import TrainConfig
+from tuplet.settings import TrainConfig
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict import adopt, evaluate, files, train
+from tuplet.predict import adopt, evaluate, train
+from tuplet.predict import model_folder as files
 ids = np.arange(9)
 edges = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
 train.train(edges, 9, 1, TrainConfig(rank=2, epochs=1), sys.argv[1], "cpu")

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuplet.demo import bundled, hidden
-from tuplet.truth.index import index_table
+from tuplet.cli.demo import bundled, hidden
+from tuplet.truth.make import index_table
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from tuplet.truth.boosting import Bins, HeldOut, Settings, Trees, boost, log_loss
+from tuplet.truth.learned.trees import Bins, HeldOut, Settings, Trees, boost, log_loss
 
 
 def crossed(rows: int = 6000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.truth import features
-from tuplet.truth.features import LOWEST, Candidates, Known, column_names, columns, is_known
+from tuplet.truth.learned import features
+from tuplet.truth.learned.features import LOWEST, Candidates, Known, column_names, columns, is_known
 
 ENTITIES, RELATIONS = 12, 3
 Edge = tuple[int, int, int]

@@ -13,20 +13,20 @@ import torch
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.predict import files
-from tuplet.predict.models import ComplEx
+from tuplet.graph.names import Vocabulary
+from tuplet.predict import model_folder as files
+from tuplet.predict.embeddings import ComplEx
 from tuplet.store import open_store
-from tuplet.truth import learned
-from tuplet.truth.boosting import Settings
-from tuplet.truth.build import Edges
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.features import Candidates, Known
-from tuplet.truth.fitting import Calibrated, calibrate
-from tuplet.truth.index import index, index_table
 from tuplet.truth.layout import edge_keys
-from tuplet.truth.learned import LEAST_VALID, Curve, Hidden, Learned, fold_of
-from tuplet.truth.store import StoreFiles
+from tuplet.truth.learned import fit as learned
+from tuplet.truth.learned.calibrate import Calibrated, calibrate
+from tuplet.truth.learned.features import Candidates, Known
+from tuplet.truth.learned.fit import LEAST_VALID, Curve, Hidden, Learned, fold_of
+from tuplet.truth.learned.trees import Settings
+from tuplet.truth.make import index, index_table
+from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.sweep import Edges
 
 ENTITIES, RELATIONS = 150, 2
 TRAIN, VALID, TEST = 1, 2, 3

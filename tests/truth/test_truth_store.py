@@ -19,16 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput, CorruptStore, TupletError, UnknownName
-from tuplet.graph.directory import locked
+from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
-from tuplet.predict import files
-from tuplet.predict.models import ComplEx
+from tuplet.graph.names import Vocabulary
+from tuplet.predict import model_folder as files
+from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.runs import fingerprint
-from tuplet.truth.calibrate import Calibration
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.index import index, index_facts
-from tuplet.truth.store import StoreFiles, is_store, read_store
+from tuplet.truth.make import index, index_facts
+from tuplet.truth.rules import Calibration
+from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.table import ADDED
 
 ENTITIES, RELATIONS = 30, 3
@@ -425,7 +425,7 @@ print("ready", flush=True)
 while True:
     {action}
 """
-IMPORTS = {"index": "from test_truth_store import small_graph; from tuplet.truth.index import index", "change": ""}
+IMPORTS = {"index": "from test_truth_store import small_graph; from tuplet.truth.make import index", "change": ""}
 ACTIONS = {
     "index": "index(small_graph(), {model!r}, {path!r}, threshold=0.02, force=True)",
     "change": 'add_facts({path!r}, [("e0", "r0", "e29")]); remove_facts({path!r}, [("e0", "r0", "e29")])',

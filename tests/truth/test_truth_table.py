@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import CorruptStore
-from tuplet.graph.directory import write_directory
+from tuplet.files import write_directory
 from tuplet.truth import change
 from tuplet.truth.table import ADDED, TRAIN, Facts, TruthTable
 

@@ -19,13 +19,13 @@ from tuplet.bench.evaluate import Row, RunSettings, row
 from tuplet.bench.marginals import marginal_rows
 from tuplet.bench.metrics import CUTS, joint_ranks
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine.engines import Source
-from tuplet.engine.logic import Logic
-from tuplet.engine.ns3.box import Box
-from tuplet.engine.ns3.run import marginal_vectors, solve_batch
-from tuplet.engine.ns3.search import Search
-from tuplet.engine.ns3.sparse import Table
+from tuplet.engines.ns3.box import Box
+from tuplet.engines.ns3.run import marginal_vectors, solve_batch
+from tuplet.engines.ns3.search import Search
+from tuplet.engines.ns3.sparse import Table
 from tuplet.errors import BudgetExceeded
+from tuplet.query.logic import Logic
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 

@@ -95,9 +95,9 @@ def _queries(arguments: argparse.Namespace) -> QuerySet:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
-    from tuplet.arguments import given_options
     from tuplet.bench.evaluate import BATCHED, RunSettings
-    from tuplet.engine.engines import BASELINES
+    from tuplet.cli.arguments import given_options
+    from tuplet.engines.registry import BASELINES
 
     options: dict[str, Any] = {}
     if arguments.engine in BASELINES:

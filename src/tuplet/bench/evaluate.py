@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 
 from tuplet.bench.metrics import CUTS, NAMES, Ranks, from_marginals, joint_ranks
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine.engines import BASELINES, Limits, Source, check_options, engine_named
-from tuplet.engine.logic import Logic
-from tuplet.engine.ranking import Ranking
+from tuplet.engines.registry import BASELINES, check_options, engine_named
 from tuplet.errors import BadInput, BudgetExceeded, nearest
+from tuplet.query.limits import Limits
+from tuplet.query.logic import Logic
+from tuplet.query.ranking import Ranking
+from tuplet.query.source import Source
 
 if TYPE_CHECKING:
-    from tuplet.engine.ns3.budget import Budget
-    from tuplet.engine.ns3.sparse import Table
+    from tuplet.engines.ns3.budget import Budget
+    from tuplet.engines.ns3.sparse import Table
 
 Row: TypeAlias = dict[str, Any]
 KINDS = ("marginal", "multiply", "joint")
@@ -60,7 +62,7 @@ class RunSettings:
 
     def budget(self) -> Budget:
         """How much NS3 may search; `budget` is B or "all"."""
-        from tuplet.engine.ns3.budget import Budget
+        from tuplet.engines.ns3.budget import Budget
 
         _known(self.options, ("budget", "merge"))
         given, merge = self.options.get("budget", 4000), self.options.get("merge", "progressive")

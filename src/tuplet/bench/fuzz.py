@@ -18,7 +18,7 @@ from tuplet.bench.shapes import AbstractEdge, Shape
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.query.query_graph import Edge, QueryGraph
 
 Random = np.random.Generator
 

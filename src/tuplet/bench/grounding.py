@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tuplet.bench.fuzz import Random, Walker
 from tuplet.bench.queries import AbstractClauses, Tuples, bound
 from tuplet.bench.shapes import AbstractEdge
-from tuplet.engine import crisp
+from tuplet.engines import crisp
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph
 
 Grounding: TypeAlias = dict[str, int]
 

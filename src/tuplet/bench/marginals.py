@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from tuplet.bench.evaluate import Row, RunSettings, marginal_row, row
 from tuplet.bench.metrics import product_ranks
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine.engines import ENGINES, Elsewhere, Source
+from tuplet.engines.registry import ENGINES, Elsewhere
 from tuplet.errors import BudgetExceeded, Unsupported
+from tuplet.query.source import Source
 
 Vectors = NDArray[np.floating[Any]]  # [k, entities]
 
@@ -49,7 +50,7 @@ def marginal_rows(
 
 def evaluate_marginally(queries: Sequence[BenchQuery], source: Source, settings: RunSettings) -> list[Row]:
     """The rows of a unit of a baseline; a query that is refused or too large counts as missed, with the reason."""
-    from tuplet.engine.ns3.search import OutOfTime
+    from tuplet.engines.ns3.search import OutOfTime
 
     engine = ENGINES[settings.engine]
     assert isinstance(engine, Elsewhere)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tuplet.bench.shapes import AbstractEdge
 from tuplet.errors import BadInput, TupletError
-from tuplet.lang.query_graph import Edge, QueryGraph
+from tuplet.query.query_graph import Edge, QueryGraph
 
 Tuples: TypeAlias = NDArray[np.int32]
 AbstractClauses: TypeAlias = tuple[tuple[AbstractEdge, ...], ...]
@@ -96,7 +96,7 @@ def abstract(formula: str) -> AbstractClauses:
 AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
     """
     from tuplet.lang.ast import Atom, Constant, Not, Term
-    from tuplet.lang.legacy import parse_efok
+    from tuplet.lang.benchmark_forms import parse_efok
     from tuplet.lang.rules import clauses
 
     query = parse_efok(formula, {symbol: symbol for symbol in re.findall(r"\b[rs]\d*\b", formula)})

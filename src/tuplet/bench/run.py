@@ -22,12 +22,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tuplet import __version__
+from tuplet._version import __version__
 from tuplet.bench.evaluate import Opened, Row, RunSettings, schema
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.workers import worker_processes
-from tuplet.engine.engines import Source
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
+from tuplet.query.source import Source
 
 Report: TypeAlias = Callable[[float, float], None]
 PROTOCOL = 1

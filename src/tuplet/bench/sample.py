@@ -25,7 +25,7 @@ from tuplet.bench.shapes import Shape, shape
 from tuplet.bench.workers import worker_processes
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph
 
 __all__ = ["RULES_VERSION", "Rules", "default_workers", "sample"]
 

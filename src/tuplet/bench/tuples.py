@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.bench.queries import BenchQuery
-from tuplet.engine import crisp
-from tuplet.engine.engines import Limits, Source, engine_named
-from tuplet.engine.explain import Witnesses
+from tuplet.engines import crisp
+from tuplet.engines.registry import engine_named
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import SPLITS
+from tuplet.query.limits import Limits
+from tuplet.query.source import Source
+from tuplet.query.witness import Witnesses
 from tuplet.truth.layout import edge_keys
-from tuplet.truth.reliability import SURE, Reliability, reliability
+from tuplet.truth.learned.reliability import SURE, Reliability, reliability
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 Mask = NDArray[np.bool_]

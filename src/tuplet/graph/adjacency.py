@@ -109,6 +109,13 @@ class Adjacency:
         start, stop = self.span(entity, view)
         return self.neighbour[start:stop]
 
+    def find_many(self, heads: Ints, relations: Ints, tails: Ints) -> Longs:
+        """The forward entries of many edges, -1 where there is none. [n]"""
+        from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
+
+        found: Longs = find_edges(self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, heads, relations, tails)
+        return found
+
     def find(self, head: int, relation: int, tail: int) -> int:
         """The forward entry of an edge, or -1."""
         start, stop = self.span(head, 2 * relation)

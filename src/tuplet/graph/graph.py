@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore, UnknownName, nearest
+from tuplet.files import content_hash, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
-from tuplet.graph.directory import content_hash, open_directory, write_directory
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 
 KIND = "graph"
 SPLITS = ("train", "valid", "test")

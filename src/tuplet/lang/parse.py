@@ -12,8 +12,8 @@ import re
 
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.lang.ast import Query
-from tuplet.lang.fol import parse_logic
-from tuplet.lang.legacy import Grounding, parse_betae, parse_efok
+from tuplet.lang.benchmark_forms import Grounding, parse_betae, parse_efok
+from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.rules import check_size
 from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
 from tuplet.lang.tokens import Token, is_number, tokenize

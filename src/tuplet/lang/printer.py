@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Name, Not, Or, Query, Term, terms
-from tuplet.lang.fol import RESERVED
+from tuplet.lang.logic_text import RESERVED
 from tuplet.lang.rules import disjunctive_normal_form, push_negation
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
@@ -56,7 +56,7 @@ def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> st
 def to_sparql(query: Query) -> str:
     """The query as SPARQL; what SPARQL has no words for (say `!(a & b)`) is printed in disjunctive normal form.
 
-    >>> from tuplet.lang.fol import parse_logic
+    >>> from tuplet.lang.logic_text import parse_logic
     >>> print(to_sparql(parse_logic('?x, ?y : treats(?x, asthma) & !worsens(?x, ?y) & likes(?y, ?x) & ?x != ?y')))
     SELECT ?x ?y WHERE { ?x :treats :asthma . FILTER NOT EXISTS { ?x :worsens ?y } ?y :likes ?x . FILTER(?x != ?y) }
     """

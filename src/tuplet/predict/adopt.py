@@ -25,10 +25,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.graph.directory import locked
+from tuplet.files import locked
+from tuplet.predict.embeddings import MODELS, EmbeddingModel, model_class
 from tuplet.predict.evaluate import Known, Triples, evaluate
-from tuplet.predict.files import DESCRIPTION, save
-from tuplet.predict.models import MODELS, EmbeddingModel, model_class
+from tuplet.predict.model_folder import DESCRIPTION, save
 
 ORDERS = ("blocks", "interleaved")
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
-from tuplet.predict.models import EmbeddingModel
+from tuplet.predict.embeddings import EmbeddingModel
 
 Triples = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]  # heads, relations, tails
 Splits = Mapping[str, Triples]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from tuplet.predict.models import EmbeddingModel
+from tuplet.predict.embeddings import EmbeddingModel
 
 
 def objective(

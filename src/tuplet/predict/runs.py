@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tuplet import __version__
-from tuplet.config import Settings, TrainConfig, from_mapping, to_mapping
+from tuplet._version import __version__
 from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import Splits
-from tuplet.predict.files import (
+from tuplet.predict.model_folder import (
     CARD,
     DESCRIPTION,
     TENSORS,
@@ -31,7 +31,7 @@ from tuplet.predict.files import (
     write_bytes,
     write_tensors,
 )
-from tuplet.predict.models import EmbeddingModel
+from tuplet.settings import Settings, TrainConfig, from_mapping, to_mapping
 
 if TYPE_CHECKING:
     from tuplet.predict.train import State

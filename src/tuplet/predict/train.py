@@ -24,14 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tuplet.config import TrainConfig, suitable
 from tuplet.errors import BadInput, TupletError
-from tuplet.graph.directory import locked
+from tuplet.files import locked
 from tuplet.predict import runs
+from tuplet.predict.embeddings import EmbeddingModel, model_class
 from tuplet.predict.evaluate import Known, Metrics, Splits, evaluate
-from tuplet.predict.files import load, save
 from tuplet.predict.loss import fitting_block, objective
-from tuplet.predict.models import EmbeddingModel, model_class
+from tuplet.predict.model_folder import load, save
+from tuplet.settings import TrainConfig, suitable
 
 Progress = Callable[[Mapping[str, Any]], None]
 

@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from tuplet import __version__
+from tuplet._version import __version__
 from tuplet.errors import BadInput, ParseError, TupletError
 from tuplet.lang.parse import parse as parse_text
 from tuplet.serve import models

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuplet.engine.bind import bind, resolve
 from tuplet.errors import BadInput, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
 from tuplet.lang.parse import language, parse
 from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.rules import to_normal_form
+from tuplet.query.bind import bind, resolve
 from tuplet.serve import models
 from tuplet.serve.limits import Limits, problem
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engine.engines import Source
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term
 from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.query.source import Source
 
 WORLD: tuple[dict[str, str], ...] = (
     {
@@ -50,8 +50,8 @@ def examples(source: Source) -> list[dict[str, str]]:
 
 
 def _asks(text: str, source: Source) -> bool:
-    from tuplet.engine.ask import prepare
     from tuplet.errors import TupletError
+    from tuplet.query.ask import prepare
 
     try:
         prepare(source, text)

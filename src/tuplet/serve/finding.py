@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tuplet.graph.vocab import Strings, Vocabulary
+from tuplet.graph.names import Strings, Vocabulary
 
 _SEARCHED = 1 << 26  # bytes of names that are searched inside; beyond that only their beginnings
 

@@ -16,15 +16,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from tuplet.engine.answers import Answers
-from tuplet.engine.ask import ask, plan_text, prepare
-from tuplet.engine.bind import resolve
-from tuplet.engine.engines import BASELINES, ENGINES, engine_named
-from tuplet.engine.explain import Stated, Witnesses, crisp_answers
-from tuplet.engine.logic import Logic
+from tuplet.engines.registry import BASELINES, ENGINES, engine_named
 from tuplet.errors import BadInput, TupletError, nearest
 from tuplet.lang.ast import Name
 from tuplet.lang.parse import parse
+from tuplet.query.answers import Answers
+from tuplet.query.ask import ask, plan_text, prepare
+from tuplet.query.bind import resolve
+from tuplet.query.logic import Logic
+from tuplet.query.witness import Stated, Witnesses, crisp_answers
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.examples import examples, relation_counts
@@ -243,12 +243,12 @@ class Service:
         ids = [resolve(Name(request.values[name]), "entity", graph.entities) for name in names]
         if not clauses:
             raise BadInput("the query contradicts itself: it has no answers")
-        from tuplet.engine.point import explain_tuples
+        from tuplet.query.point import explain_tuples
 
         ranking = explain_tuples(clauses, source, [ids], Logic.of(request.logic))
         edges = source.edges if source.truth is not None else Stated(source.facts)
         witnesses = Witnesses.of(ranking, clauses, edges)
-        from tuplet.engine import crisp
+        from tuplet.engines import crisp
 
         stated = crisp_answers(witnesses, ranking.tuples, lambda t: crisp.holds(clauses, source.facts, t))
         answers = Answers(request.query, tuple(names), "exact", 1, ranking, witnesses, graph, stated, 0.0, {})

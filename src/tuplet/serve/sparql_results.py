@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuplet.engine.answers import Answers
+from tuplet.query.answers import Answers
 
 MEDIA_TYPE = "application/sparql-results+json"
 _DOUBLE = "http://www.w3.org/2001/XMLSchema#double"

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.vocab import Vocabulary
+from tuplet.graph.names import Vocabulary
 from tuplet.truth import change
 from tuplet.truth.layout import edge_keys
-from tuplet.truth.store import StoreFiles, writing
+from tuplet.truth.store_folder import StoreFiles, writing
 from tuplet.truth.table import ADDED, TRAIN, Facts, TruthTable
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]

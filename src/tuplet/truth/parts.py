@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.truth.calibrate import Calibration
+from tuplet.truth.rules import Calibration
 
 
 class Parts:

@@ -6,6 +6,7 @@ It is the only thing an engine sees of graph and predictor. An edge that is not 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore
+from tuplet.files import Directory, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
-from tuplet.graph.directory import Directory, open_directory, write_directory
 from tuplet.truth.layout import edge_keys, forward_entries
 
 Floats = NDArray[np.float32]
@@ -66,10 +67,15 @@ class Truth(Protocol):
     def relations(self) -> int: ...
     @property
     def threshold(self) -> float: ...
+    @property
+    def tabulated(self) -> bool: ...  # all rows are there; nothing is computed when asked
     def row(self, entity: int, relation: int, inverse: bool) -> Row: ...
     def value(self, head: int, relation: int, tail: int) -> float: ...
     def observed_edge(self, head: int, relation: int, tail: int) -> bool: ...
     def row_max(self, entity: int, relation: int, inverse: bool) -> float: ...
+    def table(self, relations: Sequence[int]) -> TruthTable:
+        """A table that holds (at least) the named relations, numbered as here."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,10 @@ class TruthTable:
     @property
     def edges(self) -> int:
         return self.adjacency.edges
+
+    @property
+    def tabulated(self) -> bool:
+        return True
 
     @staticmethod
     def build(
@@ -229,10 +239,24 @@ class TruthTable:
         entry = self.adjacency.find(head, relation, tail)
         return entry >= 0 and bool(self.observed[entry])
 
+    def lookup(
+        self, heads: NDArray[np.int32], relations: NDArray[np.int32], tails: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], Bools]:
+        """Truth of many edges, and whether they are stated facts. [n], [n]"""
+        entry = self.adjacency.find_many(heads, relations, tails)
+        found = np.flatnonzero(entry >= 0)
+        value, observed = np.zeros(len(heads)), np.zeros(len(heads), dtype=bool)
+        value[found], observed[found] = self.truth[entry[found]], self.observed[entry[found]]
+        return value, observed
+
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
         """The largest truth of a row, 0 if it has no edge."""
         row = self.row(entity, relation, inverse)
         return float(row.truth.max()) if len(row.truth) else 0.0
+
+    def table(self, relations: Sequence[int]) -> TruthTable:
+        """The table itself: it holds all relations."""
+        return self
 
     def facts(self) -> Adjacency:
         """The observed edges alone: what the crisp engine joins."""

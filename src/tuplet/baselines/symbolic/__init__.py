@@ -1,0 +1,1 @@
+"""Baselines that search the truth table."""

@@ -1,0 +1,1 @@
+"""Baselines that are trained: query models, their trainer and their files."""

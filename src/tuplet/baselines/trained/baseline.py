@@ -1,0 +1,88 @@
+"""The trained query models as baselines: `--engine betae --option model=FOLDER` (docs/baselines.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.baselines.base import Baseline, Scores
+from tuplet.baselines.trained.answering import by_pattern, pattern_of, scores, softmax
+from tuplet.baselines.trained.embedding import MODELS, QueryModel, walk
+from tuplet.baselines.trained.model_files import load
+from tuplet.errors import BadInput, Refused
+from tuplet.predict.model_folder import DESCRIPTION, describe
+from tuplet.predict.train import pick_device
+from tuplet.query.limits import Limits
+from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import Clauses
+from tuplet.query.source import Source
+from tuplet.settings import knob
+
+
+@dataclass(frozen=True)
+class TrainedOptions:
+    """Where the model is, and where it runs."""
+
+    model: str = knob("", "a folder of `tuplet train --model NAME`")
+    device: str = knob("auto", "auto, cpu or cuda")
+
+
+class Trained(Baseline[TrainedOptions]):
+    """A query model: any query graph, each free variable on its own; unions by the best of their clauses."""
+
+    settings = TrainedOptions
+    values = "softmax of the scores over all entities"
+
+    def __init__(self, name: str, *steps: str) -> None:
+        self.name, self.steps = name, (*steps, "inequalities and atoms r(x, x) are not seen by the model")  # type: ignore[misc]
+
+    def refuse(self, clause: QueryGraph) -> None:
+        """A variable that no constant reaches has no state; messages of LMPNN need no constant."""
+        if self.name == "lmpnn":
+            return
+        pattern = pattern_of(clause)[0]
+        for variable in clause.free:
+            if not walk(pattern, variable)[-1][1]:
+                name = clause.variables[variable]
+                raise Refused(f"engine {self.name!r} starts from constants; none reaches ?{name}; try 'exact'")
+
+    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> Scores:
+        return self.marginals_batch([clauses], source, limits)[0]
+
+    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> Sequence[Scores]:
+        options = self.options(limits)
+        device = pick_device(options.device)
+        model = opened(self.name, options.model, str(device), source)
+        found: dict[int, Scores] = {}
+        for numbers, clauses in by_pattern(queries):
+            found |= zip(numbers, scores(model, clauses, device).numpy(), strict=True)
+        return [found[number] for number in range(len(queries))]
+
+    def truth(self, scores: Scores) -> NDArray[np.float64]:
+        return softmax(scores)
+
+
+def opened(name: str, path: str, device: str, source: Source) -> QueryModel:
+    """The model that an option names, opened once; it must be of that kind and of the graph that is asked."""
+    if not path:
+        raise BadInput(f"engine {name!r} needs its model: --option model=FOLDER (tuplet train --model {name})")
+    about = describe(path)
+    if about["kind"] != name:
+        raise BadInput(f"{path} is a {MODELS.get(about['kind'], about['kind'])} model, not one of engine {name!r}")
+    sizes = len(source.graph.entities), len(source.graph.relations)
+    if (about["entities"], about["relations"]) != sizes:
+        raise BadInput(
+            f"the model {path} has {about['entities']:,} entities and {about['relations']:,} relations, "
+            f"the graph {sizes[0]:,} and {sizes[1]:,}"
+        )
+    return _opened(path, device, (Path(path) / DESCRIPTION).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str, device: str, changed: int) -> QueryModel:
+    return load(path, device)

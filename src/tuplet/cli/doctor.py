@@ -1,0 +1,68 @@
+"""What `tuplet doctor` tells: versions, devices, memory, extras, and whether the kernels are compiled."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import time
+from importlib import metadata
+from typing import Any
+
+from tuplet._version import __version__
+
+CORE = ("numpy", "numba", "pyarrow", "pyoxigraph", "safetensors", "torch")
+EXTRAS = {"pandas": "pandas", "sql": "duckdb", "pykeen": "pykeen"}
+
+
+def examine(warm: bool = False) -> dict[str, Any]:
+    """A dictionary of everything worth knowing when something does not work."""
+    about: dict[str, Any] = {
+        "tuplet": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count() or 1,
+        "memory": _memory(),
+        "packages": {name: _version(name) for name in CORE},
+        "extras": {extra: _version(package) for extra, package in EXTRAS.items()},
+        "devices": _devices(),
+        "data": os.environ.get("TUPLET_DATA", "TUPLET_DATA is not set"),
+    }
+    if warm:
+        about["kernels"] = _warm()
+    return about
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return f"not installed (pip install {package})"
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+    except (ValueError, OSError):
+        return "unknown"
+
+
+def _devices() -> str:
+    if importlib.util.find_spec("torch") is None:
+        return "cpu (no torch: nothing can be trained)"
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return ", ".join(["cpu", *names])
+
+
+def _warm() -> str:
+    """Answer one small query with every compiled engine, so that the kernels are on disk for the next process."""
+    import tuplet
+    from tuplet.cli.demo import bundled
+    from tuplet.engines import exact
+
+    start = time.perf_counter()
+    tuplet.Store(tuplet.Source(bundled())).ask("?x, ?y : borders(?x, ?y)", k=1, engine="crisp")
+    exact.warm()
+    return f"ready after {time.perf_counter() - start:.1f} s"

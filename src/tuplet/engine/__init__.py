@@ -1,1 +1,0 @@
-"""Engines: from a query graph and truth values to ranked tuples."""

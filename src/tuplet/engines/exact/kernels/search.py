@@ -1,0 +1,338 @@
+"""Compiled search of the exact engine: best-first over prefixes of tuples."""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+from __future__ import annotations
+
+import numpy as np
+
+from tuplet.engines.exact.kernels.messages import (
+    check,
+    opened,
+    resolve,
+)
+from tuplet.engines.exact.kernels.point import (
+    complete,
+)
+from tuplet.engines.exact.kernels.rows import (
+    ABORT,
+    BASE,
+    BOUND,
+    CHECK_A,
+    CHECK_B,
+    CLOSES,
+    COMMITS,
+    DEDUPE,
+    EMITTED,
+    ENTITY,
+    EXHAUSTED,
+    FILLED,
+    FULL_NODES,
+    FULL_SEEN,
+    GENERATOR,
+    HEAP,
+    HELD,
+    LIMIT,
+    LIST_A,
+    LIST_B,
+    LOWEST_BITS,
+    NEXT_OPEN_A,
+    NEXT_OPEN_B,
+    NODES,
+    OPEN_A,
+    OPEN_B,
+    PARENT,
+    PERMANENT,
+    POSITION,
+    SEEN,
+    SIDE_A,
+    SIDE_B,
+    SLICE,
+    STAGE,
+    START,
+    STEP,
+    STOP,
+    TRANSIENT,
+    VARIABLE,
+    VISITS,
+    compiled,
+    conj,
+    contains,
+    inlined,
+    insert,
+)
+
+# what an item of the heap is, in order of preference among equals of one step
+CURSOR, NODE, TUPLE = 0, 1, 2
+
+
+@inlined
+def push(state, bound, item):
+    """Adds an item to the heap: larger bound first, then larger item (deeper, newer)."""
+    bounds, items, count = state.heap_bound, state.heap_item, state.count
+    at = count[HEAP]
+    count[HEAP] = at + 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if bounds[up] > bound or (bounds[up] == bound and items[up] >= item):
+            break
+        bounds[at], items[at] = bounds[up], items[up]
+        at = up
+    bounds[at], items[at] = bound, item
+
+
+@inlined
+def pop(state):
+    """Removes the first item of the heap."""
+    bounds, items, count = state.heap_bound, state.heap_item, state.count
+    size = count[HEAP] - 1
+    count[HEAP] = size
+    bound, item = bounds[size], items[size]
+    at = 0
+    while True:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        if down + 1 < size and (
+            bounds[down + 1] > bounds[down] or (bounds[down + 1] == bounds[down] and items[down + 1] > items[down])
+        ):
+            down += 1
+        if bounds[down] < bound or (bounds[down] == bound and items[down] <= item):
+            break
+        bounds[at], items[at] = bounds[down], items[down]
+        at = down
+    bounds[at], items[at] = bound, item
+
+
+@inlined
+def item_of(step, kind, node):
+    """The heap's name of a node: deeper steps are larger, then kinds, then newer nodes."""
+    return (((step + 1) * 4 + kind) << 40) | node
+
+
+@inlined
+def restore(program, state, node):
+    """Puts the entities of a prefix into `assign`; of an existential that was held twice the later one counts."""
+    at = node
+    done = 0
+    while at > 0:
+        variable = program.steps[state.nodes[at, STEP], VARIABLE]
+        if not (done >> variable) & 1:
+            done |= 1 << variable
+            state.assign[variable] = state.nodes[at, ENTITY]
+        at = state.nodes[at, PARENT]
+
+
+@compiled
+def search(rows, program, state, wanted, out, out_truth, godel):
+    """Emits tuples in order of decreasing truth into `out` until `wanted` are there; says why it returned."""
+    count, nodes, worth = state.count, state.nodes, state.worth
+    last = len(program.steps) - 1
+    count[ABORT] = 0
+    if count[NODES] == 0:
+        count[NODES] = 1
+        nodes[0, STEP], nodes[0, STAGE], nodes[0, PARENT], nodes[0, GENERATOR] = -1, 0, -1, -3
+        worth[0, PERMANENT], worth[0, TRANSIENT], worth[0, BASE], worth[0, BOUND] = 1.0, 1.0, 1.0, 1.0
+        push(state, 1.0, item_of(-1, NODE, 0))
+    ready = np.int64(-1)  # a node that may be opened without a turn through the heap
+    while count[EMITTED] < wanted:
+        if count[HEAP] == 0 and ready < 0:
+            return EXHAUSTED
+        if ready >= 0:
+            push_ready = (
+                count[VISITS] > count[LIMIT]
+                or count[NODES] + 2 > len(nodes)
+                or count[HEAP] + 3 > len(state.heap_item)
+                or 2 * count[SEEN] + 2 > len(state.seen)
+            )
+            if push_ready:
+                push(state, worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready))
+                ready = np.int64(-1)
+        if count[VISITS] > count[LIMIT]:
+            return SLICE
+        if count[NODES] + 2 > len(nodes) or count[HEAP] + 3 > len(state.heap_item):
+            return FULL_NODES
+        if 2 * count[SEEN] + 2 > len(state.seen):
+            return FULL_SEEN
+        count[VISITS] += 1
+        if ready >= 0:
+            bound, item = worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready)
+            ready = np.int64(-1)
+        else:
+            bound, item = state.heap_bound[0], state.heap_item[0]
+            pop(state)
+        node, kind = item & LOWEST_BITS, (item >> 40) & 3
+        step = nodes[node, STEP]
+        restore(program, state, node)
+        if kind == TUPLE:
+            emit(rows, program, state, node, bound, out, out_truth, godel)
+            if count[ABORT]:
+                push(state, bound, item)
+                return count[ABORT]
+            continue
+        if kind == NODE:
+            key = np.int64(0)
+            if step >= 0 and program.steps[step, DEDUPE]:
+                key = key_of(nodes[nodes[node, PARENT], STAGE], step, nodes[node, ENTITY])
+                if contains(state.seen, key):
+                    continue
+            if step == last:
+                value = bound
+                if program.lazy[0]:
+                    value = complete(rows, program, state, bound, godel)
+                # rounding apart, a value that reaches its bound can leave at once
+                if not count[ABORT] and value >= bound * (1.0 - 1e-12):
+                    emit(rows, program, state, node, bound, out, out_truth, godel)
+                    value = 0.0
+                if count[ABORT]:
+                    push(state, bound, item)
+                    return count[ABORT]
+                if key:
+                    insert(state.seen, key)
+                    count[SEEN] += 1
+                count[COMMITS] += 1
+                if value > 0.0:
+                    push(state, value, item_of(step, TUPLE, node))
+                continue
+            if key:
+                insert(state.seen, key)
+                count[SEEN] += 1
+        first, end = program.steps[step + 1, CHECK_A], program.steps[step + 1, CHECK_B]
+        variable = program.steps[step + 1, VARIABLE]
+        least = bound if godel or worth[node, BASE] <= 0.0 else bound / worth[node, BASE]
+        chosen = resolve(rows, program, state, state.span, first, end, variable, least * (1.0 - 1e-6))
+        if kind == NODE:
+            count[COMMITS] += 1
+            if chosen == -2:
+                continue
+            nodes[node, GENERATOR] = chosen
+            if chosen < 0:
+                nodes[node, START], nodes[node, STOP] = program.steps[step + 1, LIST_A], program.steps[step + 1, LIST_B]
+            else:
+                nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
+            nodes[node, POSITION] = nodes[node, START]
+        status, ready = advance(rows, program, state, node, step + 1, bound, godel)
+        if status:
+            push(state, bound, item_of(step, CURSOR, node))
+            return status
+    if ready >= 0:
+        push(state, worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready))
+    return FILLED
+
+
+@inlined
+def key_of(stage, step, entity):
+    """The key under which the value of a variable within a stage is seen once."""
+    return ((((stage << 5) | step) << 31) | entity) + 1
+
+
+@inlined
+def advance(rows, program, state, node, step, bound, godel):
+    """Draws children of a node from its row while they may be the best of all.
+
+    Returns 0 or why it stopped short, and a child that is at least as good as all in the heap, or -1.
+    """
+    count, nodes, worth = state.count, state.nodes, state.worth
+    variable = program.steps[step, VARIABLE]
+    first, end = program.steps[step, CHECK_A], program.steps[step, CHECK_B]
+    generator, start, stop = nodes[node, GENERATOR], nodes[node, START], nodes[node, STOP]
+    held = program.steps[step, HELD]
+    position = nodes[node, POSITION]
+    none = np.int64(-1)
+    while position < stop:
+        place = start + rows.by_truth[position] if generator >= 0 else position
+        given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
+        least = min(bound, conj(worth[node, BASE], given, godel))
+        if count[HEAP] and least < state.heap_bound[0]:
+            push(state, least, item_of(step - 1, CURSOR, node))
+            return 0, none
+        if count[NODES] + 2 > len(nodes) or count[HEAP] + 3 > len(state.heap_item):
+            return FULL_NODES, none
+        count[VISITS] += 1
+        if count[VISITS] > count[LIMIT]:
+            return SLICE, none
+        best = none
+        y = np.int64(rows.neighbour[place]) if generator >= 0 else np.int64(program.list_ids[place])
+        permanent, transient = worth[node, PERMANENT], worth[node, TRANSIENT]
+        for e in range(first, end):
+            value = given if e == generator else check(rows, program, state, state.span, e, first, variable, y)
+            if value <= 0.0:
+                permanent = 0.0
+                break
+            if program.entries[e, 4] == 0 or held:
+                transient = conj(transient, value, godel)
+            else:
+                permanent = conj(permanent, value, godel)
+        if count[ABORT]:
+            return count[ABORT], none
+        if permanent > 0.0:
+            state.assign[variable] = y
+            whole = conj(permanent, transient, godel)
+            ceiling = opened(
+                rows, program, state, whole, program.steps[step, OPEN_A], program.steps[step, OPEN_B], godel
+            )
+            if count[ABORT]:
+                return count[ABORT], none
+            ceiling = min(bound, ceiling)
+            child = count[NODES]
+            again = program.steps[step, DEDUPE] and contains(state.seen, key_of(nodes[node, STAGE], step, y))
+            if ceiling > 0.0 and not again:
+                if held:
+                    transient = opened(
+                        rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], godel
+                    )
+                else:
+                    permanent = whole if program.steps[step, CLOSES] else permanent
+                    transient = 1.0
+                base = opened(
+                    rows, program, state, conj(permanent, transient, godel),
+                    program.steps[step, NEXT_OPEN_A], program.steps[step, NEXT_OPEN_B], godel,
+                )  # fmt: skip
+                if count[ABORT]:
+                    return count[ABORT], none
+                nodes[child, PARENT], nodes[child, ENTITY], nodes[child, STEP] = node, y, step
+                nodes[child, STAGE] = nodes[node, STAGE] if held else child
+                worth[child, BOUND], worth[child, PERMANENT] = ceiling, permanent
+                worth[child, TRANSIENT], worth[child, BASE] = transient, base
+                count[NODES] = child + 1
+                best = child
+        position += 1
+        nodes[node, POSITION] = position
+        count[COMMITS] += 1
+        least = 0.0
+        if position < stop:
+            place = start + rows.by_truth[position] if generator >= 0 else position
+            given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
+            least = min(bound, conj(worth[node, BASE], given, godel))
+        top = state.heap_bound[0] if count[HEAP] else 0.0
+        if best >= 0:
+            if worth[best, BOUND] >= max(least, top):
+                # among equals the child goes first: plateaus are walked in depth
+                if least > 0.0:
+                    push(state, least, item_of(step - 1, CURSOR, node))
+                return 0, best
+            push(state, worth[best, BOUND], item_of(step, NODE, best))
+            top = max(top, worth[best, BOUND])
+        if least <= 0.0:
+            return 0, none
+        if least < top:
+            push(state, least, item_of(step - 1, CURSOR, node))
+            return 0, none
+    return 0, none
+
+
+@compiled
+def emit(rows, program, state, node, bound, out, out_truth, godel):
+    """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms."""
+    at = state.count[EMITTED]
+    if program.lazy[1]:
+        # nothing is left to find, and the product of the steps is that of the atoms
+        out_truth[at] = state.worth[node, PERMANENT]
+        for v in range(out.shape[1]):
+            out[at, v] = state.assign[v]
+    else:
+        out_truth[at] = complete(rows, program, state, bound, godel)
+        if state.count[ABORT]:
+            return
+        for v in range(out.shape[1]):
+            out[at, v] = state.witness[v]
+    state.count[EMITTED] = at + 1

@@ -1,0 +1,91 @@
+"""The program of a shape, with slots for relations and constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.engines.exact.kernels import rows as kernel
+
+Longs: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A connected part: variables 0 … n−1 (the free ones first), atoms by position; constants are negative slots."""
+
+    variables: int
+    free: int
+    edges: tuple[tuple[int, int, bool], ...]  # head, tail, negated
+    different: tuple[tuple[int, int], ...]
+    anchors: tuple[int, ...]  # positive atoms with a constant, the one with the shortest row first
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A factor of a variable as in the kernels; `edge` is the atom's position (-1 for an inequality)."""
+
+    kind: int
+    source: int
+    edge: int
+    inverse: bool
+    extra: int
+
+
+@dataclass
+class Step:
+    """One variable of the search; `previous` is what it is reached from: a variable, or -1 at a root."""
+
+    variable: int
+    previous: int
+    held: bool
+    dedupe: bool = False
+    closes: bool = False
+    fixed: frozenset[int] = frozenset()  # free variables fixed before
+    entered: frozenset[int] = frozenset()  # existentials of the groups entered so far, whose worth is counted
+    following: int = -1  # the next variable of the same stage
+
+
+@dataclass
+class Layout:
+    """The program of a shape with slots for relations and constants."""
+
+    shape: Shape
+    steps: list[Step]
+    lazy: bool
+    lists: list[int] = field(default_factory=list)  # variables whose candidates no constant or variable gives
+    entries: list[Entry] = field(default_factory=list)
+    arrays: dict[str, Longs] = field(default_factory=dict)
+    template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
+    views: tuple[Longs, Longs] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    # views: entries whose row belongs to a variable, and their atoms; the same for rows of constants, and inequalities
+    constants: list[tuple[int, int]] = field(default_factory=list)
+    unequals: list[tuple[int, int]] = field(default_factory=list)
+    fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
+    list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
+
+    def finish(self) -> None:
+        """Writes the entries as an array; the slots are filled when relations and constants are known."""
+        edges = len(self.arrays["edges"])
+        self.template = int_table(
+            [[e.kind, e.source, int(e.inverse), edges + i, e.extra] for i, e in enumerate(self.entries)], 5
+        )
+
+        unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
+        constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
+        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant))
+        self.views = (
+            np.array(views, dtype=np.int64),
+            np.array([self.entries[i].edge for i in views], dtype=np.int64),
+        )
+        self.constants = [(i, self.entries[i].edge) for i in constant]
+        self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]
+        self.fixed_arrays = tuple(self.arrays.values())
+
+
+def int_table(rows: list[list[int]] | list[tuple[int, int]], columns: int) -> Longs:
+    """Rows of numbers as an array, also when there are none."""
+    return np.array(rows, dtype=np.int64).reshape(-1, columns)

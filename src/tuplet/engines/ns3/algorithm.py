@@ -1,0 +1,339 @@
+"""NS3: neural scalable symbolic search. A query with k unknowns becomes a query with one, on a budgeted domain.
+
+Three ideas, one function each:
+
+    marginalise   the truth of one variable, the others existential: what is not in its answers is in no answer tuple
+    allocate      how many of the best rows of two nodes to combine, so that their product fits the budget
+    merge         two nodes become a hypernode whose domain is the product of their best rows
+
+`progressive` repeats them until one hypernode is left; its fuzzy vector is the joint ranking. What the original method
+does not have: every cut records the best truth it may have lost, so a result says whether it is the true one
+(`Box.certify`), and the adaptive mode grows the box until it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import torch
+
+from tuplet.engines.ns3.batch import Clause, Domains, Literal, Rows, merged
+from tuplet.engines.ns3.box import Box, gather
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.domains import reduce_domains
+from tuplet.engines.ns3.search import Search
+from tuplet.engines.ns3.sparse import Tensor, best_of, counts, ranges, ranks, totals
+from tuplet.errors import BudgetExceeded
+
+_SPARSE = 1 << 16  # a joint domain that may be larger than this is joined along an edge where there is one
+
+
+@dataclass(frozen=True)
+class Fuzzy:
+    """A node with its fuzzy vector: rows of positive value only. Members are places among the free variables."""
+
+    rows: Rows
+    value: Tensor
+    upper: Tensor  # no tuple with this row is truer, whatever the domains left out
+    score: Tensor  # index score, for ties
+
+    def take(self, at: Tensor) -> Fuzzy:
+        return Fuzzy(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
+
+    def of_queries(self, number: Tensor) -> Fuzzy:
+        """The rows of some queries, renumbered (`number` is -1 for the others)."""
+        some = self.take((number[self.rows.query] >= 0).nonzero().view(-1))
+        return replace(some, rows=replace(some.rows, query=number[some.rows.query]))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Queries of one shape with their reduced domains."""
+
+    search: Search
+    domains: tuple[Domains, ...]  # per clause
+    budget: Budget
+
+    @property
+    def queries(self) -> int:
+        return self.domains[0].clause.queries
+
+    @property
+    def unknowns(self) -> int:
+        return len(self.domains[0].clause.shape.free)
+
+    def take(self, queries: Tensor) -> Problem:
+        return replace(self, domains=tuple(domains.take(queries) for domains in self.domains))
+
+    def nothing(self) -> Tensor:
+        """No truth, for each query."""
+        return torch.zeros(self.queries, dtype=self.search.table.dtype, device=self.search.table.device)
+
+
+def pose(
+    search: Search, clauses: Sequence[Clause], budget: Budget, floor: Tensor | None = None
+) -> tuple[Problem, Tensor]:
+    """The queries on reduced domains, and a bound on the tuples that have a member outside of them [queries]."""
+    # Clauses below the floor may be above it together.
+    alone = floor if len(clauses) == 1 or search.logic.name == "godel" else None
+    domains = tuple(reduce_domains(search, clause, budget.B, budget.index, alone) for clause in clauses)
+    problem = Problem(search, domains, budget)
+    outside = problem.nothing()
+    for place in range(problem.unknowns):
+        lost = problem.nothing()
+        for some in domains:
+            lost = search.either(lost, some.dropped[some.clause.shape.free[place]])
+        outside = torch.maximum(outside, lost)
+    return problem, outside
+
+
+def evaluate(problem: Problem, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Truth of the rows of one node, all other variables existential, and its upper bound; clauses are combined.
+
+    T = 1 − Π_c (1 − T_c). Every clause is searched from C = 1 on the same rows, with all of its edges.
+    """
+    search = problem.search
+    value = upper = torch.zeros(len(rows), dtype=search.table.dtype, device=search.table.device)
+    for domains in problem.domains:
+        variables = tuple(domains.clause.shape.free[place] for place in rows.members)
+        shape = domains.clause.shape.marginal(variables)
+        for other in variables[1:]:
+            shape = shape.merge(variables[0], other)
+        own = len(variables) == 1 and rows.query is domains.rows[variables[0]].query
+        target = domains.rows[variables[0]] if own else Rows(variables, rows.query, rows.columns)
+        truth, lost = search(domains, replace(domains.clause, shape=shape), target)
+        for variable, dropped in domains.dropped.items():
+            if variable not in variables:
+                lost = torch.maximum(lost, dropped)
+        value = search.either(value, truth)
+        upper = search.either(upper, torch.maximum(truth, lost[rows.query]))
+    return value, upper
+
+
+def marginalise(problem: Problem, place: int) -> tuple[Fuzzy, Tensor]:
+    """The fuzzy vector of one free variable, the others existential; and a bound on what it leaves out.
+
+    M[φ, {y_i}] = φ(y_i), and A[M[φ, {y_i}]] = M[A[φ], {y_i}]: a tuple that is an answer has only members that are
+    answers of the marginal queries. With truth values, C_i[a] = max of T(y) over y with y_i = a (for one clause; an
+    upper bound of it for several).
+    """
+    variables = [domains.clause.shape.free[place] for domains in problem.domains]
+    own = [domains.rows[v] for domains, v in zip(problem.domains, variables, strict=True)]
+    scores = [domains.score[v] for domains, v in zip(problem.domains, variables, strict=True)]
+    rows, score = replace(own[0], members=(place,)), scores[0]
+    if len(own) > 1:
+        entities = problem.search.table.entities
+        keys = [some.key(some.members[0], entities) for some in own]
+        key, at = torch.unique(torch.cat(keys), return_inverse=True)
+        query = torch.div(key, entities, rounding_mode="floor")
+        rows = Rows((place,), query, (key - query * entities,))
+        score = best_of(at, torch.cat(scores), len(key))
+    return positive(problem, rows, score)
+
+
+def positive(problem: Problem, rows: Rows, score: Tensor) -> tuple[Fuzzy, Tensor]:
+    """The rows that are true in the box, and a bound on the others [queries]."""
+    value, upper = evaluate(problem, rows)
+    false = (value <= 0).nonzero().view(-1)
+    lost = best_of(rows.query[false], upper[false], problem.queries)
+    return Fuzzy(rows, value, upper, score).take((value > 0).nonzero().view(-1)), lost
+
+
+def allocate(count: Sequence[Tensor], rows: Sequence[Tensor], size: int | None) -> list[Tensor]:
+    """How many rows each node gives to a joint domain of `size` tuples (None: all of them), per query.
+
+    λ = (S / Π c_i)^(1/m), b_i = λ c_i, so that Π b_i = S; for two nodes λ = sqrt(nB / (c_u c_v)). Repaired: b_i is
+    rounded to 1 … rows; where one hits such an end, the others share what it leaves.
+
+    >>> few, many = torch.tensor([2.0]), torch.tensor([8.0])
+    >>> [b.tolist() for b in allocate([few, many], [torch.tensor([100]), torch.tensor([100])], 100)]
+    [[5], [20]]
+    >>> [b.tolist() for b in allocate([few, many], [torch.tensor([3]), torch.tensor([100])], 100)]
+    [[3], [33]]
+    """
+    if size is None:
+        return list(rows)
+    most = torch.stack(list(rows)).clamp(max=size).double()  # [nodes, queries]
+    mass = torch.stack(list(count)).double().clamp(min=1e-12).log()  # products of counts may be tiny
+    share = torch.zeros_like(most)
+    settled = torch.zeros_like(most, dtype=torch.bool)
+    for _ in rows:
+        left = math.log(size) - torch.where(settled, share.clamp(min=1).log(), 0).sum(0)
+        scale = (left - torch.where(settled, 0, mass).sum(0)) / (~settled).sum(0).clamp(min=1)
+        raw = (mass + scale).exp()
+        # Beside a settled node rounding goes down, so that the product stays within the budget.
+        whole = torch.where(settled.any(0), (raw * (1 + 1e-9)).floor(), raw.round())
+        share = torch.where(settled, share, whole.clamp(min=1).minimum(most))
+        low, high = ~settled & (raw < 1 - 1e-9), ~settled & (raw > most)
+        settled = settled | torch.where(low.any(0), low, high)
+    return list(share.long())
+
+
+def merge(problem: Problem, nodes: Sequence[Fuzzy]) -> tuple[Rows, Tensor, Tensor]:
+    """The joint domain of some nodes: the product of their best rows; also index scores and a bound on what is cut.
+
+    y_u and y_v become one node γ with B_γ = n_γ · B tuples. Edges between members are its self-loops, the others keep
+    the member they touch: each edge slices the fuzzy vector of γ row by row (`evaluate`).
+    """
+    budget, queries = problem.budget, problem.queries
+    size = budget.of(sum(len(node.rows.members) for node in nodes))
+    count = [totals(node.rows.query, node.value, queries) for node in nodes]
+    available = [counts(node.rows.query, queries) for node in nodes]
+    share = allocate(count, available, size)
+    if budget.pad and size is not None:
+        share = [torch.minimum(b + 1, most) for b, most in zip(share, available, strict=True)]
+    cut = problem.nothing()
+    chosen = []
+    for node, b in zip(nodes, share, strict=True):
+        inside = ranks(node.rows.query, queries, node.value, node.score) < b[node.rows.query]
+        out = node.take((~inside).nonzero().view(-1))
+        cut = torch.maximum(cut, best_of(out.rows.query, out.upper, queries))
+        chosen.append(node.take(inside.nonzero().view(-1)))
+    joint = chosen[0]
+    for node in chosen[1:]:
+        joint = product(problem, joint, node, size)
+    if size is not None and len(joint.rows) and int(counts(joint.rows.query, queries).max()) > size:
+        inside = ranks(joint.rows.query, queries, joint.value) < size
+        out = joint.take((~inside).nonzero().view(-1))
+        cut = torch.maximum(cut, best_of(out.rows.query, out.upper, queries))
+        joint = joint.take(inside.nonzero().view(-1))
+    return joint.rows, joint.score, cut
+
+
+def product(problem: Problem, u: Fuzzy, v: Fuzzy, size: int | None) -> Fuzzy:
+    """All pairs of rows of two nodes.
+
+    Where the domain may grow large and an edge joins the two, only the pairs that the edge makes true are listed; the
+    others have truth 0.
+    """
+    queries = problem.queries
+    edges = _edges_between(problem, u, v) if size is None or size > _SPARSE else []
+    if edges:
+        clause = problem.domains[0].clause
+        near, far = (replace(n.rows, members=tuple(clause.shape.free[p] for p in n.rows.members)) for n in (v, u))
+        met = merged(list(problem.search.pairs(edges, near, far)), problem.search.table)
+        order = torch.argsort(met.second * max(len(v.rows), 1) + met.first)
+        left, right = met.second[order], met.first[order]
+    else:
+        length = counts(v.rows.query, queries)
+        start = torch.cumsum(length, 0) - length
+        total = int(length[u.rows.query].sum())
+        if total > problem.budget.rows:
+            raise BudgetExceeded(
+                f"a joint domain of {total:,} tuples is larger than {problem.budget.rows:,}; give a smaller budget"
+            )
+        left, right = ranges(start[u.rows.query], length[u.rows.query])
+    rows = Rows(
+        u.rows.members + v.rows.members,
+        u.rows.query[left],
+        (*(column[left] for column in u.rows.columns), *(column[right] for column in v.rows.columns)),
+    )
+    return Fuzzy(
+        rows,
+        u.value[left] * v.value[right],
+        torch.minimum(u.upper[left], v.upper[right]),
+        u.score[left] * v.score[right],
+    )
+
+
+def _edges_between(problem: Problem, u: Fuzzy, v: Fuzzy) -> list[Literal]:
+    """The literals between two nodes, if there is one clause, the second node is one variable, and one is positive."""
+    if len(problem.domains) > 1 or len(v.rows.members) > 1:
+        return []
+    clause = problem.domains[0].clause
+    near, far = clause.shape.free[v.rows.members[0]], {clause.shape.free[p] for p in u.rows.members}
+    between = [lit for lit in clause.literals if near in lit.variables and far & set(lit.variables)]
+    return between if any(literal.positive for literal in between) else []
+
+
+def solve(
+    search: Search, clauses: Sequence[Clause], budget: Budget, floor: Tensor | None = None
+) -> tuple[Box, Problem]:
+    """The joint ranking of queries of one shape. `floor` [queries] drops what is known to be below the k-th truth."""
+    problem, outside = pose(search, clauses, budget, floor)
+    if not problem.unknowns:
+        here = torch.arange(problem.queries, device=search.table.device)
+        return Box(Rows((), here, ()), *evaluate(problem, Rows((), here, ())), outside), problem
+    nodes = []
+    for place in range(problem.unknowns):
+        node, lost = marginalise(problem, place)
+        node, below = above(problem, node, floor)
+        nodes.append(node)
+        outside = outside.maximum(lost).maximum(below)
+    if len(nodes) == 1:
+        return Box(nodes[0].rows, nodes[0].value, nodes[0].upper, outside), problem
+    if budget.merge == "simultaneous":
+        rows, _, cut = merge(problem, nodes)
+        return _box(problem, rows, outside.maximum(cut)), problem
+    return progressive(problem, nodes, outside, floor), problem
+
+
+def above(problem: Problem, node: Fuzzy, floor: Tensor | None) -> tuple[Fuzzy, Tensor]:
+    """The rows that reach the floor, and a bound on the others."""
+    if floor is None:
+        return node, problem.nothing()
+    low = (node.upper < floor[node.rows.query]).nonzero().view(-1)
+    lost = best_of(node.rows.query[low], node.upper[low], problem.queries)
+    return node.take((node.upper >= floor[node.rows.query]).nonzero().view(-1)), lost
+
+
+def progressive(problem: Problem, nodes: list[Fuzzy], outside: Tensor, floor: Tensor | None = None) -> Box:
+    """Merges, again and again, the two nodes with the smallest product of fuzzy counts, until one is left.
+
+    Queries may differ in what they merge; those that agree go on together.
+    """
+    pairs = sorted(
+        combinations(range(len(nodes)), 2),
+        key=lambda pair: (
+            sum(len(nodes[i].rows.members) for i in pair),
+            *(min(nodes[i].rows.members) for i in pair),
+        ),
+    )
+    count = [totals(node.rows.query, node.value, problem.queries) for node in nodes]
+    choice = torch.zeros(problem.queries, dtype=torch.int64, device=outside.device)
+    least = torch.full_like(outside, torch.inf)
+    for number, (u, v) in enumerate(pairs):  # the first of equals wins
+        smaller = count[u] * count[v] < least
+        choice, least = torch.where(smaller, number, choice), torch.where(smaller, count[u] * count[v], least)
+    parts = []
+    for number in torch.unique(choice).tolist():
+        queries = (choice == number).nonzero().view(-1)
+        part = _part(problem, nodes, queries, pairs[number], outside, floor)
+        parts.append((queries, part))
+    return parts[0][1] if len(parts) == 1 else gather(parts, problem.queries)
+
+
+def _part(
+    problem: Problem,
+    nodes: list[Fuzzy],
+    queries: Tensor,
+    pair: tuple[int, int],
+    outside: Tensor,
+    floor: Tensor | None,
+) -> Box:
+    """The queries that merge the same pair."""
+    if len(queries) < problem.queries:
+        number = torch.full((problem.queries,), -1, dtype=torch.int64, device=queries.device)
+        number[queries] = torch.arange(len(queries), device=queries.device)
+        nodes = [node.of_queries(number) for node in nodes]
+        problem, outside = problem.take(queries), outside[queries]
+        floor = None if floor is None else floor[queries]
+    u, v = (nodes[i] for i in pair)
+    rows, score, cut = merge(problem, (v, u) if len(v.rows.members) > 1 else (u, v))
+    outside = outside.maximum(cut)
+    if len(nodes) == 2:
+        return _box(problem, rows, outside)
+    joint, lost = positive(problem, rows, score)
+    joint, below = above(problem, joint, floor)
+    rest = [node for i, node in enumerate(nodes) if i not in pair]
+    return progressive(problem, [*rest, joint], outside.maximum(lost).maximum(below), floor)
+
+
+def _box(problem: Problem, rows: Rows, outside: Tensor) -> Box:
+    value, upper = evaluate(problem, rows)
+    places = range(problem.unknowns)
+    rows = Rows(tuple(places), rows.query, tuple(rows.column(place) for place in places))
+    return Box(rows, value, upper, outside)

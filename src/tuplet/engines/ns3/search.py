@@ -1,0 +1,339 @@
+"""Neural-symbolic search with one unknown on reduced domains; the unknown may be a hypernode of several variables.
+
+The query graph is taken apart edge by edge. Every variable holds a fuzzy vector C on the rows of its domain:
+
+    constants    C[t] *= P_r(s, t)
+    self-loops   C[g] *= P_r(column i, column j)            row by row, for an edge between members of a hypernode
+    leaves       C[v][b] *= max_a C[u][a] · Π P(a, b)       all edges between u and v together, 1 − P where negated
+    cycles       clamp the best rows of one variable, search each, take the maximum
+
+What remains is the fuzzy vector of the unknown. A batch of queries of one shape goes through the same steps together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from tuplet.engines.ns3.batch import Clause, Domains, Literal, Pairs, Rows, merged
+from tuplet.engines.ns3.sparse import Table, Tensor, best_of, blocks, counts, falling, find, ranges, ranks
+from tuplet.query.logic import Logic
+
+HYPERNODE = -1
+
+
+class OutOfTime(Exception):
+    """The deadline passed."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Raises `OutOfTime` once its deadline is over."""
+
+    deadline: float | None = None
+
+    def check(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise OutOfTime
+
+
+@dataclass(frozen=True)
+class State:
+    """A query graph half taken apart: the nodes left, with their fuzzy vectors."""
+
+    clause: Clause
+    rows: dict[int, Rows]
+    value: dict[int, Tensor]
+    index: dict[int, Tensor]  # of all nodes but the target
+    pairs: dict[tuple[int, int], Pairs]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to search: on which truth values, in which logic, how many rows to try where a cycle is cut (None: all)."""
+
+    table: Table
+    logic: Logic
+    enumerate: int | None = 10
+    normalise: bool = False
+    clock: Clock = field(default_factory=Clock)
+    certain: bool = True  # on a cycle all rows of truth 1 are tried, beyond `enumerate`
+    beam: int | None = None  # rows of a variable that a message is made of; None: all
+
+    def joint(self, a: Tensor, b: Tensor) -> Tensor:
+        """The conjunction of truth values."""
+        return a * b if self.logic.name == "product" else torch.minimum(a, b)
+
+    def either(self, a: Tensor, b: Tensor) -> Tensor:
+        """Their disjunction."""
+        return a + b * (1 - a) if self.logic.name == "product" else torch.maximum(a, b)
+
+    def __call__(self, domains: Domains, clause: Clause, target: Rows) -> tuple[Tensor, Tensor]:
+        """Truth of the target's rows [n], and a bound on assignments inside the domains that were not tried [queries].
+
+        The clause asks for one node: one free variable, or all of its free variables merged.
+        """
+        free = clause.shape.free
+        if len(free) > 1 and clause.shape.groups != (tuple(sorted(free)),):
+            raise ValueError("search has one unknown: marginalise or merge the others")
+        shape_loops = [lit for lit in clause.literals if set(lit.variables) <= set(free)]
+        value = torch.ones(len(target), dtype=self.table.dtype, device=self.table.device)
+        for literal in shape_loops:
+            value = self.joint(value, literal.truth(self.table, target.query, target.column))
+        node = free[0] if len(free) == 1 else HYPERNODE
+        alive = value.nonzero().view(-1)
+        own = len(free) == 1 and target is domains.rows[node]
+        rows = {v: r for v, r in domains.rows.items() if v not in free}
+        values = {v: domains.value[v] for v in rows}
+        rows[node] = target if own else target.take(alive)
+        values[node] = value if own else value[alive]
+        pairs = domains.pairs if own else {pair: p for pair, p in domains.pairs.items() if node not in pair}
+        found, bound = self.eliminate(State(clause, rows, values, domains.index, pairs), node)
+        return found if own else torch.zeros_like(value).index_copy_(0, alive, found), bound
+
+    def eliminate(self, state: State, target: int) -> tuple[Tensor, Tensor]:
+        """Removes one node after the other until the target is left; returns as `__call__`."""
+        queries, rows, value = state.clause.queries, dict(state.rows), dict(state.value)
+        members = rows[target].members
+        links = state.clause.links(lambda v: target if v in members else v)
+        known = {v for lit in state.clause.literals if lit.positive and len(lit.variables) == 1 for v in lit.variables}
+        while len(rows) > 1:
+            self.clock.check()
+            near = {u: [w for w in rows if frozenset((u, w)) in links] for u in rows if u != target}
+            removable = [u for u in near if len(near[u]) < 2]
+            if not removable:
+                return self.cut_cycle(State(state.clause, rows, value, state.index, state.pairs), target, links)
+            u = min(removable, key=lambda u: (len(near[u]), len(rows[u]), u))
+            w = near[u][0] if near[u] else target
+            if self.beam is not None and u in known:  # what no constant has reached has nothing to be cut by
+                value[u] = torch.where(ranks(rows[u].query, queries, value[u]) < self.beam, value[u], 0)
+                known.add(w)
+            if near[u]:
+                update = self.message(state.pairs, links[frozenset((u, w))], rows, value, u, w)
+            else:  # a part of its own: only its best assignment matters
+                update = best_of(rows[u].query, value[u], queries)[rows[w].query]
+            value[w] = self.joint(value[w], update)
+            if self.normalise and w == target:
+                most = best_of(rows[w].query, value[w], queries)[rows[w].query]
+                value[w] = torch.where(most > 0, value[w] / most, value[w])
+            del rows[u]
+        return value[target], torch.zeros(queries, dtype=self.table.dtype, device=self.table.device)
+
+    def message(
+        self,
+        known: dict[tuple[int, int], Pairs],
+        bundle: list[Literal],
+        rows: dict[int, Rows],
+        value: dict[int, Tensor],
+        u: int,
+        w: int,
+    ) -> Tensor:
+        """max_a C[u][a] · Π P(a, b) for every row b of w."""
+        if not any(literal.positive for literal in bundle):
+            return self.message_apart(bundle, rows[u], value[u], rows[w], value[w])
+        if (w, u) in known:
+            second, first, truth = known[w, u]
+            return best_of(second, self.joint(value[u][first], truth), len(rows[w]))
+        if HYPERNODE not in (u, w):
+            if (u, w) not in known:
+                known[u, w] = merged(list(self.pairs(bundle, rows[u], rows[w])), self.table)
+            first, second, truth = known[u, w]
+            return best_of(second, self.joint(value[u][first], truth), len(rows[w]))
+        # The rows of a hypernode are many: only those that can still be true are joined, and block by block.
+        from_u, from_w = value[u].nonzero().view(-1), value[w].nonzero().view(-1)
+        best = torch.zeros_like(value[w])
+        for first, second, truth in self.pairs(bundle, rows[u].take(from_u), rows[w].take(from_w)):
+            best.scatter_reduce_(0, from_w[second], self.joint(value[u][from_u[first]], truth), "amax")
+        return best
+
+    def message_apart(self, bundle: list[Literal], u: Rows, of_u: Tensor, w: Rows, of_w: Tensor) -> Tensor:
+        """The same where only negated edges and inequalities join u and w, so that almost all pairs are true.
+
+        The rows of u are tried in falling order of C[u]; a row of w is done when no later one could do better.
+        """
+        queries = int(max(u.query.max() if len(u) else 0, w.query.max() if len(w) else 0)) + 1
+        order = falling(u.query, of_u)
+        length = counts(u.query, queries)
+        start = torch.cumsum(length, 0) - length
+        best = torch.zeros_like(of_w)
+        left = (of_w > 0).nonzero().view(-1)
+        done, width = 0, 4
+        while len(left):
+            self.clock.check()
+            width = max(1, min(2 * width, self.table.block // len(left)))
+            query = w.query[left]
+            source, at = ranges(start[query] + done, (length[query] - done).clamp(0, width))
+            first, second = order[at], left[source]
+            truth = self.truth_of(bundle, u, w, first, second, torch.ones_like(of_u[first]))
+            best.scatter_reduce_(0, second, self.joint(of_u[first], truth), "amax")
+            done += width
+            more = length[query] > done
+            following = of_u[order[torch.where(more, start[query] + done, 0)]] if len(order) else best[left]
+            left = left[more & (best[left] < following)]
+        return best
+
+    def truth_of(
+        self, bundle: Sequence[Literal], u: Rows, w: Rows, first: Tensor, second: Tensor, truth: Tensor
+    ) -> Tensor:
+        """`truth` joined with the literals of a bundle on pairs of rows."""
+        query = u.query[first]
+
+        def entity_of(variable: int) -> Tensor:
+            return u.column(variable)[first] if variable in u.members else w.column(variable)[second]
+
+        for literal in bundle:
+            truth = self.joint(truth, literal.truth(self.table, query, entity_of))
+        return truth
+
+    def pairs(self, bundle: list[Literal], u: Rows, w: Rows) -> Iterator[Pairs]:
+        """The pairs of rows of a variable u and a node w on which all literals of the bundle are true, in blocks.
+
+        One positive literal is walked from the end that has fewer edges; the others are looked up.
+        """
+        table, (near,) = self.table, u.members
+        driver, spans, column = None, None, None
+        cheapest, backward = -1, False
+        for literal in bundle:
+            if not literal.positive:
+                continue
+            (far,) = set(literal.variables) - {near}
+            ends = _Column.of(w, far, table)
+            ahead = table.spans(literal.view_from(near)[u.query], u.columns[0])
+            back = table.spans(literal.view_from(far)[ends.query], ends.entity)
+            for option, inverse in ((ahead, False), (back, True)):
+                cost = int(option[1].sum())
+                if cheapest < 0 or cost < cheapest:
+                    driver, spans, column, cheapest, backward = literal, option, ends, cost, inverse
+        if driver is None or spans is None or column is None:
+            raise ValueError("rows are paired along a positive literal")
+        rest = [literal for literal in bundle if literal is not driver]
+        meetings = self._meet(u, column, spans, backward)
+        if column.row_of is not None:
+            meetings = self._spread(merged(list(meetings), table), column.row_of)
+        for first, second, truth in meetings:
+            self.clock.check()
+            if rest:
+                truth = self.truth_of(rest, u, w, first, second, truth)
+                true = truth.nonzero().view(-1)
+                first, second, truth = first[true], second[true], truth[true]
+            yield Pairs(first, second, truth)
+
+    def _meet(self, u: Rows, column: _Column, spans: tuple[Tensor, Tensor], backward: bool) -> Iterator[Pairs]:
+        """Edges between rows of u and different entities of a column."""
+        table = self.table
+        keys, own = (u.key(u.members[0], table.entities), column.query) if backward else (column.key, u.query)
+        start, length = spans
+        for part in blocks(length, table.block):
+            source, at = ranges(start[part], length[part])
+            source += part.start
+            met, there = find(keys, own[source] * table.entities + table.neighbour[at])
+            hit = there.nonzero().view(-1)
+            one, other, truth = source[hit], met[hit], table.truth[at[hit]]
+            yield Pairs(other, one, truth) if backward else Pairs(one, other, truth)
+
+    def _spread(self, met: Pairs, row_of: Tensor) -> Iterator[Pairs]:
+        """Edges to different entities become pairs with all rows that hold the entity."""
+        order = torch.argsort(met.second, stable=True)
+        length = torch.bincount(met.second, minlength=int(row_of.max()) + 1 if len(row_of) else 0)
+        start = (torch.cumsum(length, 0) - length)[row_of]
+        length = length[row_of]
+        for part in blocks(length, self.table.block):
+            source, at = ranges(start[part], length[part])
+            at = order[at]
+            yield Pairs(met.first[at], source + part.start, met.truth[at])
+
+    def cut_cycle(self, state: State, target: int, links: dict[frozenset[int], list[Literal]]) -> tuple[Tensor, Tensor]:
+        """Tries the best rows of the smallest variable on a cycle, each as a query of its own; keeps the best."""
+        rows, value, queries = state.rows, state.value, state.clause.queries
+        degree = {u: sum(u in pair and pair <= rows.keys() for pair in links) for u in rows}
+        u = min((u for u in rows if u != target), key=lambda u: (len(rows[u]), degree[u], u))
+        found = torch.zeros_like(value[target])
+        bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
+        tried = value[u] > 0
+        if self.enumerate is not None:
+            # By the index, not by C alone: a variable that no constant touches has C = 1 everywhere.
+            hope = state.index[u].minimum(value[u])
+            within = ranks(rows[u].query, queries, hope, value[u]) < self.enumerate
+            if self.certain:
+                within |= hope >= 1
+            left_out = (tried & ~within).nonzero().view(-1)
+            bound = best_of(rows[u].query[left_out], hope[left_out], queries)
+            tried &= within
+        candidates = tried.nonzero().view(-1)
+        inner = replace(self, normalise=False)
+        for part in blocks(self._sizes(state, u, candidates, links), self.table.block):
+            chosen = candidates[part]
+            sub, back = self._clamped(state, u, chosen, target, links)
+            truth, lost = inner.eliminate(sub, target)
+            own = value[u][chosen]
+            found.scatter_reduce_(0, back, self.joint(truth, own[sub.rows[target].query]), "amax")
+            bound.scatter_reduce_(0, rows[u].query[chosen], lost, "amax")
+        return found, bound
+
+    def _sizes(self, state: State, u: int, chosen: Tensor, links: dict[frozenset[int], list[Literal]]) -> Tensor:
+        """At most how many rows each chosen row of u leaves to the other nodes."""
+        fixed = state.rows[u].take(chosen)
+        size = torch.ones_like(chosen)
+        for w in state.rows.keys() - {u}:
+            most = counts(state.rows[w].query, state.clause.queries)[fixed.query]
+            for literal in links.get(frozenset((u, w)), []):
+                if literal.positive and w != HYPERNODE:
+                    most = most.minimum(self.table.spans(literal.view_from(u)[fixed.query], fixed.columns[0])[1])
+            size += most
+        return size
+
+    def _clamped(
+        self, state: State, u: int, chosen: Tensor, target: int, links: dict[frozenset[int], list[Literal]]
+    ) -> tuple[State, Tensor]:
+        """One query for each chosen row of u; also the row of the target that each new row of it comes from."""
+        fixed = state.rows[u].take(chosen)
+        rows: dict[int, Rows] = {}
+        value: dict[int, Tensor] = {}
+        index: dict[int, Tensor] = {}
+        back = chosen
+        for w in state.rows.keys() - {u}:
+            bundle = links.get(frozenset((u, w)), [])
+            domain = state.rows[w]
+            if any(literal.positive for literal in bundle):
+                first, second, truth = merged(list(self.pairs(bundle, fixed, domain)), self.table)
+                order = torch.argsort(first, stable=True)
+                first, second, truth = first[order], second[order], truth[order]
+            else:
+                length = counts(domain.query, state.clause.queries)
+                start = torch.cumsum(length, 0) - length
+                first, second = ranges(start[fixed.query], length[fixed.query])
+                one = torch.ones(len(first), dtype=self.table.dtype, device=self.table.device)
+                truth = self.truth_of(bundle, fixed, domain, first, second, one)
+            truth = self.joint(truth, state.value[w][second])
+            true = truth.nonzero().view(-1)
+            first, second = first[true], second[true]
+            rows[w] = replace(domain.take(second), query=first)
+            value[w] = truth[true]
+            if w == target:
+                back = second
+            else:
+                index[w] = state.index[w][second]
+        clause = state.clause.take(fixed.query).clamp(u, fixed.columns[0])
+        return State(clause, rows, value, index, {}), back
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The different entities in a column of a node, and for each row which of them it holds (None: the n-th)."""
+
+    key: Tensor  # [m] query · entities + entity, ascending
+    query: Tensor  # [m]
+    entity: Tensor  # [m]
+    row_of: Tensor | None  # [rows of the node]
+
+    @staticmethod
+    def of(rows: Rows, variable: int, table: Table) -> _Column:
+        key = rows.key(variable, table.entities)
+        if len(rows.members) == 1:
+            return _Column(key, rows.query, rows.columns[0], None)
+        unique, row_of = torch.unique(key, return_inverse=True)
+        query = torch.div(unique, table.entities, rounding_mode="floor")
+        return _Column(unique, query, unique - query * table.entities, row_of)

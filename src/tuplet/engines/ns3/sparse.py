@@ -1,0 +1,277 @@
+"""Sparse truth in torch: the few primitives that budgeted search is made of, on CPU and CUDA alike.
+
+Lists are flat, with the number of the query beside each item, so that a batch needs no padding. Whatever could grow
+beyond `Table.block` items is made in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuplet.errors import BudgetExceeded
+from tuplet.graph.adjacency import Adjacency
+from tuplet.truth.table import Truth, TruthTable
+
+Tensor = torch.Tensor
+
+_LAST = 2**63 - 1  # ends sorted keys, so that every search finds a place
+_SHORT = 1 << 14
+_CPU_BLOCK, _CUDA_BLOCK = 1 << 21, 1 << 25
+
+
+@dataclass(frozen=True)
+class Table:
+    """Truth values of some relations on a device; relations are numbered anew (`number`).
+
+    >>> truth = TruthTable.build(3, 1, np.array([0, 0]), np.array([0, 0]), np.array([1, 2]),
+    ...                          np.array([1.0, 0.25]), np.array([True, False]))
+    >>> table = Table.of(truth)
+    >>> zero = torch.tensor([0])
+    >>> table.value(zero, zero, torch.tensor([2])).tolist(), table.expand(zero, zero)[1].tolist()
+    ([0.25], [1, 2])
+    """
+
+    entities: int
+    number: Tensor  # [relations of the graph] the number here, -1 if it is not here
+    view_ptr: Tensor  # [2·relations + 1] rows of each view
+    row_key: Tensor  # [rows + 1] view · entities + entity, ascending
+    row_ptr: Tensor  # [rows + 2]
+    row_best: Tensor  # [rows + 1] the largest truth of the row
+    neighbour: Tensor  # [entries] int32
+    truth: Tensor  # [entries]
+    edge_key: Tensor  # [edges + 1] (relation · entities + head) · entities + tail, ascending
+    edge_truth: Tensor  # [edges + 1]
+    block: int  # the most items that one step may make
+
+    @property
+    def device(self) -> torch.device:
+        return self.truth.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.truth.dtype
+
+    @staticmethod
+    def of(
+        truth: Truth,
+        relations: Iterable[int] | None = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float64,
+        block: int | None = None,
+    ) -> Table:
+        """The table of some relations (all, if none are named) of truth values tabulated or computed on demand.
+
+        Truth on demand is tabulated relation by relation: nothing larger than the listed edges is ever made.
+        """
+        wanted = np.unique(np.fromiter(range(truth.relations) if relations is None else relations, dtype=np.int64))
+        table = tabulate(truth, wanted.tolist())
+        return Table.of_arrays(table.entities, table.adjacency, table.truth, wanted, device, dtype, block)
+
+    @staticmethod
+    def of_arrays(
+        entities: int,
+        adjacency: Adjacency,
+        truth: np.ndarray[Any, np.dtype[Any]],
+        relations: np.ndarray[Any, np.dtype[Any]],
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float64,
+        block: int | None = None,
+    ) -> Table:
+        """The same from plain arrays: an adjacency and the truth of its entries."""
+        if len(relations) * 2 * entities**2 >= _LAST:
+            raise BudgetExceeded(f"{len(relations):,} relations over {entities:,} entities do not fit 63-bit edge keys")
+        a = adjacency
+        views = np.stack([2 * relations, 2 * relations + 1], axis=1).reshape(-1)
+        rows = _concatenated(a.view_ptr[views], a.view_ptr[views + 1])
+        view_ptr = np.append(0, np.cumsum(a.view_ptr[views + 1] - a.view_ptr[views]))
+        lengths = a.row_ptr[rows + 1] - a.row_ptr[rows]
+        row_ptr = np.append(0, np.cumsum(lengths))
+        entries = _concatenated(a.row_ptr[rows], a.row_ptr[rows + 1])
+        view = np.repeat(np.arange(len(views)), np.diff(view_ptr))
+        row_key = view * entities + a.row_entity[rows]
+        forward = np.repeat(view % 2 == 0, lengths)
+        values, neighbour = truth[entries], a.neighbour[entries]
+        near = np.repeat(row_key - view * entities + (view // 2) * entities, lengths)[forward]
+        number = np.full(a.relations, -1, dtype=np.int64)
+        number[relations] = np.arange(len(relations))
+        best = np.maximum.reduceat(values, row_ptr[:-1]) if len(rows) else np.zeros(0)
+
+        def put(array: Any, kind: torch.dtype = torch.int64) -> Tensor:
+            return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=kind)
+
+        on_cpu = torch.device(device).type == "cpu"
+        return Table(
+            entities,
+            put(number),
+            put(view_ptr),
+            put(np.append(row_key, _LAST)),
+            put(np.append(row_ptr, row_ptr[-1])),
+            put(np.append(best, 0), dtype),
+            put(neighbour, torch.int32),
+            put(values, dtype),
+            put(np.append(near * entities + neighbour[forward], _LAST)),
+            put(np.append(values[forward], 0), dtype),
+            block or (_CPU_BLOCK if on_cpu else _CUDA_BLOCK),
+        )
+
+    def spans(self, view: Tensor, entity: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the rows of (view, entity) begin and how long they are. [n], [n]"""
+        key = view * self.entities + entity
+        at = torch.searchsorted(self.row_key, key)
+        start = self.row_ptr[at]
+        return start, torch.where(self.row_key[at] == key, self.row_ptr[at + 1] - start, 0)
+
+    def expand(self, view: Tensor, entity: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All edges of the rows: number of the row, neighbour, truth; neighbours ascend within a row."""
+        source, at = ranges(*self.spans(view, entity))
+        return source, self.neighbour[at].long(), self.truth[at]
+
+    def value(self, view: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """Truth of single edges from `near` to `far` under a view, 0 where none is listed."""
+        inverse = (view & 1).bool()
+        head, tail = torch.where(inverse, far, near), torch.where(inverse, near, far)
+        key = ((view >> 1) * self.entities + head) * self.entities + tail
+        at = torch.searchsorted(self.edge_key, key)
+        return torch.where(self.edge_key[at] == key, self.edge_truth[at], 0)
+
+    def best(self, view: Tensor, entity: Tensor) -> Tensor:
+        """The largest truth of each row, 0 where there is none."""
+        key = view * self.entities + entity
+        at = torch.searchsorted(self.row_key, key)
+        return torch.where(self.row_key[at] == key, self.row_best[at], 0)
+
+    def members(self, view: Tensor) -> tuple[Tensor, Tensor]:
+        """The entities that have a row under each view: number of the view in the list, entity."""
+        start = self.view_ptr[view]
+        source, at = ranges(start, self.view_ptr[view + 1] - start)
+        return source, self.row_key[at] % self.entities
+
+    def edges(self, view: Tensor) -> Tensor:
+        """How many edges each view lists."""
+        return self.row_ptr[self.view_ptr[view + 1]] - self.row_ptr[self.view_ptr[view]]
+
+
+def tabulate(truth: Truth, relations: list[int]) -> TruthTable:
+    """A table is itself; of truth on demand the named relations, all at once where that is offered, else row by row."""
+    if isinstance(truth, TruthTable):
+        return truth
+    offered = getattr(truth, "table", None)
+    if offered is not None:
+        table: TruthTable = offered(relations)
+        return table
+    rows = [(h, r, truth.row(h, r, False)) for r in relations for h in range(truth.entities)]
+    rows = [row for row in rows if len(row[2].ids)]
+    lengths = [len(row.ids) for _, _, row in rows]
+    empty = np.zeros(0, dtype=np.int64)
+    return TruthTable.build(
+        truth.entities,
+        truth.relations,
+        np.repeat(np.array([h for h, _, _ in rows], dtype=np.int64), lengths),
+        np.repeat(np.array([r for _, r, _ in rows], dtype=np.int64), lengths),
+        np.concatenate([empty, *(row.ids for _, _, row in rows)]),
+        np.concatenate([empty, *(row.truth for _, _, row in rows)]),
+        np.concatenate([empty, *(row.observed for _, _, row in rows)]).astype(bool),
+        truth.threshold,
+    )
+
+
+def _concatenated(starts: Any, stops: Any) -> Any:
+    """The numbers of all ranges, one after the other."""
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+
+
+# --- flat lists ------------------------------------------------------------------------------------------------------
+
+
+def ranges(start: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """All ranges one after the other: number of the range, position.
+
+    >>> [t.tolist() for t in ranges(torch.tensor([7, 2]), torch.tensor([2, 3]))]
+    [[0, 0, 1, 1, 1], [7, 8, 2, 3, 4]]
+    """
+    ends = torch.cumsum(length, 0)
+    total = int(ends[-1]) if len(ends) else 0
+    place = torch.arange(total, device=start.device)
+    if total < _SHORT:  # repeat_interleave wakes all threads even for a handful of items
+        source = torch.searchsorted(ends, place, right=True)
+    else:
+        source = torch.repeat_interleave(length, output_size=total)
+    return source, place + (start - (ends - length))[source]
+
+
+def blocks(length: Tensor, most: int) -> Iterator[slice]:
+    """Slices of a list of ranges whose lengths sum to about `most`; a longer range makes a slice of its own."""
+    ends = torch.cumsum(length, 0)
+    total = int(ends[-1]) if len(ends) else 0
+    if total <= most:
+        yield slice(0, len(length))
+        return
+    marks = torch.arange(most, total, most, device=length.device)
+    cuts = torch.unique(torch.searchsorted(ends, marks)).tolist()
+    edges = sorted({0, *cuts, len(length)})
+    for low, high in pairwise(edges):
+        yield slice(low, high)
+
+
+def find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of `wanted` in ascending `keys`, and whether they are there."""
+    if not len(keys):
+        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
+    at = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
+    return at, keys[at] == wanted
+
+
+def distinct(lists: Iterable[Tensor], expected: int, universe: int, device: torch.device) -> Tensor:
+    """The different numbers below `universe` in lists that hold about `expected` together, ascending."""
+    if universe > 64 * (1 + expected):  # marking is faster than sorting unless nearly nothing is marked
+        different: Tensor = torch.unique(torch.cat(list(lists)))
+        return different
+    marked = torch.zeros(universe, dtype=torch.bool, device=device)
+    for some in lists:
+        marked[some] = True
+    found: Tensor = marked.nonzero().view(-1)
+    return found
+
+
+def best_of(at: Tensor, value: Tensor, size: int) -> Tensor:
+    """The largest value at each of `size` places, 0 where there is none (the segmented maximum)."""
+    return torch.zeros(size, dtype=value.dtype, device=value.device).scatter_reduce_(0, at, value, "amax")
+
+
+def counts(query: Tensor, queries: int) -> Tensor:
+    """How many rows each query has; rows are in order of their query. [queries]"""
+    edges = torch.searchsorted(query, torch.arange(queries + 1, device=query.device))
+    return edges[1:] - edges[:-1]
+
+
+def totals(query: Tensor, value: Tensor, queries: int) -> Tensor:
+    """The sum of each query's values, always added in the same order. [queries]"""
+    sums: Tensor = torch.segment_reduce(value, "sum", lengths=counts(query, queries), unsafe=True)
+    return sums
+
+
+def falling(query: Tensor, *keys: Tensor) -> Tensor:
+    """The order of rows by query, then by falling keys (the first one counts most), then as they stand."""
+    order = torch.arange(len(query), device=query.device)
+    for key in reversed(keys):
+        order = order[torch.argsort(key[order], descending=True, stable=True)]
+    return order[torch.argsort(query[order], stable=True)]
+
+
+def ranks(query: Tensor, queries: int, *keys: Tensor) -> Tensor:
+    """The place of each row among its query's rows in falling order of the keys, from 0."""
+    order = falling(query, *keys)
+    length = counts(query, queries)
+    start = torch.cumsum(length, 0) - length
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=query.device) - start[query[order]]
+    return place

@@ -1,0 +1,1 @@
+"""Reading facts: files, dataset folders, data frames, Arrow tables, tuples."""

@@ -1,0 +1,264 @@
+"""From named facts to a graph: ids, duplicates and the report of an import (needs pyarrow)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tuplet.graph.adjacency import pack
+from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.names import Strings, Vocabulary
+
+ROLES = ("head", "relation", "tail")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Named facts of one split, as columns."""
+
+    head: pa.ChunkedArray
+    relation: pa.ChunkedArray
+    tail: pa.ChunkedArray
+    truth: NDArray[np.float64] | None = None  # [facts] in [0, 1]
+    blank_lines: int = 0
+    literals: int = 0  # RDF statements about a literal, which is no entity
+    labels: dict[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names with labels, in the order of their file."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    repeated: int = 0  # lines about a name that an earlier line has
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import found; `duplicates` and the like were dropped, `self_loops` were kept."""
+
+    entities: int
+    relations: int
+    edges: dict[str, int]
+    duplicates: int  # the same edge again in its split
+    repeated_in_later_split: int  # the same edge in a later split; the earliest split has it
+    self_loops: int
+    conflicting_weights: int  # dropped duplicates with another truth; the largest truth was kept
+    zero_truth: int  # facts with truth 0, which are no edges
+    blank_lines: int
+    literals: int
+    labelled_entities: int
+    labelled_relations: int
+    unlisted: int  # entities and relations that a given list of names lacks
+    unused_labels: int  # labels of names that do not occur, and repeated ones
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        splits = ", ".join(f"{count:,} {name}" for name, count in self.edges.items() if count)
+        lines = [
+            f"{self.entities:,} entities ({self.labelled_entities:,} labelled), "
+            f"{self.relations:,} relations, {sum(self.edges.values()):,} edges ({splits})"
+        ]
+        remarks = {
+            "duplicates dropped": self.duplicates,
+            "repeated in a later split": self.repeated_in_later_split,
+            "self-loops": self.self_loops,
+            "duplicates with another truth, the largest kept": self.conflicting_weights,
+            "facts of truth 0 dropped": self.zero_truth,
+            "blank lines ignored": self.blank_lines,
+            "literals skipped": self.literals,
+            "names not in the given list": self.unlisted,
+            "labels not used": self.unused_labels,
+        }
+        always = ("duplicates dropped", "self-loops")
+        lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
+        return "\n".join(lines)
+
+
+def assemble(
+    splits: Mapping[str, Facts],
+    entity_list: Names | None = None,
+    relation_list: Names | None = None,
+    labels: Names | None = None,
+) -> tuple[KnowledgeGraph, ImportReport]:
+    """The graph of the facts of each split.
+
+    A list gives its names the ids of their positions; other names follow in sorted order. `labels` may speak of
+    entities and relations alike; if it covers all entities (relations), its order gives their ids too.
+    """
+    parts = [splits[name] for name in SPLITS if name in splits]
+    codes = [SPLIT_CODE[name] for name in SPLITS if name in splits]
+    split = np.repeat(np.array(codes, np.uint8), [len(part.head) for part in parts])
+    truth = _truth(parts)
+    known = _known_labels(parts, labels)
+    found, (heads, tails) = _encode([[part.head for part in parts], [part.tail for part in parts]])
+    entities, of_entity, unlisted_entities = _vocabulary(found, entity_list, known)
+    found_relations, (relation,) = _encode([[part.relation for part in parts]])
+    relations, of_relation, unlisted_relations = _vocabulary(found_relations, relation_list, known)
+    heads, tails, relation = of_entity[heads], of_entity[tails], of_relation[relation]
+    kept, counts = _distinct(heads, relation, tails, split, truth, len(entities), len(relations))
+    heads, relation, tails, split = heads[kept], relation[kept], tails[kept], split[kept]
+    per_split = np.bincount(split, minlength=len(SPLITS) + 1)
+    report = ImportReport(
+        entities=len(entities),
+        relations=len(relations),
+        edges={name: int(per_split[code]) for name, code in SPLIT_CODE.items()},
+        self_loops=int(np.count_nonzero(heads == tails)),
+        blank_lines=sum(part.blank_lines for part in parts),
+        literals=sum(part.literals for part in parts),
+        labelled_entities=entities.labelled,
+        labelled_relations=relations.labelled,
+        unlisted=unlisted_entities + unlisted_relations,
+        unused_labels=_absent(known, found, found_relations) + known.repeated,
+        **counts,
+    )
+    weight = None if truth is None else truth[kept]
+    notes = {"report": report.as_dict()}
+    return KnowledgeGraph.of(entities, relations, heads, relation, tails, split, weight, notes), report
+
+
+def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
+    """Arrow strings without nulls as a blob with offsets."""
+    large = array.cast(pa.large_string())
+    _, offset_buffer, data = large.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
+    blob = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
+    if sorted_already:
+        order = np.arange(len(large), dtype=np.int32)
+    else:
+        order = pc.sort_indices(large).to_numpy().astype(np.int32)
+        order = order[np.diff(offsets)[order] > 0]
+    return Strings(blob, offsets - offsets[0], order)
+
+
+def _truth(parts: Sequence[Facts]) -> NDArray[np.float32] | None:
+    """Truth of all facts; a split without the column is certain."""
+    if all(part.truth is None for part in parts):
+        return None
+    return np.concatenate(
+        [np.ones(len(part.head), np.float32) if part.truth is None else part.truth.astype(np.float32) for part in parts]
+    )
+
+
+def _known_labels(parts: Sequence[Facts], labels: Names | None) -> Names:
+    """Labels of the files given, then of those stated among the facts; the first one of a name counts."""
+    known = dict(labels.labels) if labels else {}
+    for part in parts:
+        for name, label in part.labels.items():
+            known.setdefault(name, label)
+    return Names(known, labels.repeated if labels else 0)
+
+
+def _absent(known: Names, *found: pa.Array) -> int:
+    """How many labels are of names that do not occur."""
+    names = pa.array(list(known.labels), pa.large_string())
+    return int(pc.sum(pc.invert(pc.is_in(names, pa.concat_arrays(found)))).as_py() or 0)
+
+
+def _encode(groups: Sequence[Sequence[pa.ChunkedArray]]) -> tuple[pa.Array, list[NDArray[np.int32]]]:
+    """The distinct strings of all groups, and for each group the numbers of its strings.
+
+    Columns come as dictionaries chunk by chunk; only their dictionaries are compared, the indices are looked up.
+    """
+    chunks = [[chunk for column in group for chunk in column.chunks] for group in groups]
+    dictionaries = [chunk.dictionary.cast(pa.large_string()) for group in chunks for chunk in group]
+    if not dictionaries:
+        return pa.array([], pa.large_string()), [np.zeros(0, np.int32) for _ in groups]
+    encoded = pa.chunked_array(dictionaries).combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    number = encoded.indices.to_numpy().astype(np.int32, copy=False)
+    codes, start = [], 0
+    for group in chunks:
+        out = np.empty(sum(len(chunk) for chunk in group), np.int32)
+        at = 0
+        for chunk in group:
+            stop = start + len(chunk.dictionary)
+            out[at : at + len(chunk)] = number[start:stop][chunk.indices.to_numpy()]
+            at, start = at + len(chunk), stop
+        codes.append(out)
+    return encoded.dictionary, codes
+
+
+def _vocabulary(found: pa.Array, listed: Names | None, known: Names) -> tuple[Vocabulary, NDArray[np.int32], int]:
+    """The vocabulary of the names found, the id of each of them, and how many of them the given list lacks."""
+    if listed is None and known.labels:
+        names = pa.array(list(known.labels), pa.large_string())
+        if pc.all(pc.is_in(found, value_set=names)).as_py() is not False:
+            listed = Names({name: known.labels[name] for name in names.filter(pc.is_in(names, found)).to_pylist()})
+    if listed is None:
+        order = pc.sort_indices(found)
+        everything, unlisted = found.take(order), 0
+        strings = strings_of(everything, sorted_already=True)
+        ids = np.empty(len(found), np.int32)
+        ids[order.to_numpy()] = np.arange(len(found), dtype=np.int32)
+    else:
+        given = pa.array(list(listed.labels), pa.large_string())
+        others = found.filter(pc.invert(pc.is_in(found, value_set=given)))
+        others = others.take(pc.sort_indices(others))
+        everything, unlisted = pa.concat_arrays([given, others]), len(others)
+        strings = strings_of(everything)
+        ids = pc.index_in(found, value_set=everything).to_numpy().astype(np.int32)
+    label_of = known.labels | (listed.labels if listed else {})
+    # A list without a label does not hide the label that a label file has.
+    label_of = {name: label or known.labels.get(name, "") for name, label in label_of.items()}
+    if not any(label_of.values()):
+        return Vocabulary(strings, Strings.of([])), ids, unlisted
+    labels = pa.array([label_of.get(name, "") for name in everything.to_pylist()], pa.large_string())
+    some = pc.any(pc.not_equal(labels, "")).as_py()
+    return Vocabulary(strings, strings_of(labels) if some else Strings.of([])), ids, unlisted
+
+
+def _distinct(
+    heads: NDArray[np.int32],
+    relation: NDArray[np.int32],
+    tails: NDArray[np.int32],
+    split: NDArray[np.uint8],
+    truth: NDArray[np.float32] | None,
+    entities: int,
+    relations: int,
+) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """The facts to keep (earliest split, in it the largest truth) in order of edge, and counts of the dropped ones."""
+    positive = np.arange(len(heads)) if truth is None else np.flatnonzero(truth > 0)
+    zero = len(heads) - len(positive)
+    if zero:
+        heads, relation, tails = heads[positive], relation[positive], tails[positive]
+    key = pack(relation, heads, tails, relations, entities)
+    keys: list[NDArray[Any]] = [tails, heads, relation] if key is None else [key]
+    order = np.lexsort(keys) if key is None else np.argsort(key)
+    again = _repeats(keys, order)
+    # Only edges that occur more than once need the order of split and truth.
+    at = np.flatnonzero(again | np.append(again, False)[1:])
+    several = order[at]
+    preference: list[NDArray[Any]] = [split[positive[several]]]
+    if truth is not None:
+        preference.insert(0, -truth[positive[several]])
+    order[at] = several[np.lexsort(preference + [part[several] for part in keys])]
+    order = positive[order]
+    first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]
+    same = again & (split[first] == split[order])
+    return order[~again], {
+        "duplicates": int(np.count_nonzero(same)),
+        "repeated_in_later_split": int(np.count_nonzero(again & ~same)),
+        "conflicting_weights": 0 if truth is None else int(np.count_nonzero(again & (truth[first] != truth[order]))),
+        "zero_truth": zero,
+    }
+
+
+def _repeats(keys: Sequence[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each edge, in this order, equals the one before it."""
+    again = np.ones(len(order), dtype=bool)
+    again[:1] = False
+    for key in keys:
+        ordered = key[order]
+        again[1:] &= ordered[1:] == ordered[:-1]
+    return again

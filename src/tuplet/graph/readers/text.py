@@ -1,0 +1,264 @@
+"""Delimited text: facts and labels from TSV and CSV files, plain or gzip, with the line of every mistake.
+
+The fast path is Arrow's reader; when it refuses a file, or a value is not allowed, a slow pass over the lines finds the
+first bad one and says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import mmap
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from tuplet.errors import BadInput, nearest
+from tuplet.graph.readers.facts import ROLES, Facts, Names
+
+Data = bytes | mmap.mmap
+
+# Column names that say what a column is, by role.
+KNOWN_COLUMNS = {
+    "head": ("head", "subject", "source", "h", "s"),
+    "relation": ("relation", "predicate", "r", "p"),
+    "tail": ("tail", "object", "target", "t", "o"),
+    "truth": ("truth", "weight"),
+}
+_BOM = b"\xef\xbb\xbf"
+_BLOCK = 64 << 20
+_CONTENT = re.compile(rb"[^\r\n]")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where each role stands in a line."""
+
+    delimiter: str
+    width: int  # columns
+    role: dict[str, int]  # column of each role
+    header: int  # bytes before the first fact
+    header_lines: int
+
+
+def read_facts(path: Path, delimiter: str, columns: Sequence[str] | None = None) -> Facts:
+    """The facts of a delimited file."""
+    data = load(path)
+    layout = _layout(path, data, delimiter, columns)
+    if not _CONTENT.search(data, layout.header):
+        raise BadInput(f"{path}: no facts, only a header line")
+    try:
+        table = _parse(data, layout)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
+        _diagnose(path, data, layout, str(error).splitlines()[0])
+    head, relation, tail = (table.column(role) for role in ROLES)
+    truth = None
+    if "truth" in layout.role:
+        truth = table.column("truth").to_numpy()
+        if not ((truth >= 0) & (truth <= 1)).all():
+            _diagnose(path, data, layout, "a truth value is outside [0, 1]")
+    if _has_empty((head, relation, tail)) or data.find(b"\0") >= 0:
+        _diagnose(path, data, layout, "a name is empty or holds a NUL byte")
+    return Facts(head, relation, tail, truth, _blank_lines(data, len(table) + layout.header_lines))
+
+
+def read_names(path: Path, delimiter: str) -> Names:
+    """The names of a label file, one per line with its label if it has one, in order."""
+    labels: dict[str, str] = {}
+    repeated = 0
+    for number, fields in _rows(path, load(path), delimiter):
+        if len(fields) > 2:
+            raise BadInput(f"{path}:{number}: expected a name and a label, got {len(fields)} columns")
+        if not fields[0]:
+            raise BadInput(f"{path}:{number}: the name is empty")
+        if fields[0] in labels:
+            repeated += 1
+        else:
+            labels[fields[0]] = fields[1] if len(fields) == 2 else ""
+    return Names(labels, repeated)
+
+
+def load(path: Path) -> Data:
+    """The bytes of a file, decompressed if it is gzip, mapped if it is not."""
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(2)
+            if start == b"\x1f\x8b" or path.suffix.lower() == ".gz":
+                data: Data = gzip.decompress(start + stream.read())
+            else:
+                data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if start else b""
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        reason = "it ends too early" if isinstance(error, EOFError) else str(error)
+        raise BadInput(f"{path}: broken gzip file ({reason})") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if not _CONTENT.search(data, len(_BOM) if data[:3] == _BOM else 0):
+        raise BadInput(f"{path} is empty")
+    return data
+
+
+def _layout(path: Path, data: Data, delimiter: str, columns: Sequence[str] | None) -> _Layout:
+    start = len(_BOM) if data[:3] == _BOM else 0
+    match = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)").match(data, start)
+    assert match is not None, "load refuses files without a line"
+    line = 1 + data[start : match.start(1)].count(b"\n")
+    try:
+        first = _split(match[1].decode(), delimiter)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, line, error) from None
+    except csv.Error as error:
+        raise BadInput(f"{path}:{line}: {error}") from None
+    if columns is not None:
+        role = chosen_columns(str(path), first, columns)
+    else:
+        role = known_columns(first)
+    if role:
+        return _Layout(delimiter, len(first), role, match.end(), 1)
+    if len(first) not in (3, 4):
+        raise BadInput(f"{path}:{line}: {_wrong_width(first, delimiter)}")
+    role = dict(zip((*ROLES, "truth"), range(len(first)), strict=False))
+    return _Layout(delimiter, len(first), role, start, 0)
+
+
+def known_columns(names: Sequence[str]) -> dict[str, int]:
+    """The column of each role if these are well-known column names, else nothing.
+
+    >>> known_columns(["Subject", "predicate", "object", "weight"]), known_columns(["paris", "in", "france"])
+    ({'head': 0, 'relation': 1, 'tail': 2, 'truth': 3}, {})
+    """
+    lowered = [name.strip().lower() for name in names]
+    role = {r: lowered.index(word) for r, words in KNOWN_COLUMNS.items() for word in words[::-1] if word in lowered}
+    return role if all(r in role for r in ROLES) else {}
+
+
+def chosen_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> dict[str, int]:
+    """The column of each role, by names the user gave in the order head, relation, tail, truth."""
+    if len(columns) not in (3, 4):
+        raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
+    for column in columns:
+        if column not in names:
+            close = nearest(column, names, 1) or list(names)
+            raise BadInput(f"{where} has no column {column!r}; did you mean {' or '.join(map(repr, close))}?")
+    return {role: list(names).index(column) for role, column in zip((*ROLES, "truth"), columns, strict=False)}
+
+
+def _parse(data: Data, layout: _Layout) -> pa.Table:
+    quoted = layout.delimiter == ","
+    physical = [f"column{i}" for i in range(layout.width)]
+    words = pa.dictionary(pa.int32(), pa.utf8())
+    types = {physical[i]: pa.float64() if role == "truth" else words for role, i in layout.role.items()}
+    facts: Data | memoryview = memoryview(data)[layout.header :]
+    if facts[:3] == _BOM:
+        facts = _BOM + bytes(facts)  # Arrow takes one mark off, but this one belongs to a name
+    table = pacsv.read_csv(
+        pa.BufferReader(pa.py_buffer(facts)),
+        read_options=pacsv.ReadOptions(column_names=physical, block_size=_BLOCK),
+        parse_options=pacsv.ParseOptions(
+            delimiter=layout.delimiter,
+            quote_char='"' if quoted else False,
+            double_quote=quoted,
+            newlines_in_values=quoted,
+        ),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types,
+            include_columns=[physical[i] for i in layout.role.values()],
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+    return table.rename_columns(list(layout.role))
+
+
+def _has_empty(columns: Sequence[pa.ChunkedArray]) -> bool:
+    return any(
+        pc.any(pc.equal(chunk.dictionary, "")).as_py() or chunk.null_count
+        for column in columns
+        for chunk in column.chunks
+    )
+
+
+def _blank_lines(data: Data, expected: int) -> int:
+    view = np.frombuffer(data, np.uint8)
+    lines = sum(int(np.count_nonzero(view[i : i + _BLOCK] == 10)) for i in range(0, len(view), _BLOCK))
+    if lines + (view[-1] != 10) == expected:
+        return 0
+    return sum(1 for _ in re.finditer(rb"^\r?\n", data, re.MULTILINE))
+
+
+def _diagnose(path: Path, data: Data, layout: _Layout, otherwise: str) -> NoReturn:
+    """Raise the error of the first bad line; `otherwise` if every line looks right."""
+    for number, fields in islice(_rows(path, data, layout.delimiter), layout.header_lines, None):
+        if len(fields) != layout.width:
+            what = f"expected {layout.width} columns as in the first line, got {len(fields)}"
+            raise BadInput(f"{path}:{number}: {what}")
+        for role in ROLES:
+            if not fields[layout.role[role]]:
+                raise BadInput(f"{path}:{number}: the {role} is empty")
+        if "truth" in layout.role:
+            _check_truth(f"{path}:{number}", fields[layout.role["truth"]])
+    raise BadInput(f"{path}: {otherwise}")
+
+
+def _check_truth(where: str, text: str) -> None:
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadInput(f"{where}: the truth {text!r} is not a number") from None
+    if not 0 <= value <= 1:
+        raise BadInput(f"{where}: the truth {text} is outside [0, 1]")
+
+
+def _rows(path: Path, data: Data, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields of all lines that are not blank."""
+    lines = _lines(path, data)
+    if delimiter != ",":
+        for number, line in lines:
+            if line:
+                yield number, line.split(delimiter)
+        return
+    reader = csv.reader((line + "\n" for _, line in lines), strict=True)
+    try:
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+    except csv.Error as error:
+        raise BadInput(f"{path}:{reader.line_num}: {error}") from None
+
+
+def _lines(path: Path, data: Data) -> Iterator[tuple[int, str]]:
+    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+    stream.seek(len(_BOM) if data[:3] == _BOM else 0)
+    for number, raw in enumerate(iter(stream.readline, b""), start=1):
+        line = raw.rstrip(b"\r\n")
+        if b"\r" in line:
+            raise BadInput(f"{path}:{number}: carriage return inside the line at column {line.index(13) + 1}")
+        if b"\0" in line:
+            raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; is this a text file?")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, number, error) from None
+        yield number, text
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], strict=True)) if delimiter == "," else line.split(delimiter)
+
+
+def _wrong_width(fields: Sequence[str], delimiter: str) -> str:
+    name = "comma" if delimiter == "," else "tab"
+    return f"expected 3 or 4 {name}-separated columns, got {len(fields)}"
+
+
+def _not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> BadInput:
+    return BadInput(f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x} at column {error.start + 1})")

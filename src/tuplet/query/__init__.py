@@ -1,0 +1,1 @@
+"""One question, whatever the engine: from names to ids, limits, rankings, reasons, answers."""

@@ -1,0 +1,179 @@
+"""The whole pipeline on one screen: text → query → clauses → query graphs → plan → ranking → answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet._version import __version__
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import Name, Query
+from tuplet.lang.parse import parse
+from tuplet.lang.printer import to_logic
+from tuplet.query.answers import Answers
+from tuplet.query.bind import bind, resolve
+from tuplet.query.engine import Engine
+from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.ranking import Clauses, Ranking, nothing
+from tuplet.query.source import Source
+from tuplet.query.witness import Witnesses
+
+# Which given tuples are answers on the stated facts alone; raises OutOfTime at the deadline.
+Holds: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query on a source: as text, as a syntax tree, and as query graphs."""
+
+    source: Source
+    text: str
+    tree: Query
+    clauses: Clauses
+
+    @staticmethod
+    def of(source: Source, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str = "") -> Question:
+        """The question of a text or a syntax tree; `text` is what a tree was read from: errors point into it."""
+        if isinstance(query, Query):
+            return Question(source, text or to_logic(query), query, bind(query, source.graph, text))
+        if not isinstance(query, str):
+            raise BadInput(f"a query is text, not {type(query).__name__}")
+        tree = parse(query, grounding)
+        return Question(source, query, tree, bind(tree, source.graph, query))
+
+    def ids(self, tuples: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+        """Given tuples of entity names as ids [n, k]."""
+        width = len(self.tree.free)
+        for given in tuples:
+            if isinstance(given, str) or len(given) != width:
+                raise BadInput(f"the query asks for {width} variables, the tuple {given!r} does not have as many names")
+        entities = self.source.graph.entities
+        found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
+        return np.array(found, np.int32).reshape(len(found), width)
+
+
+def ask(
+    question: Question,
+    engine: Engine[Any],
+    holds: Holds,
+    limits: Limits = NO_LIMITS,
+    deadline: Deadline | None = None,
+) -> Answers:
+    """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
+    deadline = deadline or Deadline(limits.timeout)
+    start = deadline.clock()
+    limits = limits.settled(question.tree.limit)
+    engine.settings(limits.options)
+    if question.clauses:
+        plan = engine.plan(question.clauses, question.source, limits)
+        ranking = engine.run(plan, limits, deadline)
+    else:
+        ranking = nothing(len(question.tree.free))
+    return explained(question, ranking, engine, holds, limits, deadline, start)
+
+
+def explained(
+    question: Question,
+    ranking: Ranking,
+    engine: Engine[Any],
+    holds: Holds,
+    limits: Limits,
+    deadline: Deadline,
+    start: float,
+) -> Answers:
+    """A ranking with names, witnesses and statuses: what people see."""
+    source, clauses = question.source, question.clauses
+    ranking = in_name_order(ranking, source.graph).after(limits.offset)
+    witnesses = Witnesses.of(ranking, clauses, source if engine.needs_truth else replace(source, truth=None))
+    crisp, pruned = status(witnesses, ranking, question, engine, holds, deadline)
+    return Answers(
+        query=question.text,
+        variables=tuple(variable.name for variable in question.tree.free),
+        engine=engine.name,
+        k=None if limits.k == "all" else limits.k,
+        ranking=replace(ranking, pruned=ranking.pruned or pruned) if pruned else ranking,
+        witnesses=witnesses,
+        graph=source.graph,
+        crisp=crisp,
+        elapsed_ms=round(1000 * (deadline.clock() - start), 3),
+        about=about(source, engine, limits),
+    )
+
+
+def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]:
+    """What a reader needs to repeat an answer: version, hashes, what made the truth, limits."""
+    made: dict[str, Any] = {}
+    if engine.needs_truth:
+        calibration: Mapping[str, Any] = source.about.get("calibration") or {}
+        # of a learned calibration its name: `tuplet info` tells the rest
+        named = {"calibration": {"name": calibration["name"]}} if "names" in calibration else {}
+        made = {"logic": limits.logic, **source.about, **named}
+    return {
+        "version": __version__,
+        "graph": source.graph.hash,
+        "observed": list(source.splits) if source.splits is not None else "all",
+        **made,
+        **{name: value for name, value in limits.given().items() if name not in ("k", "logic")},
+    }
+
+
+def status(
+    witnesses: Witnesses, ranking: Ranking, question: Question, engine: Engine[Any], holds: Holds, deadline: Deadline
+) -> tuple[NDArray[np.int8], str | None]:
+    """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because the time was up; and what stopped it.
+
+    A witness made of facts settles it at once; `holds` is asked only about the others, whose best witness rests on a
+    prediction although another one may not.
+    """
+    if not engine.needs_truth:
+        return np.ones(len(ranking.tuples), dtype=np.int8), None
+    crisp = witnesses.rest_on_facts().astype(np.int8)
+    open_cases = np.flatnonzero(crisp == 0)
+    for part in np.array_split(open_cases, range(256, len(open_cases), 256)) if len(open_cases) else ():
+        try:
+            crisp[part] = holds(question.clauses, question.source, ranking.tuples[part], deadline)
+        except OutOfTime:
+            crisp[open_cases[open_cases >= part[0]]] = -1
+            return crisp, "timeout"
+    return crisp, None
+
+
+def score(
+    question: Question,
+    tuples: Sequence[Sequence[str]],
+    engine: Engine[Any],
+    limits: Limits = NO_LIMITS,
+    deadline: Deadline | None = None,
+) -> NDArray[np.float64]:
+    """The truth of given tuples of entity names, in the order of the free variables [n]."""
+    engine.settings(limits.options)
+    ids = question.ids(tuples)
+    if not question.clauses:
+        return np.zeros(len(ids))
+    plan = engine.plan(question.clauses, question.source, limits)
+    return engine.score(plan, ids, limits, deadline or Deadline(limits.timeout))
+
+
+def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMITS) -> str:
+    """What `--plan` prints: the query as understood, its clauses and the steps of the engine."""
+    clauses, graph = question.clauses, question.source.graph
+    shapes = ", ".join(clause.shape() for clause in clauses) or "no clause can hold"
+    head = f"query   {to_logic(question.tree)}\nclauses {len(clauses)} ({shapes})\nengine  {engine.name}\n"
+    if not clauses:
+        return head + "nothing to do"
+    plan = engine.plan(clauses, question.source, limits)
+    return head + plan.text(graph.entities.name, graph.relations.name)
+
+
+def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:
+    """The same ranking with ties in the order of entity names."""
+    n = len(ranking.tuples)
+    if n < 2 or bool((ranking.truth[1:] < ranking.truth[:-1]).all()):
+        return ranking
+    rank = graph.entities.sort_rank
+    return ranking.take(np.lexsort((*rank[ranking.tuples].T[::-1], -ranking.truth)))

@@ -1,0 +1,117 @@
+"""From names to ids, once: clauses of a query become query graphs over one knowledge graph."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tuplet.errors import UnknownName
+from tuplet.lang.ast import Atom, Constant, Different, Exists, Free, Name, Not, Query, Term
+from tuplet.lang.printer import written
+from tuplet.lang.rules import Clause, clauses
+from tuplet.query.query_graph import Edge, QueryGraph
+
+
+class Words(Protocol):
+    """What binding needs of a vocabulary."""
+
+    def __len__(self) -> int: ...
+    def name(self, number: int) -> str: ...
+    def find(self, name: str) -> int: ...
+    def find_label(self, label: str) -> list[int]: ...
+    def suggest(self, text: str, most: int = 3) -> list[str]: ...
+
+
+class Names(Protocol):
+    """What binding needs of a graph."""
+
+    @property
+    def entities(self) -> Words: ...
+    @property
+    def relations(self) -> Words: ...
+
+
+def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
+    """The clauses of a query as query graphs; none if the query contradicts itself.
+
+    In every clause the free variables come first, in the order asked; `text` is where carets point to.
+    """
+    bound = [_bind_clause(clause, graph, text) for clause in clauses(query)]
+    found = [clause for clause in bound if clause is not None]
+    return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
+
+
+def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
+    """The id of a name; the one place where names are looked up."""
+    if name.kind == "id":
+        if name.text.isdigit() and int(name.text) < len(words):
+            return int(name.text)
+        note = f"does not exist (there are {len(words)}, from 0)"
+        if words.find(name.text) >= 0:
+            note += f"; the name {name.text} is written {written(name.text)}"
+        raise UnknownName(f"{kind} number", name.text, note=note, **_place(name, text))
+    if name.kind == "label":
+        matches = words.find_label(name.text)
+        if len(matches) > 1:
+            shown = [f"<{words.name(number)}>" for number in matches[:5]]
+            several = "entities" if kind == "entity" else "relations"
+            note = f"is the label of {len(matches)} {several}; write the exact name"
+            raise UnknownName(kind, name.text, shown, note=note, **_place(name, text))
+        if matches:
+            return matches[0]
+    number = words.find(name.text)
+    if number < 0:
+        raise UnknownName(kind, name.text, _choices(name, words), **_place(name, text))
+    return number
+
+
+def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
+    """What may have been meant, as it has to be written: a name, a label in quotes; each entity once."""
+    if name.kind == "name" and words.find_label(name.text):
+        return [f'"{name.text}"']  # right word, but it is a label
+    chosen: dict[int, str] = {}
+    for word in words.suggest(name.text, 3 * most):
+        number = words.find(word)
+        if number >= 0 and (name.kind == "name" or number not in chosen):
+            chosen[number] = written(word)
+        elif number < 0:
+            for labelled in words.find_label(word)[:1]:
+                if name.kind == "label" or labelled not in chosen:
+                    chosen[labelled] = f'"{word}"'
+    return list(chosen.values())[:most]
+
+
+def _place(name: Name, text: str) -> dict[str, Any]:
+    return {"text": text, "position": name.position, "length": name.length}
+
+
+def _bind_clause(clause: Clause, graph: Names, text: str) -> QueryGraph | None:
+    variables: dict[Free | Exists, int] = {variable: i for i, variable in enumerate(clause.free)}
+
+    def node(term: Term) -> int:
+        if isinstance(term, Constant):
+            return ~resolve(term.name, "entity", graph.entities, text)
+        return variables.setdefault(term, len(variables))
+
+    edges: list[Edge] = []
+    different: list[tuple[int, int]] = []
+    for literal in clause.literals:
+        match literal:
+            case Different(left, right):
+                a, b = node(left), node(right)
+                if a == b:
+                    return None  # two names of one entity: the inequality never holds
+                if a >= 0 or b >= 0:
+                    different.append((min(a, b), max(a, b)))
+            case Atom() | Not(Atom()):
+                atom = literal if isinstance(literal, Atom) else literal.body
+                assert isinstance(atom, Atom)
+                relation = resolve(atom.relation, "relation", graph.relations, text)
+                edges.append(Edge(node(atom.head), relation, node(atom.tail), isinstance(literal, Not)))
+    names = tuple(variable.name for variable in variables)
+    # A label and a name may mean the same thing, so identical atoms are dropped here once more.
+    return QueryGraph(
+        variables=names,
+        free=tuple(range(len(clause.free))),
+        edges=tuple(dict.fromkeys(edges)),
+        different=tuple(dict.fromkeys(different)),
+    )

@@ -1,0 +1,149 @@
+"""How much is wanted and how long it may take: one value and one clock, from the door to the last array."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeAlias
+
+from tuplet.errors import BadInput, unknown
+from tuplet.query.logic import Logic
+from tuplet.settings import knob
+
+Option: TypeAlias = str | int | float
+Only: TypeAlias = Literal["predicted", "observed"]
+Count: TypeAlias = int | Literal["all"]
+
+DEFAULT_K = 10
+DEFAULT_BUDGET = 4000
+MERGES = ("progressive", "simultaneous", "adaptive")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one question. The fields are the flags of `tuplet ask`, the keywords of `Store.ask` and the keys of
+    `POST /ask`, with the same units everywhere.
+
+    >>> Limits(k=5, timeout=2.0).k
+    5
+    >>> Limits(timeout="5")
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: timeout must be a positive number, not '5'
+    """
+
+    k: Count | None = knob(None, "how many answers, or 'all' (default: LIMIT of the query, or 10)")
+    offset: int = knob(0, "answers to skip before the first one shown")
+    timeout: float | None = knob(None, "seconds after which the best so far is returned")
+    memory: int | None = knob(None, "bytes that a search may hold (exact)")
+    work: int | None = knob(None, "edges that a search may look at (exact)")
+    only: Only | None = knob(None, "keep what the facts do not say, or only what they say", ("predicted", "observed"))
+    logic: str = knob("product", "how truth values combine", ("product", "godel"))
+    budget: Count = knob(DEFAULT_BUDGET, "entities per variable, or 'all' (ns3)")
+    merge: str = knob("progressive", "how hypernodes are merged (ns3)", MERGES)
+    options: Mapping[str, Option] = field(
+        default_factory=dict, metadata={"help": "settings of the engine by name", "choices": (), "least": None}
+    )
+
+    def __post_init__(self) -> None:
+        if self.k is not None and self.k != "all":
+            _whole("k", self.k, 0, " or 'all'")
+        _whole("offset", self.offset, 0)
+        if self.budget != "all":
+            _whole("budget", self.budget, 1, " or 'all'")
+        if self.timeout is not None:
+            _positive("timeout", self.timeout)
+        for name in ("memory", "work"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        for name in ("only", "merge"):
+            value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
+            if value is not None and value not in choices:
+                raise unknown(name, value, choices)
+        Logic.of(self.logic)
+        if not isinstance(self.options, Mapping):
+            raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
+
+    @staticmethod
+    def of(given: Limits | None = None, **changes: Any) -> Limits:
+        """Limits with some fields changed; an unknown field is refused by name."""
+        for name in changes:
+            if name not in _FIELDS:
+                raise unknown("limit", name, _FIELDS)
+        return replace(given or NO_LIMITS, **changes) if changes else given or NO_LIMITS
+
+    def settled(self, limit: int | None, offset: int = 0) -> Limits:
+        """The same for a query that brings its own LIMIT and OFFSET, which what is given here overrides."""
+        k = self.k if self.k is not None else limit if limit is not None else DEFAULT_K
+        return replace(self, k=k, offset=self.offset or offset)
+
+    def count(self, most: int) -> int:
+        """k as a number, offset included, where `most` is everything there can be."""
+        if self.k is None or self.k == "all":
+            return most if self.k == "all" else min(most, DEFAULT_K + self.offset)
+        return min(most, self.k + self.offset)
+
+    @property
+    def rules(self) -> Logic:
+        """The logic itself."""
+        return Logic.of(self.logic)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were set, by name: what an answer says of its limits."""
+        return {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(NO_LIMITS, name)}
+
+
+def _whole(name: str, value: Any, least: int, other: str = "") -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise BadInput(f"{name} must be a whole number from {least}{other}, not {value!r}")
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise BadInput(f"{name} must be a positive number, not {value!r}")
+
+
+_FIELDS = {f.name: f for f in fields(Limits)}
+NO_LIMITS = Limits()
+
+
+class OutOfTime(Exception):
+    """The deadline passed in the middle of something that has no part to show."""
+
+
+class Deadline:
+    """When a question must be answered; started once, at the call or at the receipt of the request.
+
+    Every loop that can be long looks at it; between two looks lie at most some 50 ms. `clock` is for tests.
+
+    >>> Deadline().over(), Deadline(5.0, clock=lambda: 7.0).left()
+    (False, 5.0)
+    """
+
+    def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.seconds, self.clock = seconds, clock
+        self.end = math.inf if seconds is None else clock() + seconds
+
+    def left(self) -> float:
+        """Seconds that are left, at least 0; infinite without a limit."""
+        return max(0.0, self.end - self.clock()) if self.end != math.inf else math.inf
+
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self.end != math.inf and self.clock() >= self.end
+
+    def check(self) -> None:
+        """Raises `OutOfTime` when the time is up."""
+        if self.over():
+            raise OutOfTime
+
+    def before(self, share: float, most: float) -> Deadline:
+        """An earlier deadline that leaves a share of the whole time, at most some seconds, for what follows."""
+        earlier = Deadline(None, self.clock)
+        if self.seconds is not None:
+            earlier.seconds, earlier.end = self.seconds, self.end - min(share * self.seconds, most)
+        return earlier
+
+
+NO_DEADLINE = Deadline()

@@ -1,0 +1,47 @@
+"""What is asked: the names and stated facts of a graph, and truth values if there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tuplet.errors import BadInput
+from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.query.ranking import Clauses
+from tuplet.truth.table import Truth, TruthTable
+
+
+@dataclass(frozen=True)
+class Source:
+    """A graph with its observed facts, and the truth of what is not stated."""
+
+    graph: KnowledgeGraph
+    splits: tuple[str, ...] | None = None  # the splits that count as observed; None: all
+    truth: Truth | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # what made the truth: threshold, calibration, predictor
+
+    @cached_property
+    def facts(self) -> Adjacency:
+        """The observed facts."""
+        return self.graph.observed(self.splits)
+
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """What engines made of this source and use again, by their own keys."""
+        return {}
+
+    def table(self, clauses: Clauses) -> TruthTable:
+        """The truth table an engine searches; of rows on demand, the relations that the query names."""
+        return self.values().table(sorted({e.relation for c in clauses for e in c.edges}))
+
+    def values(self) -> Truth:
+        """The truth values, which a plain graph does not have."""
+        if self.truth is None:
+            raise BadInput(
+                "this engine needs a store with truth values (tuplet build, tuplet index); "
+                "a plain graph is asked with engine 'crisp'"
+            )
+        return self.truth

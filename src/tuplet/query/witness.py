@@ -1,0 +1,137 @@
+"""Why a tuple is an answer: its witness, atom by atom, and whether it rests on facts or on predictions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.query.query_graph import Edge
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.source import Source
+
+Status: TypeAlias = Literal["observed", "mixed", "predicted"]
+
+
+class Step(NamedTuple):
+    """One atom of a witness, in ids. `truth` is that of the atom as it stands: 1 - x under a negation."""
+
+    clause: int
+    head: int
+    relation: int
+    tail: int
+    negated: bool
+    truth: float
+    observed: bool
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """What each of n tuples rests on: the m atoms of all clauses together, looked up once for all tuples."""
+
+    clause: tuple[int, ...]  # [m]
+    edges: tuple[Edge, ...]  # [m]
+    heads: NDArray[np.int32]  # [n, m]
+    tails: NDArray[np.int32]  # [n, m]
+    truth: NDArray[np.float64]  # [n, m] of the atom as it stands: 1 - x under a negation
+    observed: NDArray[np.bool_]  # [n, m]
+    counts: NDArray[np.bool_]  # [n, m] whether the clause of the atom gives the tuple truth
+
+    @staticmethod
+    def of(ranking: Ranking, clauses: Clauses, source: Source) -> Witnesses:
+        """The witnesses of a ranking."""
+        n = len(ranking.tuples)
+        number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
+        atoms = [edge for clause in clauses for edge in clause.edges]
+        heads, tails = np.empty((n, len(atoms)), np.int32), np.empty((n, len(atoms)), np.int32)
+        counts = np.ones((n, len(atoms)), dtype=bool)
+        for j, (c, edge) in enumerate(zip(number, atoms, strict=True)):
+            assigned = ranking.assignments[c]
+            for column, node in ((heads, edge.head), (tails, edge.tail)):
+                column[:, j] = assigned[:, node] if node >= 0 else ~node
+            if assigned.shape[1]:
+                counts[:, j] = assigned[:, 0] >= 0
+        relations = np.tile(np.array([edge.relation for edge in atoms], dtype=np.int32), n)
+        if source.truth is None:
+            observed = source.facts.find_many(heads.ravel(), relations, tails.ravel()) >= 0
+            value = observed.astype(np.float64)
+        elif clauses:
+            # Of rows on demand the table that was searched: thousands of values one by one would take long.
+            value, observed = source.table(clauses).lookup(heads.ravel(), relations, tails.ravel())
+        else:
+            value, observed = np.zeros(0), np.zeros(0, dtype=bool)
+        # an entity of an absent clause is -1, which no row has
+        value, observed = value.reshape(heads.shape), observed.reshape(heads.shape)
+        negated = np.array([edge.negated for edge in atoms], dtype=bool)
+        truth = np.where(negated, 1.0 - value, value)
+        return Witnesses(tuple(number), tuple(atoms), heads, tails, truth, observed, counts)
+
+    def steps(self, i: int) -> tuple[Step, ...]:
+        """The atoms that tuple i rests on, of every clause that gives it truth."""
+        columns = (array[i].tolist() for array in (self.heads, self.tails, self.truth, self.observed, self.counts))
+        return tuple(
+            Step(clause, head, edge.relation, tail, edge.negated, truth, observed)
+            for clause, edge, head, tail, truth, observed, counts in zip(self.clause, self.edges, *columns, strict=True)
+            if counts
+        )
+
+    def rest_on_facts(self) -> NDArray[np.bool_]:
+        """Whether some clause of the witness holds on facts alone: positive atoms observed, negated ones not. [n]"""
+        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
+        holds = self.counts & (self.observed != negated)
+        by_clause = [
+            holds[:, [j for j, other in enumerate(self.clause) if other == c]].all(axis=1)
+            for c in dict.fromkeys(self.clause)
+        ]
+        return np.logical_or.reduce(by_clause) if by_clause else np.zeros(len(self.heads), dtype=bool)
+
+    def statuses(self, crisp: NDArray[np.int8]) -> list[Status | None]:
+        """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on. [n]
+
+        Where it is not known if they do (-1), the status is None.
+        """
+        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
+        stated = (self.counts & self.observed & ~negated).any(axis=1)
+        return [
+            None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
+            for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One atom of a witness, in names."""
+
+    clause: int
+    head: str
+    relation: str
+    tail: str
+    negated: bool
+    truth: float
+    observed: bool
+
+    @property
+    def kind(self) -> str:
+        """How the atom comes to its truth, in one word."""
+        if self.negated:
+            return "but stated" if self.observed else "not stated"
+        return "observed" if self.observed else "predicted"
+
+    def __str__(self) -> str:
+        return f"{'!' if self.negated else ''}{self.relation}({self.head}, {self.tail})"
+
+
+def percent(truth: float) -> str:
+    """A truth value for people: four digits, more where it is tiny; 1 is said only of 1.
+
+    >>> percent(1.0), percent(0.71234), percent(0.99999), percent(0.0000123)
+    ('1', '0.7123', '0.9999', '1.23e-05')
+    """
+    if truth in (0.0, 1.0):
+        return f"{truth:.0f}"
+    if truth < 0.001:
+        return f"{truth:.3g}"
+    return f"{math.floor(truth * 10_000) / 10_000:.4f}" if truth > 0.9999 else f"{truth:.4f}"

@@ -1,0 +1,79 @@
+"""Everything that is chosen by name: engines, predictors, calibrations, readers, languages.
+
+Ours are listed here, in the form of entry points, so that they are found where the package is not installed. Everybody
+else's come from entry points of the groups `tuplet.engines`, `tuplet.predictors`, … or, on the command line and in
+Python, as `module:Class`. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeAlias
+
+from tuplet.errors import BadInput, unknown
+
+Kind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages"]
+
+OURS: Mapping[Kind, Mapping[str, str]] = {
+    "engines": {
+        "exact": "tuplet.engines.exact.engine:Exact",
+        "crisp": "tuplet.engines.crisp.engine:Crisp",
+        "brute": "tuplet.engines.brute:Brute",
+        "ns3": "tuplet.engines.ns3.engine:Ns3",
+        "ns3-marginal": "tuplet.engines.ns3.engine:Ns3Marginal",
+        "fit": "tuplet.baselines.engine:Fit",
+        "qto": "tuplet.baselines.engine:Qto",
+        "cqd": "tuplet.baselines.engine:Cqd",
+        "lmpnn": "tuplet.baselines.engine:Lmpnn",
+        "betae": "tuplet.baselines.engine:BetaE",
+        "logice": "tuplet.baselines.engine:LogicE",
+        "cone": "tuplet.baselines.engine:ConE",
+    },
+    "predictors": {},
+    "calibrations": {},
+    "readers": {},
+    "languages": {},
+}
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """What there is of a kind, ours first."""
+    return tuple(dict.fromkeys([*OURS[kind], *_installed(kind)]))
+
+
+def find(kind: Kind, name: str, modules: bool = False) -> Any:
+    """The thing of a name, made once; `modules` also takes `module:Class`.
+
+    >>> find("engines", "exat")
+    Traceback (most recent call last):
+    tuplet.errors.UnknownName: unknown engine 'exat'; did you mean 'exact'?
+    """
+    if name in OURS[kind]:
+        return _made(OURS[kind][name])
+    if name in _installed(kind):
+        return _made(_installed(kind)[name])
+    if modules and ":" in name:
+        return _made(name)
+    raise unknown(kind.removesuffix("s"), name, names(kind))
+
+
+@cache
+def _installed(kind: Kind) -> dict[str, str]:
+    """What other packages offer."""
+    return {entry.name: entry.value for entry in entry_points(group=f"tuplet.{kind}")}
+
+
+@cache
+def _made(place: str) -> Any:
+    """The object at `module:name`; a class is called."""
+    module, _, attribute = place.partition(":")
+    try:
+        found = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"cannot load {place}: {error}") from None
+    return found() if isinstance(found, type) else found

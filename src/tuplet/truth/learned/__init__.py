@@ -1,0 +1,1 @@
+"""The learned calibration: features, trees, fit, reliability."""

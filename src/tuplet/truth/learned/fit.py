@@ -1,0 +1,317 @@
+"""The learned calibration: from what is known about a candidate edge to the probability that it is a fact.
+
+A logistic of the log truth that softmax-count gives, corrected by boosted trees over all columns of `features`, then
+bent by a rising curve so that its values come true as often as they say. It is fitted on the valid edges among all
+candidates that the predictor did not learn from; everything else counts as false there, so what comes out is the chance
+of being a *valid* edge, and one number (`Hidden`) turns it into the chance of being a fact.
+
+Facts that nobody stated are among the candidates that count as false, and trees that saw them would say so. So every
+edge is judged by trees that did not see it: edges are dealt into folds, and each fold has trees fitted to the others.
+Test edges are never looked at. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.truth.learned.features import Candidates, Known, column_names, columns, is_known
+from tuplet.truth.learned.trees import Bins, HeldOut, Settings, Trees, boost, log_loss
+from tuplet.truth.table import HIGHEST_PREDICTION
+
+Tensor = torch.Tensor
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
+ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
+FOLDS = 5
+_KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
+_SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How the chance p of being a valid edge becomes the chance of being a fact: times · p / (1 − given · p).
+
+    Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
+
+    >>> Hidden.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
+    Hidden(times=1.0, given=1.0)
+    >>> Hidden.of(valid=100, test=100, valid_observed=False)  # is it one of both?
+    Hidden(times=2.0, given=0.0)
+    >>> Hidden.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
+    Hidden(times=1.0, given=0.0)
+    >>> Hidden.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
+    Hidden(times=1.0, given=2.0)
+    """
+
+    times: float = 1.0
+    given: float = 0.0
+
+    @staticmethod
+    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> Hidden:
+        """From the sizes of the splits alone."""
+        if test_observed:
+            return Hidden(1.0, test / valid)
+        if valid_observed and test:
+            return Hidden(test / valid, 1.0)
+        return Hidden(1.0 + test / valid, 0.0)
+
+    def __call__(self, logit: Tensor) -> Tensor:
+        """Truth from the logit of being a valid edge, below 1 and strictly rising."""
+        chance = torch.sigmoid(logit.double())
+        truth = self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
+        room = 1 - _SOFT
+        soft = _SOFT + room * -torch.expm1(-(truth - _SOFT).clamp(min=0) / room)
+        return torch.where(truth > _SOFT, soft, truth).clamp(max=float(HIGHEST_PREDICTION)).float()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A strictly rising map of logits, linear between its knots: it repairs the scale and keeps the order.
+
+    >>> curve = Curve(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]))
+    >>> curve(torch.tensor([-1.0, 0.5, 2.0])).tolist()
+    [-1.0, 1.5, 4.0]
+    """
+
+    before: Tensor  # [knots] ascending
+    after: Tensor  # [knots] ascending
+
+    @staticmethod
+    def fit(logit: Tensor, label: Tensor, weight: Tensor) -> Curve:
+        """The curve that gives each of some groups of logits, of equally many facts each, its share of facts."""
+        order = torch.argsort(logit)
+        fact, count = (label * weight).double()[order], weight.double()[order]
+        groups = max(1, min(_KNOTS, int(fact.sum()) // _FACTS))
+        group = (torch.cumsum(fact, 0) * groups / fact.sum()).ceil().long().clamp(1, groups) - 1
+        chance = torch.sigmoid(logit.double())[order]
+        none = torch.zeros(groups, dtype=torch.float64, device=logit.device)
+        totals = [none.index_add(0, group, side) for side in (count, count * chance, fact)]
+        before, after = (torch.logit(side / totals[0], eps=1e-9) for side in totals[1:])
+        rising = torch.arange(groups, device=logit.device) * 1e-3
+        return Curve(torch.cummax(before, 0).values.float(), (torch.cummax(after - rising, 0).values + rising).float())
+
+    def __call__(self, logit: Tensor) -> Tensor:
+        """The bent logits; beyond the outermost knots they move along with them. [n]"""
+        before, after = self.before.to(logit.device), self.after.to(logit.device)
+        right = torch.searchsorted(before, logit.contiguous()).clamp(0, len(before))
+        left = (right - 1).clamp(min=0)
+        right = right.clamp(max=len(before) - 1)
+        width = before[right] - before[left]
+        slope = torch.where(width > 0, (after[right] - after[left]) / width.clamp(min=1e-9), 1.0)
+        return after[left] + slope * (logit - before[left])
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A fitted calibration."""
+
+    names: tuple[str, ...]  # of the columns
+    line: tuple[float, float]  # logit before the trees: first + second · log truth
+    bins: Bins
+    folds: tuple[Trees, ...]  # each judges the edges of its fold, and was fitted to all others
+    curve: Curve
+    hidden: Hidden
+    about: dict[str, Any]  # how it was fitted: counts and losses
+
+    def logit(self, known: Known, edges: Candidates) -> Tensor:
+        """Log odds of being a valid edge. [n]"""
+
+        def one(block: tuple[int, int]) -> Tensor:
+            part = edges.part(*block)
+            logit = self.line[0] + self.line[1] * part.log_truth
+            _judge(logit, self.folds, self.bins(columns(known, part, self.names)), fold_of(known, part))
+            return self.curve(logit)
+
+        none = torch.zeros(0, device=edges.heads.device)
+        return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device)])
+
+    def truth(self, known: Known, edges: Candidates) -> Tensor:
+        """The calibrated truth. float32 [n]"""
+        return self.hidden(self.logit(known, edges))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the arrays."""
+        return {
+            "names": list(self.names),
+            "line": list(self.line),
+            "hidden": {"times": self.hidden.times, "given": self.hidden.given},
+            "about": self.about,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays, by name."""
+        out = {"edges": self.bins.edges.cpu().numpy()}
+        out |= {"curve_from": self.curve.before.cpu().numpy(), "curve_to": self.curve.after.cpu().numpy()}
+        for number, trees in enumerate(self.folds):
+            out |= {f"{name}_{number}": array for name, array in trees.arrays().items()}
+        return out
+
+    @staticmethod
+    def of(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> Learned:
+        """What `arrays` and `as_dict` gave."""
+        return Learned(
+            tuple(values["names"]),
+            (float(values["line"][0]), float(values["line"][1])),
+            Bins(torch.from_numpy(np.array(arrays["edges"]))),
+            tuple(
+                Trees.from_arrays({name: arrays[f"{name}_{number}"] for name in ("column", "split", "value")})
+                for number in range(FOLDS)
+            ),
+            Curve(*(torch.from_numpy(np.array(arrays[name])) for name in ("curve_from", "curve_to"))),
+            Hidden(**values["hidden"]),
+            dict(values["about"]),
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted calibration, and what it says of the candidates it was fitted to when they were held out."""
+
+    learned: Learned
+    places: Tensor  # of the sampled candidates
+    held_out: Tensor  # [n] their logits by trees that did not see them
+    label: Tensor  # [n] whether each is a valid edge
+    weight: Tensor  # [n] how many candidates each stands for
+
+
+def fit(
+    known: Known,
+    edges: Candidates,
+    is_valid: Tensor,
+    hidden: Hidden,
+    settings: Settings | None = None,
+    without: tuple[str, ...] = (),
+    rows: int = ROWS,
+) -> Fit:
+    """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
+    chosen = settings or Settings()
+    free = ~is_known(known, edges)
+    facts = int((is_valid & free).sum())
+    if facts < LEAST_VALID:
+        raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
+    names = column_names(edges.forward is not None, without)
+    places, weight = _sample(edges.log_truth, free, is_valid & free, rows, chosen.seed)
+    label = is_valid[places].float()
+    cells = _columns_at(known, edges, names, places)
+    bins = Bins.of(cells)
+    binned = bins(cells)
+    line = _line(edges.log_truth[places], label, weight)
+    start = line[0] + line[1] * edges.log_truth[places]
+    fold = fold_of(known, edges)[places]
+    folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
+    curve = Curve.fit(held_out, label, weight)
+    losses["after"] = log_loss(curve(held_out), label, weight)
+    about = {
+        "valid_edges": facts,
+        "sampled": len(places),
+        "candidates": int(free.sum()),
+        "trees": len(folds[0]),
+        "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
+    }
+    return Fit(Learned(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight)
+
+
+def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """All facts and about `rows` others, the likelier the surer they seem; how many candidates each stands for."""
+    truth = torch.where(free & ~fact, log_truth.double().exp(), 0)
+    low, high = 1e-6, 1.0  # the truth from which on every candidate is taken, found by bisection
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if float((truth / middle).clamp(max=1).sum()) < rows else (middle, high)
+    chance = torch.where(fact, 1.0, (truth / high).clamp(max=1))
+    drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
+        chance.device
+    )
+    places = torch.nonzero(drawn < chance).view(-1)
+    return places, (1 / chance[places]).float()
+
+
+def _columns_at(known: Known, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
+    """The columns of some candidates; they depend on all others of their relation. float16 [columns, places]"""
+
+    def one(block: tuple[int, int]) -> Tensor:
+        inside = places[(places >= block[0]) & (places < block[1])] - block[0]
+        return columns(known, edges.part(*block), names)[:, inside]
+
+    return torch.cat(side_by_side(one, list(edges.blocks()), places.device), 1)
+
+
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+    """The results of all items, on the CPU as many at a time as torch has threads, each with one of them.
+
+    The steps of this work are too short to be shared: threads that wait for each other at every one cost more than they
+    bring, many times more where the cores have other things to do.
+    """
+    threads = torch.get_num_threads()
+    alone = torch.inference_mode()(work)
+    if device.type == "cuda":
+        return [alone(item) for item in items]
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(alone, items))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _line(log_truth: Tensor, label: Tensor, weight: Tensor) -> tuple[float, float]:
+    """The logistic regression on log truth alone: Newton's method, steps halved until they help."""
+    inputs = torch.stack([torch.ones_like(log_truth), log_truth]).double()
+    share = float((label * weight).sum() / weight.sum())
+    line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64, device=inputs.device)
+    loss = log_loss(line @ inputs, label, weight)
+    for _ in range(25):
+        chance = torch.sigmoid(line @ inputs)
+        slope = inputs @ (weight * (chance - label))
+        curvature = (inputs * (weight * chance * (1 - chance))) @ inputs.T
+        step = torch.linalg.solve(curvature + 1e-6 * torch.eye(2, device=inputs.device), slope)
+        while (better := log_loss((line - step) @ inputs, label, weight)) > loss and float(step.abs().max()) > 1e-6:
+            step = step / 2
+        if better >= loss:
+            break
+        line, loss = line - step, better
+    # A falling line would turn the order of the predictor around where the trees say nothing.
+    return float(line[0]), max(float(line[1]), 0.01)
+
+
+def fold_of(known: Known, edges: Candidates) -> Tensor:
+    """The fold of each edge, decided by the edge alone. [n]"""
+    key = (edges.relation * known.entities + edges.heads) * known.entities + edges.tails
+    mixed = (key % 0x7FFFFFFF) * 0x9E3779B1
+    return (mixed >> 16) % FOLDS
+
+
+def _judge(logit: Tensor, folds: tuple[Trees, ...], bins: Tensor, fold: Tensor) -> None:
+    """Add to each logit what the trees of its fold say."""
+    for number, trees in enumerate(folds):
+        mine = torch.nonzero(fold == number).view(-1)
+        logit[mine] += trees(torch.stack([column.index_select(0, mine) for column in bins]))
+
+
+def _cross_fit(
+    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, fold: Tensor, settings: Settings
+) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
+    """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
+
+    def one(number: int) -> tuple[Trees, list[float]]:
+        out = fold == number
+        seen = ~out
+        aside = HeldOut(bins[:, out], label[out], weight[out], start[out])
+        return boost(bins[:, seen], label[seen], weight[seen], start[seen], settings, aside)
+
+    results = side_by_side(one, range(FOLDS), bins.device)
+    length = min(len(losses) for _, losses in results)
+    count = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
+    folds = tuple(trees.first(count) for trees, _ in results)
+    logit = start.clone().float()
+    _judge(logit, folds, bins, fold)
+    return folds, logit, {"before": log_loss(start, label, weight), "after": log_loss(logit, label, weight)}

@@ -1,0 +1,286 @@
+"""Rows on demand: the truth of a row computed from embeddings when it is asked for; no table is built.
+
+The truth of an edge needs the shift (see `calibrate`) of both its rows. The row asked for gives one; the shifts at the
+other ends would be those of all entities, a whole sweep. They are not needed: the log-sum-exp over *some* entities,
+those that the relation is known to reach and a sample, bounds a row's normaliser from below, so the truth from above.
+Only ends whose upper bound reaches the threshold get their exact shift, which is then kept: the result is exact.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.graph.adjacency import Ints
+from tuplet.predict.base import LinkPredictor
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.truth.parts import Parts
+from tuplet.truth.rules import Calibration
+from tuplet.truth.sweep import Basis, Edges, Sweeper, device_of, scores_of_pairs
+from tuplet.truth.table import Floats, Row, TruthTable
+
+Tensor = torch.Tensor
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_BOUND_BY = 512  # how many known ends, and how many of everyone, bound a normaliser
+_TABLES = 8  # how many tables of relations are kept
+_SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
+
+
+class RowsOnDemand:
+    """Truth values with the interface of a table, computed when asked; observed facts lie over the predictions.
+
+    Threads may share it: they take turns, since each computation uses all cores already.
+
+    `facts` is the table of the observed edges alone; `basis` holds the edges that the calibration counts. With a
+    `folder` what was computed about a relation is kept there under `key` (hash of the model) for later processes.
+    """
+
+    def __init__(
+        self,
+        predictor: LinkPredictor,
+        facts: TruthTable,
+        basis: tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]],
+        calibration: Calibration | None = None,
+        threshold: float = 0.005,
+        folder: str | os.PathLike[str] | None = None,
+        key: str = "",
+        memory: int | None = None,
+        keep: int = 10_000,
+    ) -> None:
+        self.predictor, self.facts, self._threshold = predictor, facts, threshold
+        self.calibration = calibration or Calibration()
+        known = Basis.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
+        self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
+        self._parts = Parts.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
+        self._shifts: dict[tuple[int, bool], _Shifts] = {}
+        self._recent: list[tuple[int, bool]] = []
+        self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
+        self._tables: OrderedDict[tuple[int, ...], TruthTable] = OrderedDict()
+        self._keep = keep
+        self._turn = threading.RLock()
+
+    @property
+    def entities(self) -> int:
+        return self.facts.entities
+
+    @property
+    def relations(self) -> int:
+        return self.facts.relations
+
+    @property
+    def threshold(self) -> float:
+        return self._threshold
+
+    @property
+    def tabulated(self) -> bool:
+        return False
+
+    def row(self, entity: int, relation: int, inverse: bool) -> Row:
+        """The edges of a row that are observed or whose prediction reaches the threshold."""
+        key = (entity, relation, inverse)
+        with self._turn:
+            if key not in self._rows:
+                facts = self.facts.row(entity, relation, inverse)
+                self._rows[key] = _overlay(*self._predicted(entity, relation, inverse), facts)
+            return _recent(self._rows, key, self._keep)
+
+    def value(self, head: int, relation: int, tail: int) -> float:
+        """Truth of one edge: two rows are scored, none is listed."""
+        if self.facts.observed_edge(head, relation, tail):
+            return self.facts.value(head, relation, tail)
+        if max(head, tail) >= self.predictor.entities:
+            return 0.0
+        with self._turn, torch.inference_mode():
+            device = device_of(self.predictor)
+            ends = torch.tensor([head], device=device), torch.tensor([tail], device=device)
+            truth = float(self._truth(*ends, relation)[0])
+        return truth if truth >= self.threshold else 0.0
+
+    def observed_edge(self, head: int, relation: int, tail: int) -> bool:
+        """Whether the edge is a stated fact."""
+        return self.facts.observed_edge(head, relation, tail)
+
+    def row_max(self, entity: int, relation: int, inverse: bool) -> float:
+        """The largest truth of a row, 0 if it has no edge."""
+        truth = self.row(entity, relation, inverse).truth
+        return float(truth.max()) if len(truth) else 0.0
+
+    def table(self, relations: Sequence[int]) -> TruthTable:
+        """The table of whole relations, such as those a query names, so that any engine can run on it.
+
+        Two sweeps per relation when first asked for, afterwards read from the folder if there is one; the tables asked
+        for last are kept.
+        """
+        key = tuple(sorted(set(relations)))
+        with self._turn:
+            if key not in self._tables:
+                self._tables[key] = self._table(key)
+            return _recent(self._tables, key, _TABLES)
+
+    def _table(self, relations: tuple[int, ...]) -> TruthTable:
+        edges = [self._relation_edges(relation) for relation in relations]
+        heads, relation, tails, prediction = (np.concatenate(column) for column in zip(*edges, strict=True))
+        facts = self.facts.fact_edges()
+        mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
+        predicted = (heads, relation, tails, prediction)
+        return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
+
+    def _relation_edges(self, relation: int) -> Edges:
+        part = self._parts.load(relation) if self._parts else None
+        if part is None:
+            with torch.inference_mode():
+                heads, tails, prediction = self._sweeper.relation_edges(relation, self.threshold)
+            ends = (heads.int().cpu().numpy(), tails.int().cpu().numpy())
+            part = {"heads": ends[0], "tails": ends[1], "prediction": prediction.cpu().numpy()}
+            if self._parts:
+                self._parts.save(relation, part)
+        which = np.full(len(part["heads"]), relation, dtype=np.int32)
+        return Edges(part["heads"], which, part["tails"], part["prediction"])
+
+    def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
+        """The other ends whose prediction reaches the threshold, ascending, and their truth."""
+        if entity >= self.predictor.entities:  # added later: the predictor does not know it
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        with torch.inference_mode():
+            own = torch.tensor([entity], device=device_of(self.predictor))
+            everyone = torch.arange(self.predictor.entities, device=own.device)
+            ends = (everyone, own.expand_as(everyone)) if inverse else (own.expand_as(everyone), everyone)
+            logs: list[Tensor | None] = [None, None]
+            for direction in self._sweeper.directions:
+                if direction == inverse:
+                    scores = (self.predictor.heads if inverse else self.predictor.tails)(own, relation)[0].float()
+                    logs[direction] = scores - self._of(relation, direction).exact(own)
+                else:
+                    shifts = self._of(relation, direction)
+                    logs[direction] = shifts.scores_to(own) - shifts.lower()
+            at_most = self.calibration.combine(*logs)
+            near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
+            truth = self._truth(ends[0][near], ends[1][near], relation)
+            keep = truth >= self.threshold
+            return near[keep].int().cpu().numpy(), truth[keep].cpu().numpy()
+
+    def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
+        """Predictions of single edges. [n]"""
+        logs: list[Tensor | None] = [None, None]
+        for direction in self._sweeper.directions:
+            scores = scores_of_pairs(self.predictor, heads, relation, tails, direction, self._sweeper.chunk)
+            logs[direction] = scores - self._of(relation, direction).exact(tails if direction else heads)
+        return self.calibration.combine(*logs)
+
+    def _of(self, relation: int, inverse: bool) -> _Shifts:
+        key = (relation, inverse)
+        if key not in self._shifts:
+            self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._parts)
+        # What a relation asks of all entities is as large as the model: only that of the last two views is kept.
+        self._recent = [key, *(k for k in self._recent if k != key)]
+        for old in self._recent[2:]:
+            self._shifts[old].forget()
+        del self._recent[2:]
+        return self._shifts[key]
+
+
+class _Shifts:
+    """Shifts of the rows of one relation in one direction, filled in as they are needed."""
+
+    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, parts: Parts | None) -> None:
+        self._sweeper, self._relation, self._inverse, self._parts = sweeper, relation, inverse, parts
+        self._observed = sweeper.observed(relation, inverse)
+        self._lower: Tensor | None = None
+        self._queries: Tensor | None = None
+        stored = self._stored("shift")
+        self._exact = torch.full_like(self._observed[0], math.nan) if stored is None else stored
+
+    @property
+    def _name(self) -> str:
+        return f"{self._relation}-{'heads' if self._inverse else 'tails'}"
+
+    def _stored(self, what: str) -> Tensor | None:
+        array = self._parts.load_array(f"{what}-{self._name}") if self._parts else None
+        if array is None or array.shape != (self._sweeper.predictor.entities,):
+            return None
+        return torch.from_numpy(array.astype(np.float32)).to(self._observed[0].device)
+
+    def exact(self, rows: Tensor) -> Tensor:
+        """The shifts of some rows. [n] → [n]"""
+        missing = torch.unique(rows[self._exact[rows].isnan()])
+        if len(missing):
+            self._exact[missing] = self._sweeper.shifts(missing, self._relation, self._inverse, self._observed)
+            if self._parts and len(missing) > 1:
+                self._parts.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
+        return self._exact[rows]
+
+    def forget(self) -> None:
+        """Give back the memory of what can be had again at once."""
+        self._queries = None
+
+    def scores_to(self, end: Tensor) -> Tensor:
+        """The entry of one entity in every row. [1] → [entities]"""
+        predictor = self._sweeper.predictor
+        if isinstance(predictor, EmbeddingModel):
+            return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
+        rows = torch.arange(predictor.entities, device=end.device)
+        ends = (end.expand_as(rows), rows) if self._inverse else (rows, end.expand_as(rows))
+        return scores_of_pairs(predictor, ends[0], self._relation, ends[1], self._inverse, self._sweeper.chunk)
+
+    def lower(self) -> Tensor:
+        """A number at most as large as the shift, for every row. [entities]"""
+        if self._lower is None:
+            self._lower = self._stored("bound")
+        if self._lower is None:
+            predictor = self._sweeper.predictor
+            if not isinstance(predictor, EmbeddingModel):  # offers no part of a row
+                self._lower = self.exact(torch.arange(len(self._exact), device=self._exact.device))
+            else:
+                normaliser = self._partial_normalisers(predictor)
+                self._lower = self._sweeper.calibration.shift(*self._observed, normaliser) - _SLACK
+                if self._parts:
+                    self._parts.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
+        return self._lower
+
+    def _partial_normalisers(self, predictor: EmbeddingModel) -> Tensor:
+        """Log-sum-exp of every row over common known ends and a sample of everyone. [entities]"""
+        known, times = torch.unique(self._sweeper.basis.edges(self._relation)[not self._inverse], return_counts=True)
+        if len(known) > _BOUND_BY:
+            known = known[torch.topk(times, _BOUND_BY).indices]
+        # Where the relation makes no sense the mass is spread over everyone: some of everyone then bound it.
+        step = max(1, predictor.entities // _BOUND_BY)
+        sample = torch.arange(0, predictor.entities, step, device=known.device)
+        few = predictor.entity[torch.unique(torch.cat([known, sample]))]
+        blocks = torch.split(self._all_queries(predictor), self._sweeper.chunk)
+        return torch.cat([torch.logsumexp(predictor.score_all(block, few).float(), 1) for block in blocks])
+
+    def _all_queries(self, predictor: EmbeddingModel) -> Tensor:
+        """What each row looks for. [entities, width]"""
+        if self._queries is None:
+            vector = predictor.relation[self._relation + predictor.relations * self._inverse]
+            self._queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
+        return self._queries
+
+
+def _recent(kept: OrderedDict[Key, Value], key: Key, most: int) -> Value:
+    """The value of a key that was just used; the one not used for longest goes where there are more than `most`."""
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+    return kept[key]
+
+
+def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
+    """Facts over predictions, in ascending order of id."""
+    predicted = ~np.isin(ids, facts.ids)
+    everyone = np.concatenate([ids[predicted], facts.ids])
+    order = np.argsort(everyone, kind="stable")
+    values = np.concatenate([truth[predicted], facts.truth]).astype(np.float32)
+    observed = np.concatenate([np.zeros(np.count_nonzero(predicted), dtype=bool), facts.observed])
+    return Row(everyone[order].astype(np.int32), values[order], observed[order])

@@ -1,0 +1,340 @@
+"""The store on disk: graph, truth and what made them, switched as a whole by replacing one small file.
+
+    my.store/
+      store.json         which of the folders below are current, and everything known about them; sealed
+      graph-1f3a…/       the graph (kind "graph")
+      table-9c02…/       the truth table; on demand, the observed facts alone (kind "table")
+      rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
+      model-51be…/       on demand: the predictor
+      calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
+      cache/             on demand: what was computed about relations so far; may be deleted
+
+A writer holds a lock, writes new folders, replaces store.json, then deletes what is no longer current. A reader sees
+the old state or the new one at any moment; what a killed writer left is deleted by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet._version import __version__
+from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.files import locked, open_directory, write_directory
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.table import TruthTable
+
+if TYPE_CHECKING:
+    from tuplet.truth.learned.fit import Learned
+    from tuplet.truth.on_demand import RowsOnDemand
+
+MANIFEST = "store.json"
+FORMAT = "tuplet store"
+FORMAT_VERSION = 1
+CACHE = "cache"
+
+_PARTS = ("graph", "table", "rows", "model", "calibration")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What rows on demand need beside the facts: the model's folder and the edges that the calibration counts."""
+
+    model: Path
+    heads: NDArray[np.integer]
+    relation: NDArray[np.integer]
+    tails: NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """An opened store; `table` holds everything, or on demand the observed facts alone."""
+
+    path: Path
+    graph: KnowledgeGraph
+    table: TruthTable
+    meta: dict[str, Any]  # threshold, calibration, observed, model, report …
+    folders: dict[str, str]  # part → its current folder
+    hash: str  # of graph, truth, model, calibration and threshold together
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether truth is computed from the model when asked."""
+        return "rows" in self.folders
+
+    def rows(self, device: str = "cpu", memory: int | None = None) -> RowsOnDemand:
+        """The truth of a store on demand; loads the model."""
+        from tuplet.predict import model_folder as files
+        from tuplet.truth.on_demand import RowsOnDemand
+        from tuplet.truth.rules import Calibration
+
+        basis = open_directory(self.path / self.folders["rows"], "rows")
+        model = files.load(self.path / self.folders["model"], device)
+        edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
+        calibration, threshold = Calibration(**self.meta["calibration"]), float(self.meta["threshold"])
+        cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
+        return RowsOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
+
+    def learned(self) -> Learned | None:
+        """The learned calibration of the store, if it has one."""
+        from tuplet.truth.learned.fit import Learned
+
+        if "calibration" not in self.folders:
+            return None
+        opened = open_directory(self.path / self.folders["calibration"], "calibration")
+        return Learned.of(opened.arrays, self.meta["calibration"])
+
+    @staticmethod
+    def create(
+        path: str | os.PathLike[str],
+        graph: KnowledgeGraph,
+        table: TruthTable,
+        meta: Mapping[str, Any],
+        force: bool = False,
+        basis: Basis | None = None,
+        calibration: Mapping[str, NDArray[Any]] | None = None,
+    ) -> StoreFiles:
+        """Write a new store; an existing one is replaced only with `force`, anything else never."""
+        target = Path(os.path.realpath(path))
+        refuse_existing(target, force)
+        with _system_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with locked(target):
+                _clean(target)
+                refuse_existing(target, force)
+                if (target / MANIFEST).exists():
+                    _commit(target, graph, table, meta, basis, {}, calibration)
+                else:
+                    # A new store is written beside its place and renamed in: there is never half a store.
+                    fresh = target.with_name(_prefix(target) + os.urandom(4).hex())
+                    fresh.mkdir()
+                    try:
+                        _commit(fresh, graph, table, meta, basis, {}, calibration)
+                        if target.exists():
+                            target.rmdir()  # an empty folder
+                        os.rename(fresh, target)
+                    finally:
+                        shutil.rmtree(fresh, ignore_errors=True)
+        return StoreFiles.open(path)
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> StoreFiles:
+        """The store at `path`: memory-mapped, every byte checked."""
+        root = Path(path)
+        for attempt in range(5):
+            manifest = read_store(root)
+            folders = manifest["folders"]
+            try:
+                graph = KnowledgeGraph.open(root / folders["graph"])
+                opened = open_directory(root / folders["table"], "table")
+                break
+            except (BadInput, CorruptStore):
+                # A writer may have replaced the state between the two steps; then the manifest names other folders.
+                if attempt == 4 or read_store(root)["folders"] == folders:
+                    _name_missing(root, folders)
+                    raise
+        for part, found in (("graph", graph.hash), ("table", opened.hash)):
+            if folders[part] != _name(part, found):
+                raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
+        table = TruthTable.of_directory(opened)
+        if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
+            raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
+        return StoreFiles(root, graph, table, manifest["meta"], folders, manifest["hash"])
+
+    def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: Mapping[str, Any]) -> StoreFiles:
+        """The same store with another graph and table; the caller holds `writing(path)`."""
+        with _system_errors(self.path):
+            _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders)
+        return StoreFiles.open(self.path)
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a store at `path`, whole or not."""
+    return (Path(path) / MANIFEST).exists()
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[StoreFiles]:
+    """The store at `path` with the right to change it; a second writer is refused at once."""
+    read_store(path)
+    with locked(path):
+        target = Path(os.path.realpath(path))
+        _clean(target)
+        _collect(target, read_store(target)["folders"])
+        yield StoreFiles.open(path)
+
+
+def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The checked content of store.json."""
+    root, file = Path(path), Path(path) / MANIFEST
+    try:
+        raw = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if root.is_dir():
+            raise CorruptStore(f"{root} is not a tuplet store: it has no {MANIFEST}") from None
+        raise BadInput(f"no such store: {root}" if not root.exists() else f"{root} is a file, not a store") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {file}: {error.strerror}") from None
+    try:
+        manifest = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise CorruptStore(f"{file}: not readable as JSON; it is damaged") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CorruptStore(f"{file}: does not say format {FORMAT!r}")
+    version = manifest.get("version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise CorruptStore(
+            f"{file}: version {version} is newer than this tuplet {__version__} reads (up to {FORMAT_VERSION})"
+        )
+    seal = manifest.pop("seal", None)
+    if seal != _seal(manifest) or raw != _render(manifest | {"seal": seal}):
+        raise CorruptStore(f"{file}: edited or damaged; its seal does not fit its content")
+    return manifest
+
+
+def refuse_existing(target: str | os.PathLike[str], force: bool) -> None:
+    """An error if a store may not be written there: said before the work, not after it."""
+    place = Path(target)
+    if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
+        return
+    if not (place / MANIFEST).exists():
+        raise BadInput(f"will not replace {place}: it is not a store; remove it yourself")
+    if not force:
+        raise BadInput(f"{place} exists already; --force replaces it")
+
+
+def _commit(
+    root: Path,
+    graph: KnowledgeGraph,
+    table: TruthTable,
+    meta: Mapping[str, Any],
+    basis: Basis | None,
+    keep: Mapping[str, str],
+    calibration: Mapping[str, NDArray[Any]] | None = None,
+) -> None:
+    """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
+    folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
+    folders["graph"] = _place(root, "graph", graph.hash, lambda folder: graph.save(folder))
+    folders["table"] = _place(root, "table", None, lambda folder: table.save(folder))
+    if basis is not None:
+        arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
+        folders["rows"] = _place(root, "rows", None, lambda folder: write_directory(folder, "rows", arrays, {}))
+        folders["model"] = _place(root, "model", None, lambda folder: _copy_model(basis.model, folder))
+    if calibration is not None:
+        write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
+        folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
+    made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
+    made_of += [meta.get(key) for key in ("model", "calibration", "threshold")]
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "tuplet": __version__,
+        "folders": folders,
+        "hash": hashlib.sha256(_render({"made_of": made_of})).hexdigest(),
+        "meta": dict(meta),
+    }
+    manifest["seal"] = _seal(manifest)
+    temporary = root / f".{MANIFEST}.new"
+    with open(temporary, "wb") as stream:
+        stream.write(_render(manifest))
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, root / MANIFEST)
+    _collect(root, folders)
+
+
+def _name(part: str, digest: str) -> str:
+    return f"{part}-{digest[:16]}"
+
+
+def _place(root: Path, part: str, digest: str | None, write: Callable[[Path], str | None]) -> str:
+    """Let `write` fill a new folder, named by its hash: the one given, or the one that `write` returns."""
+    if digest is not None and _is_whole(root / _name(part, digest), part):
+        return _name(part, digest)
+    fresh = root / f".{part}-{os.urandom(4).hex()}"
+    written = write(fresh)
+    name = _name(part, digest or written or "")
+    if _is_whole(root / name, part):
+        shutil.rmtree(fresh)  # the same content is there already
+    else:
+        shutil.rmtree(root / name, ignore_errors=True)
+        os.rename(fresh, root / name)
+    return name
+
+
+def _is_whole(folder: Path, part: str) -> bool:
+    try:
+        if part == "model":
+            from tuplet.predict import model_folder as files
+
+            files.load(folder)
+        else:
+            open_directory(folder, part)
+    except TupletError:
+        return False
+    return True
+
+
+def _copy_model(source: Path, folder: Path) -> str:
+    from tuplet.predict import model_folder as files
+
+    digest = str(files.describe(source)["sha256"])
+    folder.mkdir()
+    for name in (files.TENSORS, files.CARD, files.DESCRIPTION):
+        if (source / name).exists():
+            shutil.copyfile(source / name, folder / name)
+    return digest
+
+
+def _collect(root: Path, folders: Mapping[str, str]) -> None:
+    """Delete parts that store.json does not name: an older state, or what a killed writer left."""
+    for entry in root.iterdir():
+        ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in _PARTS))
+        if ours and entry.is_dir() and entry.name not in folders.values():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name == f".{MANIFEST}.new" or (ours and entry.name.endswith(".lock")):
+            entry.unlink(missing_ok=True)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}.tuplet-new-"
+
+
+def _clean(target: Path) -> None:
+    """Delete what killed writers left beside `target`; the caller holds the lock."""
+    for entry in target.parent.iterdir():
+        if entry.name.startswith(_prefix(target)):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _name_missing(root: Path, folders: Mapping[str, str]) -> None:
+    for folder in folders.values():
+        if not (root / folder).is_dir():
+            raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
+
+
+@contextmanager
+def _system_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def _render(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_render(manifest)).hexdigest()

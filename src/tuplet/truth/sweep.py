@@ -1,0 +1,361 @@
+"""The blocked builder: every edge whose calibrated prediction reaches the threshold, relation by relation.
+
+An edge (h, r, t) lies in the row of h (scored by `tails`) and in the row of t (scored by `heads`). One sweep per
+direction computes every row once, takes its log-sum-exp and lists the few entries that reach the threshold; a mean of
+two truths reaches it only if one of them does, so the union of both lists holds every edge of the table. Those edges
+alone are then scored again, one by one in float32, in both directions. Only blocks of rows are ever held.
+
+Matrix products run in TF32 on a GPU if the predictor is bilinear. Rounding moves a score by up to about 0.01, so the
+sweep lists with a margin, and the entries of a row that carry its mass are replaced in its log-sum-exp by their float32
+scores.
+
+A predictor numbers the reciprocal of relation r as r + relations: `heads(t, r)` is `pairs(t, r + relations, h)` for all
+h. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.predict.base import LinkPredictor
+from tuplet.truth.parts import Parts
+from tuplet.truth.rules import Calibration
+
+Tensor = torch.Tensor
+Progress = Callable[[int, int], None]
+
+# How far below the threshold a sweep lists entries (in log truth), so that none is lost by the rounding of its product.
+_MARGIN_FLOAT32, _MARGIN_TF32 = 1e-3, 0.05
+_BYTES_PER_SCORE = 12  # score, its log-softmax, the mark, and room for what the predictor needs itself
+_BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
+_MOST_PAIRS = 1 << 18
+_SMALL = 1 << 22  # a relation of so few possible edges is computed whole: listing candidates would cost more
+_MOST_SCORES = 1 << 30  # torch.nonzero counts in 32 bits
+_SIDES = ("forward", "backward")
+
+
+class Edges(NamedTuple):
+    """Predicted edges in order of (relation, head, tail)."""
+
+    heads: NDArray[np.int32]
+    relation: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    prediction: NDArray[np.float32]
+
+    @staticmethod
+    def of(
+        heads: NDArray[np.integer],
+        relation: NDArray[np.integer],
+        tails: NDArray[np.integer],
+        prediction: NDArray[np.floating],
+    ) -> Edges:
+        """The same columns in their types."""
+        h, r, t = (np.asarray(side, dtype=np.int32) for side in (heads, relation, tails))
+        return Edges(h, r, t, np.asarray(prediction, dtype=np.float32))
+
+    def reaching(self, threshold: float) -> Edges:
+        """Those whose prediction reaches the threshold."""
+        keep = self.prediction >= threshold
+        return Edges(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
+
+    def hash(self) -> str:
+        """Content hash of the four columns."""
+        digest = hashlib.sha256()
+        for column in self:
+            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+class Basis:
+    """The observed edges a calibration counts, by relation, on the device of the predictor.
+
+    >>> basis = Basis.of(4, 1, [0, 0], [0, 0], [1, 2])
+    >>> basis.count(0, inverse=False).tolist(), basis.count(0, inverse=True).tolist()
+    ([2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0])
+    """
+
+    def __init__(self, entities: int, heads: Tensor, tails: Tensor, start: list[int]) -> None:
+        self.entities, self._heads, self._tails, self._start = entities, heads, tails, start
+
+    @staticmethod
+    def of(
+        entities: int,
+        relations: int,
+        heads: NDArray[np.integer] | list[int],
+        relation: NDArray[np.integer] | list[int],
+        tails: NDArray[np.integer] | list[int],
+        device: torch.device | str = "cpu",
+    ) -> Basis:
+        """The basis of the given edges."""
+        which = np.asarray(relation, dtype=np.int64)
+        order = np.argsort(which, kind="stable")
+        start = np.searchsorted(which[order], np.arange(relations + 1)).tolist()
+        near, far = (torch.from_numpy(np.asarray(side, dtype=np.int64)[order]).to(device) for side in (heads, tails))
+        return Basis(entities, near, far, start)
+
+    def edges(self, relation: int) -> tuple[Tensor, Tensor]:
+        """Heads and tails of the observed edges of a relation."""
+        part = slice(self._start[relation], self._start[relation + 1])
+        return self._heads[part], self._tails[part]
+
+    def count(self, relation: int, inverse: bool) -> Tensor:
+        """Number of observed edges per row. [entities]"""
+        return torch.bincount(self.edges(relation)[inverse], minlength=self.entities).float()
+
+
+def device_of(predictor: LinkPredictor) -> torch.device:
+    """Where the predictor computes; the CPU if it does not say."""
+    return torch.device(getattr(predictor, "device", "cpu"))
+
+
+def scores_of_pairs(
+    predictor: LinkPredictor, heads: Tensor, relation: int, tails: Tensor, inverse: bool, chunk: int
+) -> Tensor:
+    """Float32 scores of single edges as `tails` (or, inverse, `heads`) would give them. [n] → [n]"""
+    near, far, number = (tails, heads, relation + predictor.relations) if inverse else (heads, tails, relation)
+    parts = [
+        predictor.pairs(n, torch.full_like(n, number), f).float()
+        for n, f in zip(torch.split(near, chunk), torch.split(far, chunk), strict=True)
+    ]
+    return torch.cat(parts) if parts else torch.zeros(0, device=near.device)
+
+
+def sum_by_row(values: Tensor, row: Tensor, rows: int) -> Tensor:
+    """Sums of the values of each row, in fixed point: on a GPU integers add up the same in any order, floats do not.
+
+    >>> sum_by_row(torch.tensor([0.5, 0.25, -1.0]), torch.tensor([0, 0, 2]), 3).tolist()
+    [0.75, 0.0, -1.0]
+    """
+    scaled = (values.double() * 2.0**40).round().long()
+    total = torch.zeros(rows, dtype=torch.int64, device=values.device).index_add_(0, row, scaled)
+    return (total.double() / 2.0**40).float()
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """Computes rows in blocks: their shifts and the entries that reach a floor."""
+
+    predictor: LinkPredictor
+    basis: Basis
+    calibration: Calibration
+    block: int  # rows at a time
+    chunk: int  # pairs at a time
+
+    @staticmethod
+    def of(predictor: LinkPredictor, basis: Basis, calibration: Calibration, memory: int | None = None) -> Sweeper:
+        """A sweeper that holds at most about `memory` bytes (default: 1 GiB, on a GPU 40 % of what is free)."""
+        device = device_of(predictor)
+        if memory is None:
+            memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
+        width = predictor.entities * max(1, int(getattr(predictor, "cells_per_score", 1)))
+        if memory < width * _BYTES_PER_SCORE:
+            raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {width * _BYTES_PER_SCORE:,}")
+        block = min(memory // (width * _BYTES_PER_SCORE), _MOST_SCORES // predictor.entities or 1, predictor.entities)
+        return Sweeper(
+            predictor, basis, calibration, max(1, block), max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))
+        )
+
+    @property
+    def rounded(self) -> bool:
+        """Whether matrix products are rounded to TF32: safe for products, not for distances."""
+        return device_of(self.predictor).type == "cuda" and bool(getattr(self.predictor, "bilinear", False))
+
+    def sweep(self, relation: int, inverse: bool, floor: float | None = None) -> tuple[Tensor, Tensor]:
+        """Shifts of all rows [entities], and keys head · entities + tail of the entries above the floor (if given)."""
+        entities, device = self.predictor.entities, device_of(self.predictor)
+        count, log_observed = self.observed(relation, inverse)
+        shifts, keys = [], []
+        for start in range(0, entities, self.block):
+            rows = torch.arange(start, min(start + self.block, entities), device=device)
+            of_rows = slice(start, start + len(rows))
+            shift, row, other = self._block(rows, relation, inverse, count[of_rows], log_observed[of_rows], floor)
+            shifts.append(shift)
+            keys.append(other * entities + row if inverse else row * entities + other)
+        return torch.cat(shifts), torch.cat(keys)
+
+    def shifts(self, rows: Tensor, relation: int, inverse: bool, observed: tuple[Tensor, Tensor]) -> Tensor:
+        """Shifts of some rows [n] → [n], given what `observed` says of the relation."""
+        count, log_observed = observed
+        parts = [
+            self._block(part, relation, inverse, count[part], log_observed[part], None)[0]
+            for part in torch.split(rows, self.block)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0, device=rows.device)
+
+    def _block(
+        self, rows: Tensor, relation: int, inverse: bool, count: Tensor, log_observed: Tensor, floor: float | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Shifts [n] of rows [n]; row and other end of each entry above the floor."""
+        none = torch.zeros(0, dtype=torch.int64, device=rows.device)
+        with _tf32(self.rounded):
+            scores = (self.predictor.heads if inverse else self.predictor.tails)(rows, relation).float()
+        if floor is None and not self.rounded:
+            return self.calibration.shift(count, log_observed, torch.logsumexp(scores, 1)), none, none
+        # log_softmax is one fused kernel; the normaliser is what it took away from any entry of the row.
+        log_softmax = torch.log_softmax(scores, 1)
+        normaliser = scores[:, 0] - log_softmax[:, 0]
+        shift = self.calibration.shift(count, log_observed, normaliser)
+        # Without a floor only the mass of the row matters: entries of at least 1 % of it.
+        least = math.log(0.01) + 0 * shift if floor is None else math.log(floor) + shift - normaliser
+        least -= _MARGIN_TF32 if self.rounded else _MARGIN_FLOAT32
+        flat = torch.nonzero((log_softmax >= least[:, None]).view(-1)).view(-1)
+        del log_softmax
+        row, other = flat // scores.shape[1], flat % scores.shape[1]
+        if self.rounded and len(row):
+            ends = (other, rows[row]) if inverse else (rows[row], other)
+            exact = scores_of_pairs(self.predictor, ends[0], relation, ends[1], inverse, self.chunk)
+            base = normaliser[row]
+            change = torch.exp(exact - base) - torch.exp(scores.view(-1)[flat] - base)
+            normaliser += torch.log1p(sum_by_row(change, row, len(normaliser)).clamp(min=-0.5))
+            shift = self.calibration.shift(count, log_observed, normaliser)
+        return shift, rows[row], other
+
+    def observed(self, relation: int, inverse: bool) -> tuple[Tensor, Tensor]:
+        """Per row: number of its observed entries; log of their summed exp(score), −inf if none. [entities] each"""
+        heads, tails = self.basis.edges(relation)
+        row = tails if inverse else heads
+        scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
+        lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
+        highest = lowest.scatter_reduce(0, row, scores, "amax")
+        total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
+        return self.basis.count(relation, inverse), torch.where(total > 0, highest + total.log(), lowest)
+
+    def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Heads, tails and predictions of the edges of a relation that reach the threshold, in order."""
+        heads, tails, logs = self.relation_logs(relation, threshold)
+        return heads, tails, self.calibration.combine(logs.get(False), logs.get(True))
+
+    def relation_logs(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
+        """Heads, tails and log truth in each direction (inverse or not) of the same edges."""
+        entities, floor = self.predictor.entities, self.calibration.floor(threshold)
+        if entities**2 <= _SMALL and self.block >= entities and not self.rounded:
+            return self._whole_relation(relation, threshold)
+        sides = {inverse: self.sweep(relation, inverse, floor) for inverse in self.directions}
+        keys = torch.unique(torch.cat([found for _, found in sides.values()]))
+        heads, tails = keys // entities, keys % entities
+        logs: dict[bool, Tensor] = {}
+        for inverse, (shift, _) in sides.items():
+            scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
+            logs[inverse] = scores - shift[tails if inverse else heads]
+        keep = self.calibration.combine(logs.get(False), logs.get(True)) >= threshold
+        return heads[keep], tails[keep], {inverse: log[keep] for inverse, log in logs.items()}
+
+    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
+        """The same from two whole matrices, for small graphs."""
+        everyone = torch.arange(self.predictor.entities, device=device_of(self.predictor))
+        logs: dict[bool, Tensor] = {}
+        for inverse in self.directions:
+            scores = (self.predictor.heads if inverse else self.predictor.tails)(everyone, relation).float()
+            shift = self.calibration.shift(*self.observed(relation, inverse), torch.logsumexp(scores, 1))
+            side = scores - shift[:, None]
+            logs[inverse] = side.T if inverse else side
+        truth = self.calibration.combine(logs.get(False), logs.get(True))
+        heads, tails = torch.nonzero(truth >= threshold, as_tuple=True)
+        return heads, tails, {inverse: log[heads, tails] for inverse, log in logs.items()}
+
+    @property
+    def directions(self) -> list[bool]:
+        """The directions that count: inverse or not."""
+        return [inverse for inverse in (False, True) if (self.calibration.forward, self.calibration.backward)[inverse]]
+
+
+def build_table(
+    predictor: LinkPredictor,
+    heads: NDArray[np.integer],
+    relation: NDArray[np.integer],
+    tails: NDArray[np.integer],
+    threshold: float = 0.005,
+    calibration: Calibration | None = None,
+    memory: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    key: str = "",
+    progress: Progress | None = None,
+) -> Edges:
+    """All edges whose prediction reaches the threshold, each as if it were unknown whether it is observed.
+
+    `heads, relation, tails` are the observed edges that the calibration counts. The predictor computes where it lies
+    (`predictor.to("cuda")`). With a `folder` every finished relation is kept there and a later call of the same `key`
+    (hash of the model), observed edges, calibration and threshold goes on where the earlier one stopped.
+    """
+    rule = calibration or Calibration()
+    scored = build_scored(predictor, heads, relation, tails, threshold, rule, memory, folder, key, progress)
+    return scored.edges(rule)
+
+
+class Scored(NamedTuple):
+    """Edges in order of (relation, head, tail) with the log truth of each direction that counts."""
+
+    heads: NDArray[np.int32]
+    relation: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    forward: NDArray[np.float32] | None
+    backward: NDArray[np.float32] | None
+
+    def edges(self, rule: Calibration) -> Edges:
+        """The edges with the prediction that the rule makes of both directions."""
+        sides = (None if side is None else torch.from_numpy(side) for side in (self.forward, self.backward))
+        return Edges(self.heads, self.relation, self.tails, rule.combine(*sides).numpy())
+
+
+def build_scored(
+    predictor: LinkPredictor,
+    heads: NDArray[np.integer],
+    relation: NDArray[np.integer],
+    tails: NDArray[np.integer],
+    threshold: float = 0.005,
+    calibration: Calibration | None = None,
+    memory: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    key: str = "",
+    progress: Progress | None = None,
+) -> Scored:
+    """The edges of `build_table` with what each direction says of them."""
+    if not 0 < threshold < 1:
+        raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
+    rule = calibration or Calibration()
+    basis = Basis.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
+    sweeper = Sweeper.of(predictor, basis, rule, memory)
+    parts = None if folder is None else Parts.of(Path(folder), f"{key} scored", threshold, rule, heads, relation, tails)
+    found: list[dict[str, NDArray[Any]]] = []
+    with torch.inference_mode():
+        for number in range(predictor.relations):
+            part = parts.load(number) if parts else None
+            if part is None:
+                h, t, logs = sweeper.relation_logs(number, threshold)
+                part = {"heads": h.int().cpu().numpy(), "tails": t.int().cpu().numpy()}
+                part |= {_SIDES[inverse]: log.float().cpu().numpy() for inverse, log in logs.items()}
+                if parts:
+                    parts.save(number, part)
+            found.append(part)
+            if progress:
+                progress(number + 1, predictor.relations)
+    which = np.repeat(np.arange(len(found), dtype=np.int32), [len(part["heads"]) for part in found])
+    columns = {name: np.concatenate([part[name] for part in found]) for name in (found[0] if found else ())}
+    none = np.zeros(0, dtype=np.int32)
+    ends = (columns.get("heads", none), which, columns.get("tails", none))
+    return Scored(*ends, *(columns.get(name) for name in _SIDES))
+
+
+@contextmanager
+def _tf32(wanted: bool) -> Iterator[None]:
+    """Let float32 matrix products round their inputs to TF32 inside the block."""
+    before = torch.get_float32_matmul_precision()
+    if wanted:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        if wanted:
+            torch.set_float32_matmul_precision(before)

@@ -1,0 +1,253 @@
+"""Marginalise, allocate, merge: the steps of NS3 and the ways to run it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuplet.engines import brute
+from tuplet.engines.ns3.algorithm import allocate, marginalise, merge, pose, solve
+from tuplet.engines.ns3.batch import Clause
+from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.run import marginals, run, run_batch, run_marginal, solve_batch
+from tuplet.engines.ns3.search import Search
+from tuplet.engines.ns3.sparse import Table
+from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.query.logic import PRODUCT
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.truth.table import TruthTable
+
+CHAIN = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(~0, 0, 0), Edge(0, 1, 1), Edge(1, 0, 2)))
+STAR = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~0, 0, 2), Edge(2, 1, 0), Edge(2, 0, 1)))
+
+
+def random_table(seed: int = 0, entities: int = 30, density: float = 0.15) -> TruthTable:
+    rng = np.random.default_rng(seed)
+    heads, relation, tails = np.nonzero(rng.random((entities, 2, entities)) < density)
+    observed = rng.random(len(heads)) < 0.3
+    truth = np.where(observed, 1, rng.uniform(0.01, 0.99, len(heads)))
+    return TruthTable.build(entities, 2, heads, relation, tails, truth, observed)
+
+
+def whole(*numbers: int) -> list[torch.Tensor]:
+    return [torch.tensor([n]) for n in numbers]
+
+
+def fuzzy(*counts: float) -> list[torch.Tensor]:
+    return [torch.tensor([c], dtype=torch.float64) for c in counts]
+
+
+@pytest.mark.parametrize(
+    ("counts", "rows", "size", "expected"),
+    [
+        ((10, 10), (1000, 1000), 8000, (89, 89)),  # λ = sqrt(8000 / 100)
+        ((2, 8), (1000, 1000), 100, (5, 20)),
+        ((2, 8), (3, 1000), 100, (3, 33)),  # b_u hits its rows: b_v = floor(S / b_u)
+        ((8, 2), (1000, 3), 100, (33, 3)),
+        ((1, 1000), (50, 5000), 100, (1, 100)),  # λ c_u < 1
+        ((5, 5), (2, 3), 100, (2, 3)),
+        ((0, 0), (0, 0), 100, (0, 0)),
+        ((1e-9, 1e-9), (40, 40), 100, (10, 10)),
+        ((4, 4, 4), (99, 99, 99), 1000, (10, 10, 10)),
+        ((4, 4, 4), (99, 99, 2), 1000, (22, 22, 2)),
+        ((1, 4, 16), (1, 2, 99), 30, (1, 2, 15)),
+        ((3, 3), (7, 9), None, (7, 9)),
+    ],
+)
+def test_allocation_by_hand(
+    counts: tuple[float, ...], rows: tuple[int, ...], size: int | None, expected: tuple[int, ...]
+) -> None:
+    assert [b.item() for b in allocate(fuzzy(*counts), whole(*rows), size)] == list(expected)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    nodes=st.lists(st.tuples(st.floats(1e-6, 1e6), st.integers(1, 5000)), min_size=2, max_size=4),
+    size=st.integers(2, 30_000),
+)
+def test_allocation_keeps_to_rows_and_budget(nodes: list[tuple[float, int]], size: int) -> None:
+    counts, rows = zip(*nodes, strict=True)
+    share = [int(b) for b in allocate(fuzzy(*counts), whole(*rows), size)]
+    assert all(1 <= b <= most for b, most in zip(share, rows, strict=True))
+    # Rounding up may exceed the budget, by less than half a row of each node; the domain itself is then cut.
+    assert np.prod([b - 0.5 if b > 1 else 1 for b in share]) <= size * (1 + 1e-6)
+
+
+def problem(clauses: list[QueryGraph], table: TruthTable, budget: Budget):  # type: ignore[no-untyped-def]
+    listed = Table.of(table)
+    return pose(Search(listed, PRODUCT, budget.enumerate), [Clause.of([c], listed) for c in clauses], budget)[0]
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget(pad: bool) -> None:
+    table = random_table()
+    asked = problem([STAR], table, Budget(B=20, pad=pad))
+    u, v = (marginalise(asked, place)[0] for place in (0, 1))
+    rows, _, cut = merge(asked, (u, v))
+    share = [int(b) for b in allocate([u.value.sum()[None], v.value.sum()[None]], whole(len(u.rows), len(v.rows)), 40)]
+    pairs = set(zip(rows.columns[0].tolist(), rows.columns[1].tolist(), strict=True))
+    assert len(pairs) == len(rows) <= 40
+    if pad:
+        assert len(rows) == 40
+    else:
+        best = [
+            set(node.rows.columns[0][torch.argsort(node.value, descending=True, stable=True)[:b]].tolist())
+            for node, b in zip((u, v), share, strict=True)
+        ]
+        product = {(a, b) for a in best[0] for b in best[1]}
+        assert pairs <= product
+        assert len(pairs) == min(40, len(product))
+        others = [
+            float(c) for node, b in zip((u, v), share, strict=True) for c in sorted(node.value.tolist())[::-1][b:]
+        ]
+        assert float(cut[0]) >= max(others, default=0) * (1 - 1e-9)
+
+
+def test_progressive_and_simultaneous_agree_for_two_variables() -> None:
+    for seed in range(5):
+        table = random_table(seed)
+        one, two = (run([STAR], table, 20, Budget(B=6, merge=how)) for how in ("progressive", "simultaneous"))
+        assert one.tuples.tolist() == two.tuples.tolist()
+
+
+def test_progressive_keeps_n_times_b_tuples() -> None:
+    table = Table.of(random_table(3, 40, 0.2))
+    for size in (2, 5, 10):
+        for how in ("progressive", "simultaneous"):
+            box = solve_batch([[CHAIN]], table, 5, Budget(B=size, merge=how))
+            assert len(box.rows) <= 3 * size
+
+
+def test_only_filters_before_the_best_are_cut() -> None:
+    for seed in range(6):
+        table = random_table(seed, 8, 0.3)
+        for only in ("predicted", "observed"):
+            ours = run([STAR], table, 4, Budget.all(), only=only)  # type: ignore[arg-type]
+            theirs = brute.run([STAR], table, 4, only=only)  # type: ignore[arg-type]
+            assert ours.exact
+            np.testing.assert_allclose(ours.truth, theirs.truth, rtol=1e-9)
+            assert ours.bound == pytest.approx(theirs.bound) or ours.bound >= theirs.bound
+
+
+def test_marginals_rank_each_variable() -> None:
+    table = random_table(1, 10, 0.3)
+    for place, marginal in enumerate(marginals([STAR], table, Budget.all())):
+        theirs = brute.run([STAR.marginal([STAR.free[place]])], table, 100)
+        assert dict(zip(marginal.entities.tolist(), marginal.truth.tolist(), strict=True)) == pytest.approx(
+            dict(zip(theirs.tuples[:, 0].tolist(), theirs.truth.tolist(), strict=True))
+        )
+
+
+def test_tuples_ranked_by_marginals() -> None:
+    table = random_table(2, 10, 0.3)
+    first, second = (dict(zip(*m, strict=True)) for m in marginals([STAR], table))
+    products = sorted((p * q for p in first.values() for q in second.values()), reverse=True)
+    ranking = run_marginal([STAR], table, 12)
+    np.testing.assert_allclose(ranking.truth, products[:12])
+    assert not ranking.exact
+    assert ranking.pruned
+    assert ranking.bound >= brute.run([STAR], table, 1).truth[0]
+    for (x, y), truth in zip(ranking.tuples.tolist(), ranking.truth, strict=True):
+        assert truth == pytest.approx(first[x] * second[y])
+    observed = run_marginal([STAR], table, 5, only="observed")
+    crisp = {tuple(t) for t in brute.run([STAR], table, 100, only="observed").tuples.tolist()}
+    assert {tuple(t) for t in observed.tuples.tolist()} <= crisp
+    alone = run_marginal([STAR.marginal([0])], table, 5)
+    assert alone.exact
+    nothing = TruthTable.build(4, 2, *(np.array([1]) for _ in range(3)), np.array([0.5]), np.array([False]))
+    empty = run_marginal([STAR], nothing, 5)
+    assert empty.exact
+    assert not len(empty.tuples)
+
+
+def test_normalised_values_keep_the_order_and_claim_nothing() -> None:
+    table = random_table(4)
+    plain, scaled = (run([STAR], table, 20, Budget(B=10, normalise=flag)) for flag in (False, True))
+    assert scaled.tuples.tolist() == plain.tuples.tolist()
+    assert scaled.truth[0] == pytest.approx(1)
+    assert not scaled.exact
+    assert scaled.bound == 1
+    batch = run_batch([[STAR]], Table.of(table), 5, Budget(B=10, normalise=True))
+    assert not batch.exact.any()
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    table = random_table(5, 40, 0.2)
+    for budget in (Budget(B=7), Budget(B=7, merge="simultaneous"), Budget(B=3, merge="adaptive")):
+        one, two = (run([CHAIN], table, 15, budget) for _ in range(2))
+        assert one.tuples.tolist() == two.tuples.tolist()
+        assert one.truth.tolist() == two.truth.tolist()
+        assert one.bound == two.bound
+
+
+def test_single_precision_is_close() -> None:
+    table = random_table(6)
+    double, single = (
+        run_batch([[STAR]] * 2, Table.of(table, dtype=kind), 9) for kind in (torch.float64, torch.float32)
+    )
+    np.testing.assert_allclose(single.truth, double.truth, rtol=1e-5)
+
+
+def test_twenty_atoms_do_not_underflow() -> None:
+    edges = [Edge(~0, 0, 0), *(Edge(i, 0, i + 1) for i in range(19))]
+    query = QueryGraph(tuple(f"v{i}" for i in range(20)), (0, 19), tuple(edges))
+    line = np.arange(20)
+    small = TruthTable.build(21, 1, line, 0 * line, line + 1, np.full(20, 0.001), line < 0)
+    ranking = run([query], small, 5)
+    assert ranking.tuples.tolist() == [[1, 20]]
+    assert ranking.truth[0] == pytest.approx(1e-60, rel=1e-5)
+    assert ranking.exact
+
+
+def test_time_and_size_limits() -> None:
+    table = random_table(7, 60, 0.5)
+    start = time.monotonic()
+    stopped = run([CHAIN], table, 5, Budget.all(), timeout=1e-6)
+    assert time.monotonic() - start < 5
+    assert not stopped.exact
+    assert "timeout" in str(stopped.pruned)
+    assert stopped.bound == 1
+    assert stopped.assignments[0].shape == (0, 3)
+    assert "timeout" in str(run_marginal([CHAIN], table, 5, timeout=1e-6).pruned)
+    with pytest.raises(BudgetExceeded, match="joint domain"):
+        run([STAR], table, 5, Budget(B=None, rows=100))
+    # The adaptive mode keeps what it has when the next box would be too large.
+    kept = run([STAR], table, 2000, Budget(B=2, merge="adaptive", rows=100))
+    assert not kept.exact
+    assert len(kept.tuples)
+    assert "joint domain" in str(kept.pruned)
+    batch = run_batch([[STAR]], Table.of(table), 2000, Budget(B=2, merge="adaptive", rows=100))
+    assert not batch.exact[0]
+
+
+def test_budgets_that_make_no_sense() -> None:
+    for wrong, message in (
+        ({"B": 0}, "at least 1"),
+        ({"enumerate": 0}, "cycle"),
+        ({"merge": "progresive"}, "'progressive'"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            Budget(**wrong)  # type: ignore[arg-type]
+    assert Budget(B=5).of(3) == 15
+    assert Budget.all().of(3) is None
+    assert Budget(B=100, rows=50).grown() == replace(Budget.all(), rows=50)
+
+
+def test_unions_are_scored_in_every_clause() -> None:
+    """A tuple of one clause is scored in the other too, never assumed 0 there."""
+    table = random_table(8, 8, 0.35)
+    other = QueryGraph(("x", "y"), (1, 0), (Edge(0, 1, 1), Edge(0, 0, ~2)))
+    ours, theirs = run([STAR, other], table, 200, Budget.all()), brute.run([STAR, other], table, 200)
+    np.testing.assert_allclose(ours.truth, theirs.truth, rtol=1e-9)
+    listed = Table.of(table)
+    box, asked = solve(Search(listed, PRODUCT), [Clause.of([c], listed) for c in (STAR, other)], Budget(B=3))
+    assert asked.unknowns == 2
+    true = brute.score([STAR, other], table, torch.stack(box.rows.columns, 1).numpy())
+    assert (box.value.numpy() <= true * (1 + 1e-9)).all()
+    assert (box.upper.numpy() >= true * (1 - 1e-9)).all()
