@@ -169,6 +169,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import tuplet.engines.registry
 assert not [m for m in sys.modules if m.startswith("tuplet.baselines")]
-import tuplet.baselines.symbolic.fit, tuplet.baselines.symbolic.qto, tuplet.baselines.symbolic.cqd, tuplet.bench.marginals, tuplet.bench.queries
+import tuplet.baselines.symbolic.fit, tuplet.baselines.symbolic.qto, tuplet.baselines.symbolic.cqd
+import tuplet.bench.marginals, tuplet.bench.queries
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Which given tuples the observed facts alone imply: what `status` and `only` ask, under the deadline of the question."""
+"""Which given tuples the observed facts alone imply: what `status` and `only` ask, under the question's deadline."""
 
 from __future__ import annotations
 
