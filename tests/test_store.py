@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tuplet.engines.registry import BASELINES, ENGINES
 
 import tuplet
-from tuplet.engines.registry import BASELINES, ENGINES
 from tuplet.errors import BadInput
 from tuplet.graph.readers.read import read
 from tuplet.pipeline import Options
