@@ -134,7 +134,7 @@ MISTAKES = {
     "engine needs truth": (("?x : borders(?x, france)", "--engine", "brute"), "needs a store with truth values"),
     "bad k": (("?x : borders(?x, france)", "-k", "many"), "-k takes a whole number or 'all', not 'many'"),
     "negative k": (("?x : borders(?x, france)", "-k", "-1"), "k must be a whole number from 0"),
-    "bad timeout": (("?x : borders(?x, france)", "--timeout", "0"), "timeout must be positive"),
+    "bad timeout": (("?x : borders(?x, france)", "--timeout", "0"), "timeout must be a positive number"),
     "empty query": (("  ",), "the query is empty"),
     "missing query file": (("@/nowhere/q.txt",), "cannot read the query file"),
     "grounding no JSON": (("r1(s1,f1)", "--grounding", "{"), "--grounding is not JSON"),
@@ -320,7 +320,7 @@ def test_caps_on_memory_and_work_return_the_best_so_far(tuplet: Callable[..., Re
         cut = json.loads(tuplet("ask", tmp_path / "s", query, "-k", 3000, flag, value, "--json").out)
         assert (cut["exact"], cut["pruned"]) == (False, reason)
         assert cut["bound"] >= best, "a tuple not shown may be that good"
-    assert "must be positive" in tuplet("ask", tmp_path / "s", query, "--work", "0").err
+    assert "must be a whole number from 1" in tuplet("ask", tmp_path / "s", query, "--work", "0").err
 
 
 def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:

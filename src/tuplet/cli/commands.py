@@ -253,6 +253,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 def run_ask(arguments: argparse.Namespace) -> None:
     """`tuplet ask`."""
     import tuplet
+    from tuplet.query.limits import Limits
 
     splits = tuple(arguments.observed.split(",")) if arguments.observed is not None else None
     store = tuplet.open(arguments.store, observed=splits)
@@ -264,20 +265,19 @@ def run_ask(arguments: argparse.Namespace) -> None:
     form = "json" if arguments.json else arguments.format
     if arguments.output and Path(arguments.output).exists() and not arguments.force:
         raise BadInput(f"{arguments.output} exists already; --force overwrites it")
-    answers = store.ask(
-        query,
-        k=_count(arguments.k),
-        engine=arguments.engine,
-        logic=arguments.logic,
-        timeout=arguments.timeout,
-        memory=None if arguments.memory is None else int(arguments.memory * 2**30),
-        work=arguments.work,
-        only=arguments.only,
-        budget=_count(arguments.budget, "--budget"),
-        merge=arguments.merge,
-        options=given_options(arguments.option),
-        grounding=grounding,
-    )
+    given = {
+        "k": _count(arguments.k),
+        "logic": arguments.logic,
+        "timeout": arguments.timeout,
+        "memory": None if arguments.memory is None else int(arguments.memory * 2**30),
+        "work": arguments.work,
+        "only": arguments.only,
+        "budget": _count(arguments.budget, "--budget"),
+        "merge": arguments.merge,
+        "options": given_options(arguments.option),
+    }
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    answers = store.ask(query, arguments.engine, limits, grounding)
     if arguments.output:
         answers.write(arguments.output, form, force=arguments.force)
         print(answers.summary(), file=sys.stderr)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuplet.pipeline import Told
     from tuplet.query.answers import Answer, Answers
 
-WORLD = Path(__file__).parent / "data" / "world"
+WORLD = Path(__file__).parent.parent / "data" / "world"
 
 QUESTION = "Which countries of Western Africa are in which organisation, together with a neighbour?"
 QUERY = (

@@ -197,7 +197,7 @@ class Answers(Sequence[Answer]):
             "query": self.query,
             "variables": list(self.variables),
             "engine": self.engine,
-            "k": self.k,
+            "k": None if self.k is None else int(self.k),
             "exact": self.exact,
             "bound": self.bound,
             "pruned": self.pruned,
