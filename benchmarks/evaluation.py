@@ -33,9 +33,16 @@ def main() -> None:
         queries = QuerySet(tuple(kept), queries.meta)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        with Progress("running") as progress:
+        with Progress() as progress:
             settings = RunSettings(arguments.engine)
-            run(arguments.store, queries, folder, settings, workers=arguments.workers, progress=progress)
+            run(
+                arguments.store,
+                queries,
+                folder,
+                settings,
+                workers=arguments.workers,
+                progress=progress.counting("running"),
+            )
         seconds = time.perf_counter() - start
         result = Result.read(folder)
     print(

@@ -31,14 +31,14 @@ def main() -> None:
     folder = arguments.data
     graph = KnowledgeGraph.open(folder) if (folder / "manifest.json").exists() else read(folder)
     start = time.perf_counter()
-    with Progress("sampling") as progress:
+    with Progress() as progress:
         queries = sample(
             graph,
             arguments.shapes.split(","),
             arguments.per_shape,
             arguments.seed,
             workers=arguments.workers,
-            progress=progress,
+            progress=progress.counting("sampling"),
         )
     seconds = time.perf_counter() - start
     if arguments.output:

@@ -1,59 +1,193 @@
-"""Progress of long work on standard error: how far, how fast, how long still."""
+"""Progress of long work: how far, how fast, how long still.
+
+Work that can take long has a parameter `progress` and calls it with four arguments:
+
+    progress("train", 120, 5000, "loss 2.31")             # 120 of 5,000 steps of "train" are done
+    progress("train", 0, 0, "14,505 entities, on the CPU")  # total 0: a sentence to show as it is
+
+Call it as often as you like, the first time before the work begins; what is shown, and how often, is decided here.
+Only these four arguments are promised, so that any function will do.
+
+What users give is `progress=True`, `False` or a function; `shown` makes one of these a function:
+
+    with shown(progress) as report:
+        report("index", done, total, "relations")
+
+`True` writes to standard error: one line in place on a terminal, a line now and then in a log, and text that updates
+in a notebook. Standard output is never touched.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Protocol, TextIO, TypeAlias
+
+Report: TypeAlias = Callable[[str, float, float, str], None]  # step, done, total, note
+Clock: TypeAlias = Callable[[], float]
+
+
+@contextmanager
+def shown(progress: bool | Report = True) -> Iterator[Report]:
+    """What long work calls, from what a user gave as `progress`.
+
+    >>> with shown(lambda step, done, total, note: print(step, done, total, note)) as report:
+    ...     report("index", 3, 24, "relations")
+    index 3 24 relations
+    """
+    if not isinstance(progress, bool):
+        yield progress
+        return
+    with Progress(quiet=not progress) as line:
+        yield line
 
 
 class Progress:
-    """A line that tells done/total and the time left; call it with what is done.
+    """Shows the progress of work with one or several steps; a context manager, so that a line in place is ended.
 
-    On a terminal the line is rewritten in place; otherwise a new line is written every few seconds, so that logs stay
-    short. Standard output is never touched.
+    >>> with Progress(sys.stdout) as progress:
+    ...     progress("train", 0, 0, "135 entities, on the CPU")
+    ...     progress("train", 50, 50, "epochs")
+    135 entities, on the CPU
+    train: 100 % (50/50)  epochs
     """
 
-    def __init__(self, label: str, stream: TextIO | None = None, quiet: bool = False) -> None:
-        self.label, self.stream, self.quiet = label, stream or sys.stderr, quiet
-        self.terminal = self.stream.isatty()
-        self.start = time.monotonic()
-        self.first: tuple[float, float] | None = None
-        self.last_shown = 0.0
-        self.width = 0
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False, clock: Clock = time.monotonic) -> None:
+        self.quiet, self.clock = quiet, clock
+        self.face = _face(stream)
+        self.step = ""
+        self.began = self.first = self.last = 0.0
+        self.finished = False
 
-    def __call__(self, done: float, total: float, note: str = "") -> None:
-        """Tell that `done` of `total` is finished."""
-        now = time.monotonic()
-        if self.first is None:
-            # What was done before we came (a resumed run) says nothing about speed.
-            self.first = (now, done)
-        if self.quiet or (done < total and now - self.last_shown < (0.1 if self.terminal else 5.0)):
+    def __call__(self, step: str, done: float, total: float, note: str = "") -> None:
+        """Show that `done` of `total` is finished; with total 0 the note is a sentence of its own."""
+        if self.quiet:
             return
-        self.last_shown = now
-        since, before = self.first
-        left = (now - since) / (done - before) * (total - done) if done > before else None
-        eta = "" if done >= total else f", {duration(left)} left" if left is not None else ""
-        percent = 100 * done / total if total else 100
-        self._write(f"{self.label}: {percent:3.0f} % ({done:,.0f}/{total:,.0f}){eta}{'  ' + note if note else ''}")
+        if not total:
+            self.face.say(note)
+            return
+        now = self.clock()
+        if step != self.step:
+            self.face.end()
+            # What was done before we came (a continued run) says nothing about speed.
+            self.step, self.began, self.first, self.last, self.finished = step, now, done, -1.0, False
+        elif self.finished if done >= total else now - self.last < self.face.pause(now - self.began):
+            return
+        self.last, self.finished = now, done >= total
+        left = (now - self.began) / (done - self.first) * (total - done) if self.first < done < total else None
+        eta = f", {duration(left)} left" if left is not None else ""
+        self.face.show(f"{step}: {100 * done / total:3.0f} % ({done:,.0f}/{total:,.0f}){eta}{'  ' * bool(note)}{note}")
+
+    def counting(self, step: str, note: str = "") -> Callable[[float, float], None]:
+        """One step as a function of (done, total)."""
+        return lambda done, total: self(step, done, total, note)
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self.quiet and self.terminal and self.width:
-            self.stream.write("\n")
+    def __exit__(self, *_: object) -> None:
+        self.face.end()
 
-    def _write(self, line: str) -> None:
-        if self.terminal:
-            self.stream.write("\r" + line.ljust(self.width))
-            self.width = len(line)
-        else:
-            self.stream.write(line + "\n")
+
+class _Face(Protocol):
+    """Where progress is shown."""
+
+    def show(self, line: str) -> None:
+        """Show a line in place of the last one, where that is possible."""
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+
+    def end(self) -> None:
+        """Leave the line as it is; what follows starts below it."""
+
+    def pause(self, elapsed: float) -> float:
+        """Seconds between two lines of a step that has taken so long."""
+
+
+class _Terminal:
+    """One line, rewritten in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.width = stream, 0
+
+    def show(self, line: str) -> None:
+        self.stream.write("\r" + line.ljust(self.width))
         self.stream.flush()
+        self.width = len(line)
+
+    def say(self, line: str) -> None:
+        self.end()
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def end(self) -> None:
+        if self.width:
+            self.stream.write("\n")
+            self.stream.flush()
+        self.width = 0
+
+    def pause(self, elapsed: float) -> float:
+        return 0.1
+
+
+class _Log:
+    """A new line every few seconds, later every minute: logs stay short."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def show(self, line: str) -> None:
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+    say = show
+
+    def end(self) -> None:
+        pass
+
+    def pause(self, elapsed: float) -> float:
+        return min(60.0, max(5.0, elapsed / 20))
+
+
+class _Notebook:
+    """Text of a cell's output that updates; each step has its own."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self.display = display
+        self.handle: Any = None
+
+    def show(self, line: str) -> None:
+        if self.handle is None:
+            self.handle = self.display({"text/plain": line}, raw=True, display_id=True)
+        else:
+            self.handle.update({"text/plain": line}, raw=True)
+
+    def say(self, line: str) -> None:
+        self.end()
+        self.display({"text/plain": line}, raw=True)
+
+    def end(self) -> None:
+        self.handle = None
+
+    def pause(self, elapsed: float) -> float:
+        return 0.5
+
+
+def _face(stream: TextIO | None) -> _Face:
+    if stream is None and _in_notebook():
+        return _Notebook(import_module("IPython.display").display)
+    stream = stream or sys.stderr
+    return _Terminal(stream) if stream.isatty() else _Log(stream)
+
+
+def _in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this code; a terminal with IPython is a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 def duration(seconds: float | None) -> str:

@@ -29,7 +29,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
         raise BadInput(f"{target} exists already; --force overwrites it")
     shapes = select(arguments.shapes)
     graph = KnowledgeGraph.open(arguments.graph)
-    with Progress("sampling", quiet=arguments.quiet) as progress:
+    with Progress(quiet=arguments.quiet) as progress:
         queries = sample(
             graph,
             shapes,
@@ -38,7 +38,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
             known=arguments.known.split(","),
             target=arguments.target.split(","),
             workers=arguments.workers or default_workers(),
-            progress=progress,
+            progress=progress.counting("sampling"),
         )
     if not len(queries):
         raise BadInput("not a single query could be sampled; is the target split empty?")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             from tuplet.bench.ray import RayExecutor
 
             executor = stack.enter_context(RayExecutor(arguments.ray))
-        progress = stack.enter_context(Progress(settings.engine, quiet=arguments.quiet))
+        progress = stack.enter_context(Progress(quiet=arguments.quiet))
         run(
             arguments.store,
             queries,
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             settings,
             workers=arguments.workers or default_workers(),
             executor=executor,
-            progress=progress,
+            progress=progress.counting(settings.engine),
         )
     result = Result.read(arguments.output)
     means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from tuplet.cli.arguments import given_options, parser
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput, TupletError
+from tuplet.progress import Progress
 
 if TYPE_CHECKING:
-    from tuplet.progress import Progress
     from tuplet.settings import TrainConfig
 
 LARGEST_QUERY = 1_000_000  # characters read from a query file
@@ -68,7 +68,7 @@ def run_train(arguments: argparse.Namespace) -> None:
     if config is not None or settings or not arguments.resume:
         # A run that is continued brings its own settings where none are given.
         config = changed(config or suitable(len(graph.edges("train")[0])), settings)
-    with _Steps(arguments.quiet) as told:
+    with Progress(quiet=arguments.quiet) as told:
         trained = train(graph, arguments.output, config, arguments.device, arguments.resume, arguments.force, told=told)
     metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
     if arguments.json:
@@ -85,7 +85,7 @@ def _trained_baseline(arguments: argparse.Namespace) -> bool:
 
     if not command.asked(arguments):
         return False
-    with _Steps(arguments.quiet) as told:
+    with Progress(quiet=arguments.quiet) as told:
         trained = command.run(arguments, told)
     if arguments.json:
         _print({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
@@ -144,7 +144,7 @@ def run_index(arguments: argparse.Namespace) -> None:
     else:
         from tuplet.predict.train import pick_device
 
-        with _Steps(arguments.quiet) as told:
+        with Progress(quiet=arguments.quiet) as told:
             index(
                 graph,
                 arguments.model,
@@ -168,7 +168,7 @@ def run_build(arguments: argparse.Namespace) -> None:
 
     config, settings = _config(arguments)
     options = Options(config, settings, arguments.device, arguments.threshold)
-    with _Steps(arguments.quiet) as told:
+    with Progress(quiet=arguments.quiet) as told:
         build(
             arguments.source,
             arguments.output,
@@ -217,29 +217,6 @@ def _config(arguments: argparse.Namespace) -> tuple[TrainConfig | None, dict[str
     if arguments.config:
         return load(TrainConfig, arguments.config), given
     return preset(arguments.preset) if arguments.preset else None, given
-
-
-class _Steps:
-    """Progress of work with several steps: one line each."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet, self.step = quiet, ""
-        self.progress: Progress | None = None
-
-    def __enter__(self) -> _Steps:
-        return self
-
-    def __call__(self, step: str, done: float, total: float, note: str = "") -> None:
-        from tuplet.progress import Progress
-
-        if step != self.step or self.progress is None:
-            self.__exit__()
-            self.step, self.progress = step, Progress(step, quiet=self.quiet)
-        self.progress(done, total, note)
-
-    def __exit__(self, *_: object) -> None:
-        if self.progress is not None:
-            self.progress.__exit__(None, None, None)
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -331,7 +308,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
     """`tuplet demo`."""
     from tuplet.cli.demo import run
 
-    with _Steps(arguments.quiet) as told:
+    with Progress(quiet=arguments.quiet) as told:
         run(print, told, keep=arguments.output, force=arguments.force)
 
 
