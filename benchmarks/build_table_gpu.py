@@ -27,7 +27,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
 from tuplet.truth.rules import CALIBRATIONS, DIRECTIONS, Calibration
-from tuplet.truth.sweep import Edges, build_table
+from tuplet.truth.sweep import build_table
+from tuplet.truth.table import Predictions
 
 
 def observed_edges(path: Path, splits: list[str]) -> tuple[Any, Any, Any]:
@@ -47,7 +48,7 @@ def load_model(path: Path, device: str) -> EmbeddingModel:
 def check_rows(
     model: EmbeddingModel,
     edges: tuple[Any, Any, Any],
-    table: Edges,
+    table: Predictions,
     calibration: Calibration,
     threshold: float,
     rows: int,

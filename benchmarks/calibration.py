@@ -20,15 +20,13 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.layout import edge_keys
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
-from tuplet.truth.learned.features import GROUPS, Known
-from tuplet.truth.learned.fit import Hidden, fit
-from tuplet.truth.observed import observed_facts
+from tuplet.truth.learned.features import GROUPS, TrainEdges
+from tuplet.truth.learned.fit import SplitCorrection, fit
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
-from tuplet.truth.sweep import Edges, Scored, build_scored
-from tuplet.truth.table import TruthTable
+from tuplet.truth.sweep import DirectionScores, build_scored
+from tuplet.truth.table import Predictions, TruthTable, edge_keys, observed_facts
 
 OBSERVED = ("train", "valid")
 
@@ -46,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
-    given = scored.edges(Calibration()) if isinstance(scored, Scored) else scored
+    given = scored.edges(Calibration()) if isinstance(scored, DirectionScores) else scored
     size = len(graph.entities)
     key = edge_keys(size, *given[:3])
     unseen = ~(marked(graph, "train", key) | marked(graph, "valid", key))
@@ -57,10 +55,10 @@ def main() -> None:
     print(f"{'':22} {' '.join(f'{title:>7}' for title in titles)}  facts by truth")
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
     device = arguments.device
-    known = Known.of(size, len(graph.relations), *(tensor(side, device) for side in graph.edges("train")))
+    known = TrainEdges.of(size, len(graph.relations), *(tensor(side, device) for side in graph.edges("train")))
     candidates = candidates_of(scored, given, device)
     valid = tensor(marked(graph, "valid", key), device).bool()
-    hidden = Hidden.of(sizes["valid"], sizes["test"], True)
+    hidden = SplitCorrection.of(sizes["valid"], sizes["test"], True)
     left_out: list[tuple[str, ...]] = [()]
     if arguments.ablation:
         left_out += [(group,) for group in GROUPS if group != "score"]
@@ -78,15 +76,15 @@ def main() -> None:
             write(graph, given._replace(prediction=truth), THRESHOLD, f"{arguments.store}-learned.store")
 
 
-def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored | Edges:
+def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> DirectionScores | Predictions:
     """The candidates, with the score of each direction if it is known."""
     if arguments.table:
         from tuplet.truth.parquet import read_table
 
-        return Edges.of(*read_table(arguments.table, graph, OBSERVED).predictions())
+        return Predictions.of(*read_table(arguments.table, graph, OBSERVED).predictions())
     if arguments.scored:
         names = ("head", "relation", "tail", "forward", "backward")
-        return Scored(*(np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names))
+        return DirectionScores(*(np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names))
     from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)
@@ -116,7 +114,7 @@ def show(
     print(f"{name:22} {numbers}  {' '.join(f'{s:.2f}' for s in share)}", flush=True)
 
 
-def write(graph: KnowledgeGraph, edges: Edges, threshold: float, path: str) -> None:
+def write(graph: KnowledgeGraph, edges: Predictions, threshold: float, path: str) -> None:
     """A store of these truth values over the observed facts."""
     sizes, facts = (len(graph.entities), len(graph.relations)), observed_facts(graph, OBSERVED)
     table = TruthTable.assemble(*sizes, facts, edges.reaching(threshold), threshold)

@@ -20,9 +20,8 @@ import torch
 from tuplet.graph.readers.read import read
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
-from tuplet.truth.observed import observed_facts
-from tuplet.truth.on_demand import RowsOnDemand
-from tuplet.truth.table import TruthTable
+from tuplet.truth.on_demand import TruthOnDemand
+from tuplet.truth.table import TruthTable, observed_facts
 
 
 def load_model(path: Path) -> EmbeddingModel:
@@ -32,7 +31,7 @@ def load_model(path: Path) -> EmbeddingModel:
     return ComplEx(tensors["entity"].float(), tensors["relation"].float())
 
 
-def dense_row(rows: RowsOnDemand, entity: int, relation: int) -> np.ndarray:
+def dense_row(rows: TruthOnDemand, entity: int, relation: int) -> np.ndarray:
     """Predictions of a forward row with the normalisers of all tails computed."""
     everyone = torch.arange(rows.predictor.entities)
     with torch.inference_mode():
@@ -52,7 +51,7 @@ def main() -> None:
     graph, model = read(arguments.dataset), load_model(arguments.model)
     facts = TruthTable.assemble(len(graph.entities), len(graph.relations), observed_facts(graph), threshold=0.005)
     basis = graph.edges("train")
-    rows = RowsOnDemand(model, facts, basis)
+    rows = TruthOnDemand(model, facts, basis)
     rng = np.random.default_rng(0)
     first, later, normalisers, worst = [], [], [], 0.0
     for number, relation in enumerate(rng.permutation(len(graph.relations))[: arguments.relations].tolist()):

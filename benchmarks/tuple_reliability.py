@@ -29,8 +29,7 @@ from tuplet.pipeline import with_valid
 from tuplet.query.source import Source
 from tuplet.store import Store, open_store
 from tuplet.truth.learned.reliability import SURE, reliability
-from tuplet.truth.observed import observed_facts
-from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable
+from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable, observed_facts
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.truth.observed import OBSERVED
 from tuplet.truth.store_folder import StoreFiles, refuse_existing
+from tuplet.truth.table import OBSERVED
 
 if TYPE_CHECKING:
     from tuplet.predict.train import Trained

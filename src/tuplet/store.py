@@ -23,8 +23,8 @@ from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
-from tuplet.truth.observed import known_splits
 from tuplet.truth.store_folder import StoreFiles, is_store
+from tuplet.truth.table import known_splits
 
 if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport

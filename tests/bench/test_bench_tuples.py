@@ -20,8 +20,7 @@ from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.source import Source
 from tuplet.store import open_store
-from tuplet.truth.observed import observed_facts
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import TruthTable, observed_facts
 
 NOTHING = np.empty((0, 1), dtype=np.int32)
 

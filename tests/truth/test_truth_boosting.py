@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from tuplet.truth.learned.trees import Bins, HeldOut, Settings, Trees, boost, log_loss
+from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
 
 def crossed(rows: int = 6000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -18,7 +18,7 @@ def test_learns_what_no_column_says_alone() -> None:
     columns, label = crossed()
     bins = Bins.of(columns)
     ones, start = torch.ones(len(label)), torch.zeros(len(label))
-    trees, _ = boost(bins(columns), label, ones, start, Settings(trees=40))
+    trees, _ = boost(bins(columns), label, ones, start, TreeSettings(trees=40))
     fresh, wanted = crossed(seed=1)
     assert ((trees(bins(fresh)) > 0) == (wanted > 0)).float().mean() > 0.97
 
@@ -26,7 +26,7 @@ def test_learns_what_no_column_says_alone() -> None:
 def test_answers_as_the_definition_says() -> None:
     columns, label = crossed(500)
     bins = Bins.of(columns)(columns)
-    trees, _ = boost(bins, label, torch.ones(500), torch.zeros(500), Settings(trees=7, depth=3))
+    trees, _ = boost(bins, label, torch.ones(500), torch.zeros(500), TreeSettings(trees=7, depth=3))
     for row in range(0, 500, 17):
         total = 0.0
         for asked, split, value in zip(trees.column.tolist(), trees.split.tolist(), trees.value, strict=True):
@@ -49,7 +49,7 @@ def test_a_weight_counts_as_copies() -> None:
     columns, label = crossed(800)
     bins = Bins.of(columns)(columns)
     weight = torch.randint(1, 4, (800,), generator=torch.Generator().manual_seed(2))
-    settings = Settings(trees=3, columns=1.0, rows=1.0)
+    settings = TreeSettings(trees=3, columns=1.0, rows=1.0)
     once, _ = boost(bins, label, weight.float(), torch.zeros(800), settings)
     copied = torch.repeat_interleave(torch.arange(800), weight)
     several, _ = boost(bins[:, copied], label[copied], torch.ones(len(copied)), torch.zeros(len(copied)), settings)
@@ -60,19 +60,19 @@ def test_held_out_rows_stop_it_and_are_not_fitted() -> None:
     columns, _ = crossed(2000)
     noise = torch.rand(2000, generator=torch.Generator().manual_seed(3)).round()
     bins = Bins.of(columns)(columns)
-    aside = HeldOut(bins[:, 1000:], noise[1000:], torch.ones(1000), torch.zeros(1000))
+    aside = HeldOutRows(bins[:, 1000:], noise[1000:], torch.ones(1000), torch.zeros(1000))
     trees, losses = boost(
-        bins[:, :1000], noise[:1000], torch.ones(1000), torch.zeros(1000), Settings(trees=100, patience=5), aside
+        bins[:, :1000], noise[:1000], torch.ones(1000), torch.zeros(1000), TreeSettings(trees=100, patience=5), aside
     )
     assert len(trees) < 100
     assert len(losses) == len(trees) + 1
-    turned = HeldOut(aside.bins, 1 - aside.label, aside.weight, aside.start)
+    turned = HeldOutRows(aside.bins, 1 - aside.label, aside.weight, aside.start)
     again, _ = boost(
         bins[:, :1000],
         noise[:1000],
         torch.ones(1000),
         torch.zeros(1000),
-        Settings(trees=len(trees), patience=999),
+        TreeSettings(trees=len(trees), patience=999),
         turned,
     )
     assert torch.equal(again.value, trees.value)
@@ -81,7 +81,9 @@ def test_held_out_rows_stop_it_and_are_not_fitted() -> None:
 def test_the_same_trees_every_time_and_in_arrays() -> None:
     columns, label = crossed(1500)
     bins = Bins.of(columns)(columns)
-    first, second = (boost(bins, label, torch.ones(1500), torch.zeros(1500), Settings(trees=5))[0] for _ in range(2))
+    first, second = (
+        boost(bins, label, torch.ones(1500), torch.zeros(1500), TreeSettings(trees=5))[0] for _ in range(2)
+    )
     kept = Trees.from_arrays(first.arrays())
     assert torch.equal(first(bins), second(bins))
     assert torch.equal(first(bins), kept(bins))

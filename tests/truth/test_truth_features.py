@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tuplet.truth.learned import features
-from tuplet.truth.learned.features import LOWEST, Candidates, Known, column_names, columns, is_known
+from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges, column_names, columns, is_known
 
 ENTITIES, RELATIONS = 12, 3
 Edge = tuple[int, int, int]
@@ -30,13 +30,13 @@ def tensors(edges: list[Edge]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
     return heads, relation, tails
 
 
-def computed(seed: int = 0, directions: bool = True) -> tuple[dict[str, list[float]], Candidates, Known]:
+def computed(seed: int = 0, directions: bool = True) -> tuple[dict[str, list[float]], Candidates, TrainEdges]:
     known, edges, forward, backward = world(seed)
     mean = np.log((np.exp(forward) + np.exp(backward)) / 2)
     heads, relation, tails = tensors(edges)
     sides = (torch.from_numpy(forward), torch.from_numpy(backward)) if directions else (None, None)
     candidates = Candidates(heads, relation, tails, torch.from_numpy(mean), *sides)
-    arranged = Known.of(ENTITIES, RELATIONS, *tensors(known))
+    arranged = TrainEdges.of(ENTITIES, RELATIONS, *tensors(known))
     names = column_names(directions)
     return dict(zip(names, columns(arranged, candidates, names).tolist(), strict=True)), candidates, arranged
 
@@ -118,7 +118,7 @@ def test_a_known_edge_is_described_as_if_it_were_unknown() -> None:
         "margin-tails",
     )
     values = [
-        columns(Known.of(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
+        columns(TrainEdges.of(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
         for given in (known, [edge for edge in known if edge != edges[place]])
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-3)

@@ -18,21 +18,20 @@ from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx
 from tuplet.store import open_store
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.layout import edge_keys
 from tuplet.truth.learned import fit as learned
-from tuplet.truth.learned.calibrate import Calibrated, calibrate
-from tuplet.truth.learned.features import Candidates, Known
-from tuplet.truth.learned.fit import LEAST_VALID, Curve, Hidden, Learned, fold_of
-from tuplet.truth.learned.trees import Settings
+from tuplet.truth.learned.calibrate import CalibrationResult, calibrate
+from tuplet.truth.learned.features import Candidates, TrainEdges
+from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, SplitCorrection, fold_of
+from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index, index_table
 from tuplet.truth.store_folder import StoreFiles
-from tuplet.truth.sweep import Edges
+from tuplet.truth.table import Predictions, edge_keys
 
 ENTITIES, RELATIONS = 150, 2
 TRAIN, VALID, TEST = 1, 2, 3
 
 
-def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, Edges]:
+def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, Predictions]:
     """r0 says nothing of truth but r1 follows it four times in five; the predictor's truth of r1 is noise.
 
     With a `test_seed` the test edges are other ones, as many.
@@ -54,14 +53,16 @@ def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, 
         np.concatenate([np.full(len(linked), TRAIN), split]).astype(np.uint8),
     )
     listed = np.sort(np.concatenate([linked, others]))
-    edges = Edges.of(listed // ENTITIES, np.ones(len(listed)), listed % ENTITIES, rng.uniform(0.01, 0.6, len(listed)))
+    edges = Predictions.of(
+        listed // ENTITIES, np.ones(len(listed)), listed % ENTITIES, rng.uniform(0.01, 0.6, len(listed))
+    )
     return graph, edges
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_trees() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned, "Settings", lambda: Settings(trees=25, depth=3))
+        patch.setattr(learned, "TreeSettings", lambda: TreeSettings(trees=25, depth=3))
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # the work is too small to be shared
         yield
@@ -69,17 +70,19 @@ def _few_trees() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def done(_few_trees: None) -> Calibrated:
+def done(_few_trees: None) -> CalibrationResult:
     return calibrate(*world(), ("train", "valid"))
 
 
-def tensors(graph: KnowledgeGraph, edges: Edges) -> tuple[Known, Candidates]:
-    known = Known.of(ENTITIES, RELATIONS, *(torch.from_numpy(np.asarray(e, np.int64)) for e in graph.edges("train")))
+def tensors(graph: KnowledgeGraph, edges: Predictions) -> tuple[TrainEdges, Candidates]:
+    known = TrainEdges.of(
+        ENTITIES, RELATIONS, *(torch.from_numpy(np.asarray(e, np.int64)) for e in graph.edges("train"))
+    )
     ends = [torch.from_numpy(side.astype(np.int64)) for side in edges[:3]]
     return known, Candidates(*ends, torch.from_numpy(np.log(edges.prediction)))
 
 
-def test_finds_what_decides_and_means_what_it_says(done: Calibrated) -> None:
+def test_finds_what_decides_and_means_what_it_says(done: CalibrationResult) -> None:
     assert done.before.split == done.after.split == "test"
     assert done.before.error_from(0.1) > 0.2
     assert done.after.error_from(0.1) < 0.06
@@ -93,7 +96,7 @@ def test_finds_what_decides_and_means_what_it_says(done: Calibrated) -> None:
     assert truth[unseen & ~follows].mean() < 0.01
 
 
-def test_test_edges_never_enter_the_fit(done: Calibrated) -> None:
+def test_test_edges_never_enter_the_fit(done: CalibrationResult) -> None:
     """Other test edges, as many: every number of the calibration and every truth is the same, bit for bit."""
     graph, edges = world(test_seed=5)
     assert not np.array_equal(edge_keys(ENTITIES, *graph.edges("test")), edge_keys(ENTITIES, *world()[0].edges("test")))
@@ -103,7 +106,7 @@ def test_test_edges_never_enter_the_fit(done: Calibrated) -> None:
     assert again.after.error > done.after.error  # only the report looks at them
 
 
-def test_a_leak_would_be_noticed(done: Calibrated) -> None:
+def test_a_leak_would_be_noticed(done: CalibrationResult) -> None:
     """The counter-check of the test above: where test edges are given as valid ones, the calibration differs."""
     graph, edges = world()
     heads, relation, tails, entry = graph.adjacency.triples()
@@ -114,13 +117,13 @@ def test_a_leak_would_be_noticed(done: Calibrated) -> None:
         _same(calibrate(leaked, edges, ("train", "valid")).fit.learned, done.fit.learned)
 
 
-def _same(one: Learned, other: Learned) -> None:
+def _same(one: LearnedCalibration, other: LearnedCalibration) -> None:
     for name, array in other.arrays().items():
         np.testing.assert_array_equal(one.arrays()[name], array)
     assert one.as_dict() == other.as_dict()
 
 
-def test_order_is_kept_where_the_trees_say_nothing(done: Calibrated) -> None:
+def test_order_is_kept_where_the_trees_say_nothing(done: CalibrationResult) -> None:
     """No two edges of one fold and one leaf are tied: the predictor's own order decides between them."""
     assert done.fit.learned.line[1] > 0
     graph, edges = world()
@@ -130,15 +133,15 @@ def test_order_is_kept_where_the_trees_say_nothing(done: Calibrated) -> None:
     assert torch.bincount(fold).min() > 0.8 * len(fold) / learned.FOLDS
 
 
-def test_saved_and_opened_again_says_the_same(done: Calibrated) -> None:
+def test_saved_and_opened_again_says_the_same(done: CalibrationResult) -> None:
     graph, edges = world()
-    again = Learned.of(done.fit.learned.arrays(), done.fit.learned.as_dict())
+    again = LearnedCalibration.of(done.fit.learned.arrays(), done.fit.learned.as_dict())
     inputs = tensors(graph, edges)
     assert torch.equal(again.truth(*inputs), done.fit.learned.truth(*inputs))
 
 
-@pytest.mark.parametrize("hidden", [Hidden(1.2, 1.0), Hidden(2.2, 0.0), Hidden()])
-def test_hidden_facts(hidden: Hidden) -> None:
+@pytest.mark.parametrize("hidden", [SplitCorrection(1.2, 1.0), SplitCorrection(2.2, 0.0), SplitCorrection()])
+def test_hidden_facts(hidden: SplitCorrection) -> None:
     logit = torch.linspace(-12, 3, 1000)
     truth = hidden(logit)
     assert (truth[1:] >= truth[:-1]).all()
@@ -158,7 +161,7 @@ def test_the_curve_repairs_the_scale_and_keeps_the_order() -> None:
     assert (torch.sigmoid(curve(at)) - torch.sigmoid(2 * at - 1)).abs().max() < 0.05
 
 
-def _write(path: Path, graph: KnowledgeGraph, edges: Edges, certain: bool = False) -> Path:
+def _write(path: Path, graph: KnowledgeGraph, edges: Predictions, certain: bool = False) -> Path:
     names = [
         graph.entities.names(edges.heads),
         graph.relations.names(edges.relation),
@@ -214,7 +217,7 @@ def test_cross_validated_where_there_is_no_test_split() -> None:
     done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
-    assert done.fit.learned.hidden == Hidden(1.0, 0.0)
+    assert done.fit.learned.hidden == SplitCorrection(1.0, 0.0)
 
 
 def test_truth_means_the_same_where_the_test_split_is_observed() -> None:

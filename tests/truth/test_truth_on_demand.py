@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, random_edges, random_model
 
-from tuplet.truth.on_demand import RowsOnDemand
+from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.rules import CALIBRATIONS, DIRECTIONS, Calibration
 from tuplet.truth.sweep import Sweeper, build_table
-from tuplet.truth.table import Facts, TruthTable
+from tuplet.truth.table import FactEdges, TruthTable
 
 
-def facts_of(edges: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Facts:
-    return Facts(*edges, np.ones(len(edges[0])), np.ones(len(edges[0]), np.uint8))
+def facts_of(edges: tuple[np.ndarray, np.ndarray, np.ndarray]) -> FactEdges:
+    return FactEdges(*edges, np.ones(len(edges[0])), np.ones(len(edges[0]), np.uint8))
 
 
 def both(
     kind: str = "complex", calibration: Calibration | None = None, threshold: float = 0.02, folder: Path | None = None
-) -> tuple[TruthTable, RowsOnDemand]:
+) -> tuple[TruthTable, TruthOnDemand]:
     model, edges, facts = random_model(kind), random_edges(), facts_of(random_edges(seed=5, count=60))
     predicted = build_table(model, *edges, threshold=threshold, calibration=calibration)
     table = TruthTable.assemble(ENTITIES, RELATIONS, facts, predicted, threshold)
     only_facts = TruthTable.assemble(ENTITIES, RELATIONS, facts, threshold=threshold)
-    return table, RowsOnDemand(model, only_facts, edges, calibration, threshold, folder)
+    return table, TruthOnDemand(model, only_facts, edges, calibration, threshold, folder)
 
 
 @pytest.mark.parametrize("name", CALIBRATIONS)
@@ -73,7 +73,7 @@ def test_bounds_spare_most_normalisers() -> None:
     """Shifts are computed for the ends that may matter, not for all entities."""
     model, edges = random_model(entities=400), random_edges(entities=400, count=900)
     facts = TruthTable.assemble(400, RELATIONS, facts_of(edges))
-    rows = RowsOnDemand(model, facts, edges, threshold=0.1)
+    rows = TruthOnDemand(model, facts, edges, threshold=0.1)
     rows.row(3, 0, False)
     filled = int((~rows._of(0, True)._exact.isnan()).sum())
     assert 0 < filled < 200
@@ -138,7 +138,7 @@ def test_shifts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_rows_are_forgotten_in_order_of_use() -> None:
     model, edges = random_model(), random_edges()
-    rows = RowsOnDemand(model, TruthTable.assemble(ENTITIES, RELATIONS, facts_of(edges)), edges, keep=2)
+    rows = TruthOnDemand(model, TruthTable.assemble(ENTITIES, RELATIONS, facts_of(edges)), edges, keep=2)
     for entity in (0, 1, 0, 2):
         rows.row(entity, 0, False)
     assert [key[0] for key in rows._rows] == [0, 2]
@@ -147,7 +147,7 @@ def test_rows_are_forgotten_in_order_of_use() -> None:
 def test_entities_the_predictor_does_not_know() -> None:
     model, edges = random_model(), random_edges()
     facts = facts_of((np.array([ENTITIES]), np.array([0]), np.array([3])))
-    rows = RowsOnDemand(model, TruthTable.assemble(ENTITIES + 1, RELATIONS, facts), edges)
+    rows = TruthOnDemand(model, TruthTable.assemble(ENTITIES + 1, RELATIONS, facts), edges)
     assert rows.row(ENTITIES, 0, False).ids.tolist() == [3]
     assert ENTITIES in rows.row(3, 0, True).ids
     assert rows.value(ENTITIES, 1, 3) == 0

@@ -144,7 +144,7 @@ def test_on_demand_store_equals_the_table(made: Path, tmp_path: Path) -> None:
                 assert found.ids.tolist() == wanted.ids.tolist()
                 assert found.observed.tolist() == wanted.observed.tolist()
                 np.testing.assert_allclose(found.truth, wanted.truth, atol=1e-5)
-    whole = rows.relation_table(range(RELATIONS))
+    whole = rows.table(range(RELATIONS))
     np.testing.assert_allclose(whole.truth, table.truth, atol=1e-5)
     # facts change on demand too, and predictions stay what they were
     new, old = ("e0", "r0", "e29"), names(store.graph, "train")[0]

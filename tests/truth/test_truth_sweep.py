@@ -18,8 +18,8 @@ from tuplet.predict.embeddings import MODELS, EmbeddingModel
 from tuplet.truth import sweep as build
 from tuplet.truth.learned.reliability import reliability
 from tuplet.truth.rules import CALIBRATIONS, DIRECTIONS, Calibration, fit_power
-from tuplet.truth.sweep import Basis, Edges, Sweeper, build_table
-from tuplet.truth.table import HIGHEST_PREDICTION
+from tuplet.truth.sweep import EdgeCounts, Sweeper, build_table
+from tuplet.truth.table import HIGHEST_PREDICTION, Predictions
 
 ENTITIES, RELATIONS = 60, 3
 
@@ -75,7 +75,7 @@ def dense(
     return out
 
 
-def as_dense(edges: Edges, entities: int = ENTITIES) -> np.ndarray:
+def as_dense(edges: Predictions, entities: int = ENTITIES) -> np.ndarray:
     out = np.zeros((RELATIONS, entities, entities))
     out[edges.relation, edges.heads, edges.tails] = edges.prediction
     return out
@@ -110,7 +110,7 @@ def test_small_memory_gives_the_same_table() -> None:
     model, edges = random_model(), random_edges()
     whole = build_table(model, *edges)
     pieces = build_table(model, *edges, memory=ENTITIES * 12 * 7)
-    assert Sweeper.of(model, Basis.of(ENTITIES, RELATIONS, *edges), Calibration(), ENTITIES * 12 * 7).block == 7
+    assert Sweeper.of(model, EdgeCounts.of(ENTITIES, RELATIONS, *edges), Calibration(), ENTITIES * 12 * 7).block == 7
     for a, b in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     with pytest.raises(BadInput, match="do not hold one row"):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tuplet.errors import CorruptStore
 from tuplet.files import write_directory
-from tuplet.truth import change
-from tuplet.truth.table import ADDED, TRAIN, Facts, TruthTable
+from tuplet.truth import edit as change
+from tuplet.truth.table import ADDED, TRAIN, FactEdges, TruthTable
 
 Edge = tuple[int, int, int]
 ENTITIES, RELATIONS = 5, 2
@@ -27,9 +27,9 @@ def columns(keys: list[Edge]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-def facts_of(keys: dict[Edge, float] | set[Edge], source: int = TRAIN) -> Facts:
+def facts_of(keys: dict[Edge, float] | set[Edge], source: int = TRAIN) -> FactEdges:
     truth = np.array([keys[k] if isinstance(keys, dict) else 1.0 for k in keys], dtype=np.float32)
-    return Facts(*columns(list(keys)), truth, np.full(len(truth), source, dtype=np.uint8))
+    return FactEdges(*columns(list(keys)), truth, np.full(len(truth), source, dtype=np.uint8))
 
 
 def table_of(predicted: dict[Edge, float], facts: set[Edge], entities: int = ENTITIES) -> TruthTable:

@@ -23,8 +23,8 @@ from tuplet.graph.graph import SPLITS
 from tuplet.query.limits import Limits
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
-from tuplet.truth.layout import edge_keys
 from tuplet.truth.learned.reliability import SURE, Reliability, reliability
+from tuplet.truth.table import edge_keys
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 Mask = NDArray[np.bool_]

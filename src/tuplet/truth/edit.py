@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName
+from tuplet.graph.adjacency import Adjacency, Longs
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.truth import change
-from tuplet.truth.layout import edge_keys
 from tuplet.truth.store_folder import StoreFiles, writing
-from tuplet.truth.table import ADDED, TRAIN, Facts, TruthTable
+from tuplet.truth.table import ADDED, TRAIN, Bools, FactEdges, Floats, Sources, TruthTable, edge_keys, forward_entries
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
 
@@ -46,13 +45,13 @@ def add_facts(path: str | os.PathLike[str], facts: Triples, new_entities: bool =
     """
     with writing(path) as store:
         graph = store.graph
-        names = _Names.of(facts)
+        names = _NamedFacts.of(facts)
         entities, fresh = _entities(graph.entities, names, new_entities)
         heads, relation, tails, truth, duplicates = _resolve(graph, names, entities, len(graph.entities) + len(fresh))
-        given = Facts(heads, relation, tails, truth, np.full(len(heads), ADDED, dtype=np.uint8))
+        given = FactEdges(heads, relation, tails, truth, np.full(len(heads), ADDED, dtype=np.uint8))
         if not graph.weighted and (truth < 1).any():
             raise BadInput(f"{store.path} is not weighted: a fact there is true, it has no truth of {truth.min():g}")
-        changed = change.add(store.table, given, len(graph.entities) + len(fresh))
+        changed = add(store.table, given, len(graph.entities) + len(fresh))
         report = EditReport(
             added=int(changed.changed.sum()),
             already=int((~changed.changed & ~changed.updated).sum()),
@@ -72,10 +71,10 @@ def remove_facts(path: str | os.PathLike[str], facts: Triples) -> EditReport:
     """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
     with writing(path) as store:
         graph = store.graph
-        names = _Names.of(facts)
+        names = _NamedFacts.of(facts)
         entities, _ = _entities(graph.entities, names, False)
         heads, relation, tails, _, duplicates = _resolve(graph, names, entities, len(graph.entities))
-        changed = change.remove(store.table, heads, relation, tails)
+        changed = remove(store.table, heads, relation, tails)
         gone = changed.changed
         shown = sum(
             changed.table.adjacency.find(h, r, t) >= 0
@@ -94,7 +93,7 @@ def remove_facts(path: str | os.PathLike[str], facts: Triples) -> EditReport:
 
 
 @dataclass(frozen=True)
-class _Names:
+class _NamedFacts:
     """Facts by name, each distinct name once."""
 
     entities: list[str]
@@ -103,13 +102,13 @@ class _Names:
     truth: NDArray[np.float32]
 
     @staticmethod
-    def of(facts: Triples) -> _Names:
+    def of(facts: Triples) -> _NamedFacts:
         if isinstance(facts, KnowledgeGraph):
             heads, relation, tails, entry = facts.adjacency.triples()
             truth = np.ones(len(entry), np.float32) if facts.weight is None else facts.weight[entry]
             entity_names, relation_names = (v.names(range(len(v))) for v in (facts.entities, facts.relations))
             edges = (heads.astype(np.int64), relation.astype(np.int64), tails.astype(np.int64))
-            return _Names(entity_names, relation_names, edges, truth)
+            return _NamedFacts(entity_names, relation_names, edges, truth)
         entities: dict[str, int] = {}
         relations: dict[str, int] = {}
         rows, weights = [], []
@@ -130,10 +129,10 @@ class _Names:
             weights.append(weight)
         table = np.array(rows, dtype=np.int64).reshape(-1, 3)
         columns = (table[:, 0], table[:, 1], table[:, 2])
-        return _Names(list(entities), list(relations), columns, np.array(weights, dtype=np.float32))
+        return _NamedFacts(list(entities), list(relations), columns, np.array(weights, dtype=np.float32))
 
 
-def _entities(vocabulary: Vocabulary, names: _Names, grow: bool) -> tuple[NDArray[np.int64], list[str]]:
+def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[NDArray[np.int64], list[str]]:
     """Ids of the entity names, and the names that got a new id."""
     ids: list[int] = []
     fresh: list[str] = []
@@ -152,7 +151,7 @@ def _entities(vocabulary: Vocabulary, names: _Names, grow: bool) -> tuple[NDArra
 
 
 def _resolve(
-    graph: KnowledgeGraph, names: _Names, entity_ids: NDArray[np.int64], entities: int
+    graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.int64], entities: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], int]:
     """Heads, relations, tails, truth of the distinct edges, and how many were given again (the last truth counts)."""
     relation_ids = np.zeros(len(names.relations), dtype=np.int64)
@@ -174,7 +173,7 @@ def _wider(graph: KnowledgeGraph, fresh: list[str]) -> Vocabulary:
     return Vocabulary.of([*old.names(range(len(old))), *fresh], labels)
 
 
-def _with(graph: KnowledgeGraph, entities: Vocabulary, new: Facts) -> KnowledgeGraph:
+def _with(graph: KnowledgeGraph, entities: Vocabulary, new: FactEdges) -> KnowledgeGraph:
     """The graph with more facts, all of them train; an edge that another split had moves there."""
     heads, relation, tails, entry = graph.adjacency.triples()
     size = len(entities)
@@ -211,3 +210,179 @@ def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> dict[s
     }
     sizes = table.sizes() | ({"predicted": None} if store.on_demand else {})
     return {**store.meta, "changes": now, "report": {**(store.meta.get("report") or {}), **sizes}}
+
+
+# --- the table, changed by merging: what did not change is not sorted again
+
+
+class TableChange(NamedTuple):
+    """A table after a change, and which of the given edges did what (marks parallel to the input)."""
+
+    table: TruthTable
+    changed: Bools  # became observed, or stopped being observed
+    updated: Bools  # were observed already and got another truth
+
+
+class _Entries(NamedTuple):
+    """All entries of a table as parallel arrays, both directions."""
+
+    key: Longs
+    truth: Floats
+    observed: Bools
+    prediction: Floats  # read at forward entries alone
+    source: Sources  # likewise
+    by_truth: NDArray[np.int32]
+
+
+def add(table: TruthTable, facts: FactEdges, entities: int | None = None) -> TableChange:
+    """The table in which the given edges are observed; `entities` may be larger than before.
+
+    >>> old = TruthTable.build(3, 1, *(np.array(c) for c in ([0], [0], [1], [0.3], [False])))
+    >>> new = add(old, FactEdges(*(np.array([x]) for x in (0, 0, 1, 1.0)), np.array([4], np.uint8))).table
+    >>> new.value(0, 0, 1), new.fact_prediction.round(2).tolist()
+    (1.0, [0.30000001192092896])
+    """
+    size = entities or table.entities
+    entries = _unpack(table, size)
+    forward = edge_keys(size, facts.heads, 2 * np.asarray(facts.relation, np.int64), facts.tails)
+    backward = edge_keys(size, facts.tails, 2 * np.asarray(facts.relation, np.int64) + 1, facts.heads)
+    at, listed = _find(entries.key, forward)
+    was_observed = np.zeros(len(forward), dtype=bool)
+    was_observed[listed] = entries.observed[at[listed]]
+    truth = np.asarray(facts.truth, dtype=np.float32)
+    updated = np.zeros(len(forward), dtype=bool)
+    updated[was_observed] = entries.truth[at[was_observed]] != truth[was_observed]
+    changed = ~was_observed
+
+    touched = listed & (changed | updated)
+    back, _ = _find(entries.key, backward)
+    fresh = touched & changed
+    entries.prediction[at[fresh]] = entries.truth[at[fresh]]
+    entries.source[at[fresh]] = facts.source[fresh]
+    for where in (at[touched], back[touched]):
+        entries.truth[where] = truth[touched]
+        entries.observed[where] = True
+    more = ~listed
+    keys = np.concatenate([forward[more], backward[more]])
+    order = np.argsort(keys)
+    place = np.searchsorted(entries.key, keys[order])
+
+    def insert(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        return np.insert(old, place, np.concatenate([new, new])[order]) if len(place) else old
+
+    zeros = np.zeros(np.count_nonzero(more))
+    merged = _Entries(
+        np.insert(entries.key, place, keys[order]),
+        insert(entries.truth, truth[more]),
+        insert(entries.observed, zeros == 0),
+        insert(entries.prediction, zeros),
+        insert(entries.source, facts.source[more]),
+        insert(entries.by_truth, zeros),
+    )
+    rows = np.unique(np.concatenate([forward[touched | more], backward[touched | more]]) // size)
+    return TableChange(_repack(table, merged, size, rows), changed, updated)
+
+
+def remove(
+    table: TruthTable, heads: NDArray[np.integer], relation: NDArray[np.integer], tails: NDArray[np.integer]
+) -> TableChange:
+    """The table in which the given edges are not observed: each shows its prediction again, or is gone.
+
+    >>> old = TruthTable.build(3, 1, *(np.array(c) for c in ([0, 1], [0, 0], [1, 2], [1.0, 1.0], [True, True])),
+    ...                        prediction=np.array([0.25, 0.0]))
+    >>> new = remove(old, np.array([0, 1]), np.array([0, 0]), np.array([1, 2])).table
+    >>> new.value(0, 0, 1), new.value(1, 0, 2), new.edges
+    (0.25, 0.0, 1)
+    """
+    size = table.entities
+    entries = _unpack(table, size)
+    forward = edge_keys(size, heads, 2 * np.asarray(relation, np.int64), tails)
+    backward = edge_keys(size, tails, 2 * np.asarray(relation, np.int64) + 1, heads)
+    at, listed = _find(entries.key, forward)
+    changed = listed.copy()
+    changed[listed] = entries.observed[at[listed]]
+    at, back = at[changed], _find(entries.key, backward)[0][changed]
+    prediction = entries.prediction[at]
+    for where in (at, back):
+        entries.truth[where] = prediction
+        entries.observed[where] = False
+    keep = np.ones(len(entries.key), dtype=bool)
+    gone = prediction <= 0
+    keep[at[gone]] = keep[back[gone]] = False
+    parts: list[NDArray[Any]] = [part[keep] for part in entries]
+    rows = np.unique(np.concatenate([forward[changed], backward[changed]]) // size)
+    return TableChange(_repack(table, _Entries(*parts), size, rows), changed, np.zeros(len(forward), dtype=bool))
+
+
+def _unpack(table: TruthTable, entities: int) -> _Entries:
+    if not _packable(entities, table.relations):
+        raise BadInput(f"{entities:,} entities and {table.relations:,} relations are too many for changes in place")
+    view, entity = table.adjacency.entry_rows()
+    key = edge_keys(entities, entity, view, table.adjacency.neighbour)
+    fact = np.flatnonzero(table.observed & forward_entries(table.adjacency))
+    prediction, source = np.zeros(len(key), np.float32), np.zeros(len(key), np.uint8)
+    prediction[fact], source[fact] = table.fact_prediction, table.fact_source
+    return _Entries(key, table.truth.copy(), table.observed.copy(), prediction, source, table.by_truth)
+
+
+def _find(keys: Longs, wanted: Longs) -> tuple[Longs, Bools]:
+    """Place of each wanted key, and whether it is there."""
+    at = np.searchsorted(keys, wanted)
+    listed = at < len(keys)
+    listed[listed] = keys[at[listed]] == wanted[listed]
+    return at, listed
+
+
+def _repack(table: TruthTable, entries: _Entries, entities: int, rows: Longs) -> TruthTable:
+    """The table of the entries; `rows` are the numbers (view · entities + entity) of the rows that differ."""
+    adjacency = _adjacency_of_keys(entries.key, entities, table.relations)
+    row_key = _row_keys(adjacency.view_ptr, adjacency.row_entity, entities)
+    old_key = _row_keys(table.adjacency.view_ptr, table.adjacency.row_entity, entities)
+    by_truth = entries.by_truth.astype(np.int32)
+    place, there = _find(row_key, rows)
+    for row in place[there].tolist():
+        part = slice(adjacency.row_ptr[row], adjacency.row_ptr[row + 1])
+        by_truth[part] = np.argsort(-entries.truth[part], kind="stable")
+    row_dropped = np.full(len(row_key), table.threshold, dtype=np.float32)
+    place, there = _find(old_key, row_key)
+    row_dropped[there] = table.row_dropped[place[there]]
+    first = adjacency.row_ptr[:-1]
+    fact = entries.observed & forward_entries(adjacency)
+    return TruthTable(
+        entities,
+        adjacency,
+        entries.truth,
+        entries.observed,
+        by_truth,
+        entries.truth[first + by_truth[first]],
+        row_dropped,
+        table.threshold,
+        entries.prediction[fact],
+        entries.source[fact],
+    )
+
+
+def _row_keys(view_ptr: Longs, row_entity: NDArray[np.int32], entities: int) -> Longs:
+    view = np.repeat(np.arange(len(view_ptr) - 1, dtype=np.int64), np.diff(view_ptr))
+    keys: Longs = view * entities + row_entity
+    return keys
+
+
+def _packable(entities: int, relations: int) -> bool:
+    """Whether view, entity and neighbour fit into one 63-bit number."""
+    return 2 * relations * entities**2 < 2**63
+
+
+def _adjacency_of_keys(keys: Longs, entities: int, relations: int) -> Adjacency:
+    """The adjacency of ascending entry numbers (view · entities + entity) · entities + neighbour."""
+    row_key = keys // entities
+    first = np.ones(len(keys), dtype=bool)
+    np.not_equal(row_key[1:], row_key[:-1], out=first[1:])
+    row_start = np.flatnonzero(first)
+    row_view = row_key[row_start] // entities
+    return Adjacency(
+        np.searchsorted(row_view, np.arange(2 * relations + 1)).astype(np.int64),
+        (row_key[row_start] - row_view * entities).astype(np.int32),
+        np.append(row_start, len(keys)).astype(np.int64),
+        (keys - row_key * entities).astype(np.int32),
+    )

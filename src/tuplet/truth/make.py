@@ -14,16 +14,24 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.truth.layout import edge_keys, forward_entries
 from tuplet.truth.learned.reliability import Reliability, reliability
-from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
-from tuplet.truth.store_folder import Basis, StoreFiles, refuse_existing
-from tuplet.truth.table import HIGHEST_PREDICTION, VALID, TruthTable
+from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
+from tuplet.truth.table import (
+    HIGHEST_PREDICTION,
+    OBSERVED,
+    VALID,
+    Predictions,
+    TruthTable,
+    edge_keys,
+    forward_entries,
+    known_splits,
+    observed_facts,
+)
 
 if TYPE_CHECKING:
-    from tuplet.truth.learned.calibrate import Calibrated
+    from tuplet.truth.learned.calibrate import CalibrationResult
     from tuplet.truth.rules import Calibration
-    from tuplet.truth.sweep import Edges, Scored
+    from tuplet.truth.sweep import DirectionScores
 
 Progress = Callable[[int, int], None]
 
@@ -81,7 +89,7 @@ def index(
         table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits), threshold=least)
         meta = _meta(graph, splits, least, rule.as_dict(), description)
         meta["report"] = {**table.sizes(), "predicted": None, "reliability": None} | note
-        return StoreFiles.create(path, graph, table, meta, force, Basis(folder, *counted))
+        return StoreFiles.create(path, graph, table, meta, force, RowSource(folder, *counted))
     work = target.with_name(f".{target.name}.work")
     predictor = files.load(folder, device)
     floor = min(PLAIN_THRESHOLD, 10 * least) if learn else least
@@ -115,7 +123,6 @@ def index_table(
     """
     from tuplet.truth.parquet import read_table
     from tuplet.truth.rules import GIVEN, known_name
-    from tuplet.truth.sweep import Edges
 
     refuse_existing(path, force)
     splits = known_splits(observed)
@@ -125,7 +132,7 @@ def index_table(
     table = read_table(file, graph, splits, None if learn else threshold)
     graph = agreeing(graph, table, splits)
     if learn:
-        edges = Edges.of(*table.predictions())
+        edges = Predictions.of(*table.predictions())
         sure = edges.prediction[np.isin(edge_keys(len(graph.entities), *edges[:3]), _keys(graph, "valid"))]
         if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
             learn, note = _refused(calibration, "the file lists valid edges as certain, not as if they were unknown")
@@ -144,16 +151,16 @@ def index_table(
 class _Chosen:
     """The predicted edges of a store and what calibrated them."""
 
-    edges: Edges
+    edges: Predictions
     threshold: float
     calibration: dict[str, Any] | None
     note: dict[str, str]  # why it is not a learned one
-    fit: Calibrated | None = None
+    fit: CalibrationResult | None = None
 
     @staticmethod
     def learned(
         graph: KnowledgeGraph,
-        scored: Scored | Edges,
+        scored: DirectionScores | Predictions,
         rule: Calibration | None,
         splits: Sequence[str],
         threshold: float | None,
@@ -161,7 +168,7 @@ class _Chosen:
     ) -> _Chosen:
         """A learned calibration of the edges; if there is too little to learn from, what the rule gives."""
         from tuplet.truth.learned import calibrate as fitting
-        from tuplet.truth.sweep import Scored
+        from tuplet.truth.sweep import DirectionScores
 
         reason = fitting.missing(graph, *scored[:3])
         if reason is None:
@@ -170,7 +177,7 @@ class _Chosen:
             return _Chosen(fit.edges, least, fit.as_dict(), {}, fit)
         note = _refused(LEARNED if required else None, reason)[1]
         least = PLAIN_THRESHOLD if threshold is None else threshold
-        edges = scored.edges(rule or _rule(None)) if isinstance(scored, Scored) else scored
+        edges = scored.edges(rule or _rule(None)) if isinstance(scored, DirectionScores) else scored
         return _Chosen(edges.reaching(least), least, None if rule is None else rule.as_dict(), note)
 
     def create(
@@ -261,14 +268,13 @@ def index_facts(
 
 
 def fitted(
-    graph: KnowledgeGraph, edges: Edges, rule: Calibration, threshold: float
-) -> tuple[Calibration, Edges, float]:
+    graph: KnowledgeGraph, edges: Predictions, rule: Calibration, threshold: float
+) -> tuple[Calibration, Predictions, float]:
     """The calibration with its power fitted on valid edges, the edges under it, and the threshold that now holds.
 
     Everything above the old threshold is known, so after a power below 1 nothing is known below threshold**power.
     """
     from tuplet.truth.rules import fit_power
-    from tuplet.truth.sweep import Edges
 
     key = edge_keys(len(graph.entities), *edges[:3])
     unseen = ~np.isin(key, _keys(graph, "train"), assume_unique=True)
@@ -279,7 +285,9 @@ def fitted(
     prediction = edges.prediction**power
     reached = max(threshold, threshold**power)
     keep = prediction >= reached
-    raised = Edges(edges.heads[keep], edges.relation[keep], edges.tails[keep], prediction[keep].astype(np.float32))
+    raised = Predictions(
+        edges.heads[keep], edges.relation[keep], edges.tails[keep], prediction[keep].astype(np.float32)
+    )
     return replace(rule, power=rule.power * power), raised, reached
 
 

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.parts import Parts
 from tuplet.truth.rules import Calibration
-from tuplet.truth.sweep import Basis, Edges, Sweeper, device_of, scores_of_pairs
-from tuplet.truth.table import Floats, Row, TruthTable
+from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper, device_of, scores_of_pairs
+from tuplet.truth.table import Floats, Predictions, Row, TruthTable
 
 Tensor = torch.Tensor
 Key = TypeVar("Key")
@@ -37,7 +36,7 @@ _TABLES = 8  # how many tables of relations are kept
 _SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
 
 
-class RowsOnDemand:
+class TruthOnDemand:
     """Truth values with the interface of a table, computed when asked; observed facts lie over the predictions.
 
     Threads may share it: they take turns, since each computation uses all cores already.
@@ -60,9 +59,11 @@ class RowsOnDemand:
     ) -> None:
         self.predictor, self.facts, self._threshold = predictor, facts, threshold
         self.calibration = calibration or Calibration()
-        known = Basis.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
+        known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
         self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
-        self._parts = Parts.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
+        self._parts = (
+            RelationCache.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
+        )
         self._shifts: dict[tuple[int, bool], _Shifts] = {}
         self._recent: list[tuple[int, bool]] = []
         self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
@@ -133,10 +134,10 @@ class RowsOnDemand:
         heads, relation, tails, prediction = (np.concatenate(column) for column in zip(*edges, strict=True))
         facts = self.facts.fact_edges()
         mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
-        predicted = (heads, relation, tails, prediction)
+        predicted = Predictions(heads, relation, tails, prediction)
         return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
 
-    def _relation_edges(self, relation: int) -> Edges:
+    def _relation_edges(self, relation: int) -> Predictions:
         part = self._parts.load(relation) if self._parts else None
         if part is None:
             with torch.inference_mode():
@@ -146,7 +147,7 @@ class RowsOnDemand:
             if self._parts:
                 self._parts.save(relation, part)
         which = np.full(len(part["heads"]), relation, dtype=np.int32)
-        return Edges(part["heads"], which, part["tails"], part["prediction"])
+        return Predictions(part["heads"], which, part["tails"], part["prediction"])
 
     def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""
@@ -193,7 +194,7 @@ class RowsOnDemand:
 class _Shifts:
     """Shifts of the rows of one relation in one direction, filled in as they are needed."""
 
-    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, parts: Parts | None) -> None:
+    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, parts: RelationCache | None) -> None:
         self._sweeper, self._relation, self._inverse, self._parts = sweeper, relation, inverse, parts
         self._observed = sweeper.observed(relation, inverse)
         self._lower: Tensor | None = None

@@ -15,9 +15,16 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, UnknownName, nearest
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.truth.layout import edge_keys
-from tuplet.truth.observed import OBSERVED, known_splits, observed_facts
-from tuplet.truth.table import HIGHEST_PREDICTION, Facts, TruthTable
+from tuplet.truth.table import (
+    HIGHEST_PREDICTION,
+    OBSERVED,
+    FactEdges,
+    Predictions,
+    TruthTable,
+    edge_keys,
+    known_splits,
+    observed_facts,
+)
 
 
 def read_table(
@@ -53,7 +60,7 @@ def read_table(
         threshold = float(unknown.min()) if len(unknown) else 0.0
     heads, relation, tails = (column[order][listed[order]] for column in ids)
     entities, relations = len(graph.entities), len(graph.relations)
-    predicted = (heads, relation, tails, prediction[order][listed[order]])
+    predicted = Predictions(heads, relation, tails, prediction[order][listed[order]])
     return TruthTable.assemble(entities, relations, facts, predicted, threshold)
 
 
@@ -118,10 +125,10 @@ def _by_source(
     path: Path,
     columns: Any,
     ids: list[NDArray[np.int32]],
-    facts: Facts,
+    facts: FactEdges,
     observed: Sequence[str],
     graph: KnowledgeGraph,
-) -> Facts:
+) -> FactEdges:
     """Facts as the codes say; the graph adds those that the file does not list, and the truth of weighted facts."""
     column = columns["source"]
     if not pa.types.is_integer(column.type) or column.null_count:
@@ -141,7 +148,7 @@ def _by_source(
         truth = np.where(stated[at] == key, facts.truth[at], truth)
     more = facts.where(unlisted)
     heads, relation, tails = (np.concatenate([c[marked], m]) for c, m in zip(ids, more[:3], strict=True))
-    return Facts(
+    return FactEdges(
         heads,
         relation,
         tails,

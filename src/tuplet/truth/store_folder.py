@@ -36,8 +36,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
-    from tuplet.truth.learned.fit import Learned
-    from tuplet.truth.on_demand import RowsOnDemand
+    from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.on_demand import TruthOnDemand
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
@@ -48,7 +48,7 @@ _PARTS = ("graph", "table", "rows", "model", "calibration")
 
 
 @dataclass(frozen=True)
-class Basis:
+class RowSource:
     """What rows on demand need beside the facts: the model's folder and the edges that the calibration counts."""
 
     model: Path
@@ -73,10 +73,10 @@ class StoreFiles:
         """Whether truth is computed from the model when asked."""
         return "rows" in self.folders
 
-    def rows(self, device: str = "cpu", memory: int | None = None) -> RowsOnDemand:
+    def rows(self, device: str = "cpu", memory: int | None = None) -> TruthOnDemand:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder as files
-        from tuplet.truth.on_demand import RowsOnDemand
+        from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
         basis = open_directory(self.path / self.folders["rows"], "rows")
@@ -84,16 +84,16 @@ class StoreFiles:
         edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
         calibration, threshold = Calibration(**self.meta["calibration"]), float(self.meta["threshold"])
         cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
-        return RowsOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
+        return TruthOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
 
-    def learned(self) -> Learned | None:
+    def learned(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""
-        from tuplet.truth.learned.fit import Learned
+        from tuplet.truth.learned.fit import LearnedCalibration
 
         if "calibration" not in self.folders:
             return None
         opened = open_directory(self.path / self.folders["calibration"], "calibration")
-        return Learned.of(opened.arrays, self.meta["calibration"])
+        return LearnedCalibration.of(opened.arrays, self.meta["calibration"])
 
     @staticmethod
     def create(
@@ -102,7 +102,7 @@ class StoreFiles:
         table: TruthTable,
         meta: Mapping[str, Any],
         force: bool = False,
-        basis: Basis | None = None,
+        basis: RowSource | None = None,
         calibration: Mapping[str, NDArray[Any]] | None = None,
     ) -> StoreFiles:
         """Write a new store; an existing one is replaced only with `force`, anything else never."""
@@ -219,7 +219,7 @@ def _commit(
     graph: KnowledgeGraph,
     table: TruthTable,
     meta: Mapping[str, Any],
-    basis: Basis | None,
+    basis: RowSource | None,
     keep: Mapping[str, str],
     calibration: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:

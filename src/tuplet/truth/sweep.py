@@ -16,13 +16,14 @@ h. Needs torch and numpy alone.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +31,8 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.parts import Parts
 from tuplet.truth.rules import Calibration
+from tuplet.truth.table import Predictions
 
 Tensor = torch.Tensor
 Progress = Callable[[int, int], None]
@@ -46,42 +47,10 @@ _MOST_SCORES = 1 << 30  # torch.nonzero counts in 32 bits
 _SIDES = ("forward", "backward")
 
 
-class Edges(NamedTuple):
-    """Predicted edges in order of (relation, head, tail)."""
-
-    heads: NDArray[np.int32]
-    relation: NDArray[np.int32]
-    tails: NDArray[np.int32]
-    prediction: NDArray[np.float32]
-
-    @staticmethod
-    def of(
-        heads: NDArray[np.integer],
-        relation: NDArray[np.integer],
-        tails: NDArray[np.integer],
-        prediction: NDArray[np.floating],
-    ) -> Edges:
-        """The same columns in their types."""
-        h, r, t = (np.asarray(side, dtype=np.int32) for side in (heads, relation, tails))
-        return Edges(h, r, t, np.asarray(prediction, dtype=np.float32))
-
-    def reaching(self, threshold: float) -> Edges:
-        """Those whose prediction reaches the threshold."""
-        keep = self.prediction >= threshold
-        return Edges(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
-
-    def hash(self) -> str:
-        """Content hash of the four columns."""
-        digest = hashlib.sha256()
-        for column in self:
-            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
-        return digest.hexdigest()
-
-
-class Basis:
+class EdgeCounts:
     """The observed edges a calibration counts, by relation, on the device of the predictor.
 
-    >>> basis = Basis.of(4, 1, [0, 0], [0, 0], [1, 2])
+    >>> basis = EdgeCounts.of(4, 1, [0, 0], [0, 0], [1, 2])
     >>> basis.count(0, inverse=False).tolist(), basis.count(0, inverse=True).tolist()
     ([2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0])
     """
@@ -97,13 +66,13 @@ class Basis:
         relation: NDArray[np.integer] | list[int],
         tails: NDArray[np.integer] | list[int],
         device: torch.device | str = "cpu",
-    ) -> Basis:
+    ) -> EdgeCounts:
         """The basis of the given edges."""
         which = np.asarray(relation, dtype=np.int64)
         order = np.argsort(which, kind="stable")
         start = np.searchsorted(which[order], np.arange(relations + 1)).tolist()
         near, far = (torch.from_numpy(np.asarray(side, dtype=np.int64)[order]).to(device) for side in (heads, tails))
-        return Basis(entities, near, far, start)
+        return EdgeCounts(entities, near, far, start)
 
     def edges(self, relation: int) -> tuple[Tensor, Tensor]:
         """Heads and tails of the observed edges of a relation."""
@@ -148,13 +117,13 @@ class Sweeper:
     """Computes rows in blocks: their shifts and the entries that reach a floor."""
 
     predictor: LinkPredictor
-    basis: Basis
+    basis: EdgeCounts
     calibration: Calibration
     block: int  # rows at a time
     chunk: int  # pairs at a time
 
     @staticmethod
-    def of(predictor: LinkPredictor, basis: Basis, calibration: Calibration, memory: int | None = None) -> Sweeper:
+    def of(predictor: LinkPredictor, basis: EdgeCounts, calibration: Calibration, memory: int | None = None) -> Sweeper:
         """A sweeper that holds at most about `memory` bytes (default: 1 GiB, on a GPU 40 % of what is free)."""
         device = device_of(predictor)
         if memory is None:
@@ -282,7 +251,7 @@ def build_table(
     folder: str | os.PathLike[str] | None = None,
     key: str = "",
     progress: Progress | None = None,
-) -> Edges:
+) -> Predictions:
     """All edges whose prediction reaches the threshold, each as if it were unknown whether it is observed.
 
     `heads, relation, tails` are the observed edges that the calibration counts. The predictor computes where it lies
@@ -294,7 +263,7 @@ def build_table(
     return scored.edges(rule)
 
 
-class Scored(NamedTuple):
+class DirectionScores(NamedTuple):
     """Edges in order of (relation, head, tail) with the log truth of each direction that counts."""
 
     heads: NDArray[np.int32]
@@ -303,10 +272,10 @@ class Scored(NamedTuple):
     forward: NDArray[np.float32] | None
     backward: NDArray[np.float32] | None
 
-    def edges(self, rule: Calibration) -> Edges:
+    def edges(self, rule: Calibration) -> Predictions:
         """The edges with the prediction that the rule makes of both directions."""
         sides = (None if side is None else torch.from_numpy(side) for side in (self.forward, self.backward))
-        return Edges(self.heads, self.relation, self.tails, rule.combine(*sides).numpy())
+        return Predictions(self.heads, self.relation, self.tails, rule.combine(*sides).numpy())
 
 
 def build_scored(
@@ -320,14 +289,18 @@ def build_scored(
     folder: str | os.PathLike[str] | None = None,
     key: str = "",
     progress: Progress | None = None,
-) -> Scored:
+) -> DirectionScores:
     """The edges of `build_table` with what each direction says of them."""
     if not 0 < threshold < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
     rule = calibration or Calibration()
-    basis = Basis.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
+    basis = EdgeCounts.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
     sweeper = Sweeper.of(predictor, basis, rule, memory)
-    parts = None if folder is None else Parts.of(Path(folder), f"{key} scored", threshold, rule, heads, relation, tails)
+    parts = (
+        None
+        if folder is None
+        else RelationCache.of(Path(folder), f"{key} scored", threshold, rule, heads, relation, tails)
+    )
     found: list[dict[str, NDArray[Any]]] = []
     with torch.inference_mode():
         for number in range(predictor.relations):
@@ -345,7 +318,61 @@ def build_scored(
     columns = {name: np.concatenate([part[name] for part in found]) for name in (found[0] if found else ())}
     none = np.zeros(0, dtype=np.int32)
     ends = (columns.get("heads", none), which, columns.get("tails", none))
-    return Scored(*ends, *(columns.get(name) for name in _SIDES))
+    return DirectionScores(*ends, *(columns.get(name) for name in _SIDES))
+
+
+class RelationCache:
+    """Finished relations of one build, a file each, in a folder named by everything that decides their content."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @staticmethod
+    def of(root: Path, key: str, threshold: float, rule: Calibration, *edges: NDArray[np.integer]) -> RelationCache:
+        digest = hashlib.sha256(json.dumps([key, threshold, rule.as_dict()]).encode())
+        for column in edges:
+            digest.update(np.asarray(column, dtype=np.int32).tobytes())
+        folder = root / digest.hexdigest()[:16]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"cannot write {folder}: {error.strerror}") from None
+        return RelationCache(folder)
+
+    def load(self, relation: int) -> dict[str, NDArray[Any]] | None:
+        try:
+            with np.load(self.folder / f"{relation}.npz", allow_pickle=False) as part:
+                return {name: part[name] for name in part.files}
+        except Exception:  # missing, or damaged in whatever way: the relation is computed again
+            return None
+
+    def save(self, relation: int, part: Mapping[str, NDArray[Any]]) -> None:
+        with self._writing(f"{relation}.npz") as stream:
+            np.savez(stream, **dict(part))  # type: ignore[arg-type]
+
+    def load_array(self, name: str) -> NDArray[np.float32] | None:
+        try:
+            array: NDArray[np.float32] = np.load(self.folder / f"{name}.npy", allow_pickle=False)
+            return array
+        except Exception:  # as above
+            return None
+
+    def save_array(self, name: str, array: NDArray[np.float32]) -> None:
+        with self._writing(f"{name}.npy") as stream:
+            np.save(stream, array)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file that appears under its name when it is whole."""
+        temporary = self.folder / f".{name}.{os.urandom(4).hex()}.tmp"
+        try:
+            with open(temporary, "wb") as stream:
+                yield stream
+            os.replace(temporary, self.folder / name)
+        except OSError as error:
+            raise BadInput(f"cannot write {self.folder / name}: {error.strerror}") from None
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -5,19 +5,20 @@ It is the only thing an engine sees of graph and predictor. An edge that is not 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import CorruptStore
+from tuplet.errors import CorruptStore, unknown
 from tuplet.files import Directory, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
-from tuplet.truth.layout import edge_keys, forward_entries
+from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -31,8 +32,11 @@ HIGHEST_PREDICTION = np.float32(0.9999)
 # Where an observed edge comes from; 1 to 3 are the splits of the graph.
 PREDICTED, TRAIN, VALID, TEST, ADDED = range(5)
 
+# What is known when a benchmark is answered; a graph without splits has train alone.
+OBSERVED = ("train", "valid")
 
-class Facts(NamedTuple):
+
+class FactEdges(NamedTuple):
     """Observed edges with their truth and where they come from (arrays of one length)."""
 
     heads: NDArray[np.integer]
@@ -41,13 +45,41 @@ class Facts(NamedTuple):
     truth: NDArray[np.floating]
     source: Sources
 
-    def where(self, keep: Bools) -> Facts:
+    def where(self, keep: Bools) -> FactEdges:
         """Some of the facts."""
-        return Facts(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
+        return FactEdges(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
 
 
-# Heads, relations, tails and predictions of edges.
-Predicted: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer], NDArray[np.floating]]
+class Predictions(NamedTuple):
+    """Predicted edges in order of (relation, head, tail)."""
+
+    heads: Ints
+    relation: Ints
+    tails: Ints
+    prediction: Floats
+
+    @staticmethod
+    def of(
+        heads: NDArray[np.integer],
+        relation: NDArray[np.integer],
+        tails: NDArray[np.integer],
+        prediction: NDArray[np.floating],
+    ) -> Predictions:
+        """The same columns in their types."""
+        h, r, t = (np.asarray(side, dtype=np.int32) for side in (heads, relation, tails))
+        return Predictions(h, r, t, np.asarray(prediction, dtype=np.float32))
+
+    def reaching(self, threshold: float) -> Predictions:
+        """Those whose prediction reaches the threshold."""
+        keep = self.prediction >= threshold
+        return Predictions(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
+
+    def hash(self) -> str:
+        """Content hash of the four columns."""
+        digest = hashlib.sha256()
+        for column in self:
+            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+        return digest.hexdigest()
 
 
 class Row(NamedTuple):
@@ -180,13 +212,13 @@ class TruthTable:
     def assemble(
         entities: int,
         relations: int,
-        facts: Facts,
-        predicted: Predicted | None = None,
+        facts: FactEdges,
+        predicted: Predictions | None = None,
         threshold: float = 0.0,
     ) -> TruthTable:
         """The table of observed facts over predicted edges; each list without duplicates, the two may overlap.
 
-        >>> facts = Facts(np.array([0]), np.array([0]), np.array([1]), np.array([1.0]), np.array([TRAIN], np.uint8))
+        >>> facts = FactEdges(np.array([0]), np.array([0]), np.array([1]), np.array([1.0]), np.array([TRAIN], np.uint8))
         >>> predicted = np.array([0, 0]), np.array([0, 0]), np.array([1, 2]), np.array([0.4, 0.2])
         >>> table = TruthTable.assemble(3, 1, facts, predicted)
         >>> table.row(0, 0, False).truth.tolist(), table.fact_prediction.round(2).tolist()
@@ -262,19 +294,19 @@ class TruthTable:
         """The observed edges alone: what the crisp engine joins."""
         return self.adjacency.filter(self.observed)
 
-    def fact_edges(self) -> Facts:
+    def fact_edges(self) -> FactEdges:
         """The observed edges in order of (relation, head, tail), parallel to `fact_prediction`."""
         heads, relation, tails, _ = self.facts().triples()
         truth = self.truth[self.observed & forward_entries(self.adjacency)]
-        return Facts(heads, relation, tails, truth, self.fact_source)
+        return FactEdges(heads, relation, tails, truth, self.fact_source)
 
-    def predictions(self) -> Predicted:
+    def predictions(self) -> Predictions:
         """All edges with a prediction, in order of (relation, head, tail): an observed one as if it were unknown."""
         heads, relation, tails, entry = self.adjacency.triples()
         prediction = self.truth[entry].copy()
         prediction[self.observed[entry]] = self.fact_prediction
         listed = prediction > 0
-        return heads[listed], relation[listed], tails[listed], prediction[listed]
+        return Predictions(heads[listed], relation[listed], tails[listed], prediction[listed])
 
     def sizes(self) -> dict[str, Any]:
         """How many edges are listed, and how many of them are observed or predicted."""
@@ -354,3 +386,38 @@ def _pointers(pointers: Longs, end: int) -> bool:
 
 def _within(ids: Ints, count: int) -> bool:
     return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
+
+
+def edge_keys(
+    entities: int, heads: NDArray[np.integer], relation: NDArray[np.integer], tails: NDArray[np.integer]
+) -> Longs:
+    """One number per edge, in order of (relation, head, tail)."""
+    keys: Longs = (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
+    return keys
+
+
+def forward_entries(adjacency: Adjacency) -> Bools:
+    """Marks the entries of the views that go from head to tail."""
+    per_view = np.diff(adjacency.row_ptr[adjacency.view_ptr])
+    return np.repeat(np.arange(len(per_view)) % 2 == 0, per_view)
+
+
+def observed_facts(graph: KnowledgeGraph, observed: Sequence[str] = OBSERVED) -> FactEdges:
+    """The facts of the named splits: truth 1, in a weighted graph the given one; facts of truth 0 are none."""
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split = graph.split[entry]
+    marked = np.isin(split, [SPLIT_CODE[name] for name in known_splits(observed)])
+    truth = np.ones(len(entry), dtype=np.float32) if graph.weight is None else graph.weight[entry]
+    return FactEdges(heads, relation, tails, truth, split).where(marked & (truth > 0))
+
+
+def known_splits(splits: Sequence[str]) -> tuple[str, ...]:
+    """The splits in their usual order; an unknown one is refused by name.
+
+    >>> known_splits(["valid", "train"])
+    ('train', 'valid')
+    """
+    for name in splits:
+        if name not in SPLITS:
+            raise unknown("split", name, SPLITS)
+    return tuple(name for name in SPLITS if name in splits)

@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.layout import edge_keys
-from tuplet.truth.learned.features import LOWEST, Candidates, Known
-from tuplet.truth.learned.fit import LEAST_VALID, Fit, Hidden, fit
+from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
+from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability
 from tuplet.truth.rules import Calibration
-from tuplet.truth.sweep import Edges, Scored
+from tuplet.truth.sweep import DirectionScores
+from tuplet.truth.table import Predictions, edge_keys
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibrationResult:
     """The candidates with their calibrated truth, what gave it, and its reliability before and after."""
 
-    edges: Edges  # those that reach the threshold
-    fit: Fit
+    edges: Predictions  # those that reach the threshold
+    fit: CrossFit
     before: Reliability
     after: Reliability
 
@@ -48,11 +48,11 @@ def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], 
 
 def calibrate(
     graph: KnowledgeGraph,
-    scored: Scored | Edges,
+    scored: DirectionScores | Predictions,
     observed: Sequence[str],
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
-) -> Calibrated:
+) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
 
     Of the test split only its size is used, and at the end its edges, to report how reliable the result is.
@@ -61,13 +61,13 @@ def calibrate(
     if reason:
         raise BadInput(reason)
     size = len(graph.entities)
-    given = scored.edges(Calibration()) if isinstance(scored, Scored) else scored
+    given = scored.edges(Calibration()) if isinstance(scored, DirectionScores) else scored
     candidates = candidates_of(scored, given, device)
-    known = Known.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
+    known = TrainEdges.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
     key = edge_keys(size, *given[:3])
     valid = marked(graph, "valid", key)
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
-    hidden = Hidden.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
+    hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
     fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
     truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
@@ -80,11 +80,11 @@ def calibrate(
         )
     else:
         before, after = _cross_validated(fitted, given.prediction, marked(graph, "test", key))
-    return Calibrated(edges, fitted, before, after)
+    return CalibrationResult(edges, fitted, before, after)
 
 
 def _cross_validated(
-    fitted: Fit, prediction: NDArray[np.floating], is_test: NDArray[np.bool_]
+    fitted: CrossFit, prediction: NDArray[np.floating], is_test: NDArray[np.bool_]
 ) -> tuple[Reliability, Reliability]:
     """Reliability on valid edges, each judged by trees that did not see it; test edges are observed here."""
     label, weight, places = fitted.label.cpu().numpy() > 0, fitted.weight.cpu().numpy(), fitted.places.cpu().numpy()
@@ -94,11 +94,11 @@ def _cross_validated(
     return before, after
 
 
-def candidates_of(scored: Scored | Edges, given: Edges, device: str | torch.device) -> Candidates:
+def candidates_of(scored: DirectionScores | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
     """The edges as the features take them."""
     log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
     heads, relation, tails = (_ids(side, device) for side in given[:3])
-    if not isinstance(scored, Scored) or scored.forward is None or scored.backward is None:
+    if not isinstance(scored, DirectionScores) or scored.forward is None or scored.backward is None:
         return Candidates(heads, relation, tails, log_truth)
     # Counts may lift a direction that is sure above log truth 0; how far says nothing.
     forward, backward = (

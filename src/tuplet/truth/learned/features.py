@@ -78,7 +78,7 @@ class Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class TrainEdges:
     """The edges that were learned from, arranged for lookups. A view is a relation in one direction: 2r, or 2r + 1."""
 
     entities: int
@@ -95,7 +95,7 @@ class Known:
     rule_counts: Tensor  # [views, views] pairs linked by u and v; the diagonal: by u
 
     @staticmethod
-    def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> Known:
+    def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
         """The known edges, each given once."""
         views = 2 * relations
         view = torch.cat([2 * relation, 2 * relation + 1])
@@ -108,7 +108,7 @@ class Known:
         counts = torch.unique_consecutive(pair, return_counts=True)[1]
         pair_start = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
         together = _together(start, by_entity % views, views)
-        return Known(
+        return TrainEdges(
             entities,
             relations,
             torch.sort((relation * entities + heads) * entities + tails).values,
@@ -163,12 +163,12 @@ def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     return place, keys[place] == wanted
 
 
-def is_known(known: Known, edges: Candidates) -> Tensor:
+def is_known(known: TrainEdges, edges: Candidates) -> Tensor:
     """Marks the candidates that are known edges."""
     return _find(known.keys, (edges.relation * known.entities + edges.heads) * known.entities + edges.tails)[1]
 
 
-def columns(known: Known, edges: Candidates, names: tuple[str, ...]) -> Tensor:
+def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Tensor:
     """The named columns of all candidates, block by block. float16 [columns, n]"""
     out = torch.empty((len(names), len(edges.heads)), dtype=torch.float16, device=edges.heads.device)
     for start, stop in edges.blocks():
@@ -178,7 +178,7 @@ def columns(known: Known, edges: Candidates, names: tuple[str, ...]) -> Tensor:
     return out
 
 
-def _block(known: Known, edges: Candidates) -> dict[str, Tensor]:
+def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
     """All columns of the candidates of some relations."""
     marked = is_known(known, edges)
     unknown = ~marked
@@ -249,7 +249,7 @@ def _within_row(row: Tensor, rows: int, log: Tensor, unknown: Tensor, count: Ten
     }
 
 
-def _types(known: Known, rows: Tensor) -> tuple[Tensor, Tensor]:
+def _types(known: TrainEdges, rows: Tensor) -> tuple[Tensor, Tensor]:
     """How much the other views of the entity of a row speak for its view: the best, and log of none being right."""
     best, none = (torch.zeros(len(rows), device=rows.device) for _ in range(2))
     view, entity = rows // known.entities, rows % known.entities
@@ -264,7 +264,7 @@ def _types(known: Known, rows: Tensor) -> tuple[Tensor, Tensor]:
     return best, none
 
 
-def _rules(known: Known, edges: Candidates, marked: Tensor) -> dict[str, Tensor]:
+def _rules(known: TrainEdges, edges: Candidates, marked: Tensor) -> dict[str, Tensor]:
     """How much other relations between the two ends speak for this one: the best, log of none being right, how many."""
     best, none, links = (torch.zeros(len(edges.heads), device=edges.heads.device) for _ in range(3))
     pair, views = known.pairs
@@ -290,7 +290,7 @@ def _best_and_none(confidence: Tensor, owner: Tensor, owners: int) -> tuple[Tens
     return best, sum_by_row(torch.log1p(-confidence.clamp(max=0.999)), owner, owners)
 
 
-def _relations(known: Known, edges: Candidates, unknown: Tensor) -> dict[str, Tensor]:
+def _relations(known: TrainEdges, edges: Candidates, unknown: Tensor) -> dict[str, Tensor]:
     """The size of the relation: known edges, unknown candidates, their ratio, and the mass of the unknown ones."""
     relation = edges.relation
     frequency = known.view_edges[::2].float()

@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.truth.learned.features import Candidates, Known, column_names, columns, is_known
-from tuplet.truth.learned.trees import Bins, HeldOut, Settings, Trees, boost, log_loss
+from tuplet.truth.learned.features import Candidates, TrainEdges, column_names, columns, is_known
+from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 from tuplet.truth.table import HIGHEST_PREDICTION
 
 Tensor = torch.Tensor
@@ -38,32 +38,32 @@ _SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two 
 
 
 @dataclass(frozen=True)
-class Hidden:
+class SplitCorrection:
     """How the chance p of being a valid edge becomes the chance of being a fact: times · p / (1 − given · p).
 
     Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
 
-    >>> Hidden.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
-    Hidden(times=1.0, given=1.0)
-    >>> Hidden.of(valid=100, test=100, valid_observed=False)  # is it one of both?
-    Hidden(times=2.0, given=0.0)
-    >>> Hidden.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
-    Hidden(times=1.0, given=0.0)
-    >>> Hidden.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
-    Hidden(times=1.0, given=2.0)
+    >>> SplitCorrection.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
+    SplitCorrection(times=1.0, given=1.0)
+    >>> SplitCorrection.of(valid=100, test=100, valid_observed=False)  # is it one of both?
+    SplitCorrection(times=2.0, given=0.0)
+    >>> SplitCorrection.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
+    SplitCorrection(times=1.0, given=0.0)
+    >>> SplitCorrection.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
+    SplitCorrection(times=1.0, given=2.0)
     """
 
     times: float = 1.0
     given: float = 0.0
 
     @staticmethod
-    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> Hidden:
+    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> SplitCorrection:
         """From the sizes of the splits alone."""
         if test_observed:
-            return Hidden(1.0, test / valid)
+            return SplitCorrection(1.0, test / valid)
         if valid_observed and test:
-            return Hidden(test / valid, 1.0)
-        return Hidden(1.0 + test / valid, 0.0)
+            return SplitCorrection(test / valid, 1.0)
+        return SplitCorrection(1.0 + test / valid, 0.0)
 
     def __call__(self, logit: Tensor) -> Tensor:
         """Truth from the logit of being a valid edge, below 1 and strictly rising."""
@@ -112,7 +112,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedCalibration:
     """A fitted calibration."""
 
     names: tuple[str, ...]  # of the columns
@@ -120,10 +120,10 @@ class Learned:
     bins: Bins
     folds: tuple[Trees, ...]  # each judges the edges of its fold, and was fitted to all others
     curve: Curve
-    hidden: Hidden
+    hidden: SplitCorrection
     about: dict[str, Any]  # how it was fitted: counts and losses
 
-    def logit(self, known: Known, edges: Candidates) -> Tensor:
+    def logit(self, known: TrainEdges, edges: Candidates) -> Tensor:
         """Log odds of being a valid edge. [n]"""
 
         def one(block: tuple[int, int]) -> Tensor:
@@ -135,7 +135,7 @@ class Learned:
         none = torch.zeros(0, device=edges.heads.device)
         return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device)])
 
-    def truth(self, known: Known, edges: Candidates) -> Tensor:
+    def truth(self, known: TrainEdges, edges: Candidates) -> Tensor:
         """The calibrated truth. float32 [n]"""
         return self.hidden(self.logit(known, edges))
 
@@ -157,9 +157,9 @@ class Learned:
         return out
 
     @staticmethod
-    def of(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> Learned:
+    def of(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> LearnedCalibration:
         """What `arrays` and `as_dict` gave."""
-        return Learned(
+        return LearnedCalibration(
             tuple(values["names"]),
             (float(values["line"][0]), float(values["line"][1])),
             Bins(torch.from_numpy(np.array(arrays["edges"]))),
@@ -168,16 +168,16 @@ class Learned:
                 for number in range(FOLDS)
             ),
             Curve(*(torch.from_numpy(np.array(arrays[name])) for name in ("curve_from", "curve_to"))),
-            Hidden(**values["hidden"]),
+            SplitCorrection(**values["hidden"]),
             dict(values["about"]),
         )
 
 
 @dataclass(frozen=True)
-class Fit:
+class CrossFit:
     """A fitted calibration, and what it says of the candidates it was fitted to when they were held out."""
 
-    learned: Learned
+    learned: LearnedCalibration
     places: Tensor  # of the sampled candidates
     held_out: Tensor  # [n] their logits by trees that did not see them
     label: Tensor  # [n] whether each is a valid edge
@@ -185,16 +185,16 @@ class Fit:
 
 
 def fit(
-    known: Known,
+    known: TrainEdges,
     edges: Candidates,
     is_valid: Tensor,
-    hidden: Hidden,
-    settings: Settings | None = None,
+    hidden: SplitCorrection,
+    settings: TreeSettings | None = None,
     without: tuple[str, ...] = (),
     rows: int = ROWS,
-) -> Fit:
+) -> CrossFit:
     """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
-    chosen = settings or Settings()
+    chosen = settings or TreeSettings()
     free = ~is_known(known, edges)
     facts = int((is_valid & free).sum())
     if facts < LEAST_VALID:
@@ -218,7 +218,9 @@ def fit(
         "trees": len(folds[0]),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
-    return Fit(Learned(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight)
+    return CrossFit(
+        LearnedCalibration(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight
+    )
 
 
 def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -236,7 +238,7 @@ def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int)
     return places, (1 / chance[places]).float()
 
 
-def _columns_at(known: Known, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
+def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
     """The columns of some candidates; they depend on all others of their relation. float16 [columns, places]"""
 
     def one(block: tuple[int, int]) -> Tensor:
@@ -283,7 +285,7 @@ def _line(log_truth: Tensor, label: Tensor, weight: Tensor) -> tuple[float, floa
     return float(line[0]), max(float(line[1]), 0.01)
 
 
-def fold_of(known: Known, edges: Candidates) -> Tensor:
+def fold_of(known: TrainEdges, edges: Candidates) -> Tensor:
     """The fold of each edge, decided by the edge alone. [n]"""
     key = (edges.relation * known.entities + edges.heads) * known.entities + edges.tails
     mixed = (key % 0x7FFFFFFF) * 0x9E3779B1
@@ -298,14 +300,14 @@ def _judge(logit: Tensor, folds: tuple[Trees, ...], bins: Tensor, fold: Tensor) 
 
 
 def _cross_fit(
-    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, fold: Tensor, settings: Settings
+    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, fold: Tensor, settings: TreeSettings
 ) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
     """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
 
     def one(number: int) -> tuple[Trees, list[float]]:
         out = fold == number
         seen = ~out
-        aside = HeldOut(bins[:, out], label[out], weight[out], start[out])
+        aside = HeldOutRows(bins[:, out], label[out], weight[out], start[out])
         return boost(bins[:, seen], label[seen], weight[seen], start[seen], settings, aside)
 
     results = side_by_side(one, range(FOLDS), bins.device)

@@ -28,7 +28,7 @@ _HIGH, _LOW = 32, (1 << 32) - 1  # a gradient and a curvature share one 64-bit i
 
 
 @dataclass(frozen=True)
-class Settings:
+class TreeSettings:
     """How trees are grown."""
 
     trees: int = 200  # at most
@@ -131,7 +131,7 @@ def _scalar(number: int, like: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutRows:
     """Rows that choose how many trees there are: the loss on them is watched, no tree is fitted to them."""
 
     bins: Tensor  # uint8 [columns, rows]
@@ -141,13 +141,18 @@ class HeldOut:
 
 
 def boost(
-    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, settings: Settings, held_out: HeldOut | None = None
+    bins: Tensor,
+    label: Tensor,
+    weight: Tensor,
+    start: Tensor,
+    settings: TreeSettings,
+    held_out: HeldOutRows | None = None,
 ) -> tuple[Trees, list[float]]:
     """Trees that correct the logits `start` towards the labels, and the held-out loss before and after each of them.
 
     >>> x = torch.linspace(0, 1, 1000)
     >>> bins = Bins.of(x[None].half())(x[None].half())
-    >>> trees, _ = boost(bins, (x > 0.5).float(), torch.ones(1000), torch.zeros(1000), Settings(trees=20))
+    >>> trees, _ = boost(bins, (x > 0.5).float(), torch.ones(1000), torch.zeros(1000), TreeSettings(trees=20))
     >>> ((trees(bins) > 0) == (x > 0.5)).float().mean().item() > 0.99
     True
     """
@@ -176,7 +181,7 @@ def boost(
 
 
 def _tree(
-    bins: Tensor, some: list[int], rows: Tensor, label: Tensor, weight: Tensor, logit: Tensor, settings: Settings
+    bins: Tensor, some: list[int], rows: Tensor, label: Tensor, weight: Tensor, logit: Tensor, settings: TreeSettings
 ) -> tuple[list[int], list[int], Tensor]:
     """Columns and splits of one tree, and the value of every leaf."""
     chance, fact, counts = torch.sigmoid(logit[rows]), label[rows], weight[rows]
