@@ -25,12 +25,12 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
 
     from tuplet.bench.evaluate import BATCHED, Opened, RunSettings
     from tuplet.bench.queries import read_any
-    from tuplet.cli.arguments import given_options
+    from tuplet.settings import pairs
     from tuplet.store import open_store
 
     torch.set_num_threads(1)
     source = open_store(arguments.store).source
-    options = {"budget": 4000} if engine in BATCHED else given_options(arguments.option)
+    options = {"budget": 4000} if engine in BATCHED else pairs("--option", arguments.option)
     opened = Opened(source, RunSettings(engine, options=options))
     opened.warm()
     assert (opened.table if engine in BATCHED else source.tensors) is not None  # made once, not timed

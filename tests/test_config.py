@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from tuplet.errors import BadInput
-from tuplet.settings import PRESETS, TrainConfig, changed, describe, from_mapping, load, preset, to_mapping
+from tuplet.errors import BadInput, TupletError
+from tuplet.settings import (
+    PRESETS,
+    TrainConfig,
+    TrainFields,
+    changed,
+    describe,
+    flags,
+    from_mapping,
+    given,
+    load,
+    preset,
+    to_mapping,
+    types,
+)
 
 
 def test_round_trip() -> None:
@@ -20,8 +35,8 @@ def test_round_trip() -> None:
     [
         ({"epoch": 3}, "unknown key 'epoch'; did you mean 'epochs'"),
         ({"xyzzy": 3}, "unknown key 'xyzzy'; choose one of model, rank"),
-        ({"rank": "8"}, "rank must be int, not '8'"),
-        ({"rank": True}, "rank must be int, not True"),
+        ({"rank": "8"}, "rank must be a whole number, not '8'"),
+        ({"rank": True}, "rank must be a whole number, not True"),
         ({"rank": 0}, "rank is 0; it must be at least 1"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"learning_rate": float("inf")}, "learning_rate is inf; that is too large"),
@@ -53,7 +68,7 @@ def test_files(tmp_path) -> None:
 
 
 def test_unknown_preset() -> None:
-    with pytest.raises(BadInput, match="did you mean 'fb15k-237'"):
+    with pytest.raises(TupletError, match="did you mean 'fb15k-237'"):
         preset("fb15k237")
 
 
@@ -61,3 +76,50 @@ def test_the_page_lists_every_knob_with_its_default() -> None:
     page = (Path(__file__).parents[1] / "docs" / "predictors.md").read_text(encoding="utf-8")
     for key, _, default, text in describe(TrainConfig):
         assert f"| `{key}` | {default} | {text} |" in page
+
+
+def test_one_declaration_makes_flags() -> None:
+    from tuplet.query.limits import Limits
+
+    parser = argparse.ArgumentParser()
+    flags(parser, Limits)
+    typed = [
+        "-k",
+        "all",
+        "--timeout",
+        "2",
+        "--memory",
+        "2G",
+        "--offset",
+        "3",
+        "--only",
+        "predicted",
+        "--option",
+        "most=3",
+        "--option",
+        "mode=paper",
+    ]
+    assert given(parser.parse_args(typed), Limits) == {
+        "k": "all",
+        "timeout": 2.0,
+        "memory": 2**31,
+        "offset": 3,
+        "only": "predicted",
+        "options": {"most": "3", "mode": "paper"},
+    }
+    assert given(parser.parse_args([]), Limits) == {}, "what is not given keeps its default"
+    for wrong, message in (
+        (["--timeout", "soon"], "--timeout must be a number, not 'soon'"),
+        (["--memory", "much"], "--memory takes bytes, such as 512M or 2G, not 'much'"),
+        (["-k", "2.5"], "-k must be a whole number or 'all', not '2.5'"),
+        (["--option", "most"], "--option takes KEY=VALUE"),
+        (["--option", "a=1", "--option", "a=2"], "--option a is given twice"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            given(parser.parse_args(wrong), Limits)
+
+
+@pytest.mark.parametrize("kind", [(TrainConfig, TrainFields)])
+def test_keywords_are_the_knobs(kind) -> None:
+    settings, keywords = kind
+    assert get_type_hints(keywords) == types(settings)

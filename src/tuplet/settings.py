@@ -1,33 +1,41 @@
-"""Settings as frozen dataclasses: files and command-line flags share the same keys, and an unknown key is refused.
+"""Settings as frozen dataclasses of knobs. One declaration makes flags, `--option`, keywords, files and docs tables.
 
-Every knob is documented with its default here and nowhere else: `describe` lists them for `--help` and for the docs.
+Every knob is documented with its default here or in the dataclass of its subject, and nowhere else.
 """
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import json
 import math
+import os
+import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput, nearest, unknown
 
 Settings = TypeVar("Settings")
+Function = TypeVar("Function", bound=Callable[..., Any])
 HIGHEST = 2**63 - 1  # torch takes no larger seed
 
 
-def knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None) -> Any:
-    """A setting with what `--help` says of it, and what it may be."""
-    return field(default=default, metadata={"help": text, "choices": choices, "least": least})
+def knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None, unit: str = "") -> Any:
+    """A setting with what `--help` says of it, what it may be, and its unit (`seconds`, `bytes`)."""
+    return field(default=default, metadata={"help": text, "choices": choices, "least": least, "unit": unit})
 
 
 def check(settings: Any) -> None:
     """Refuse values outside their range or choices."""
     for f in fields(settings):
-        value, choices, least = getattr(settings, f.name), f.metadata["choices"], f.metadata["least"]
+        value, choices, least = getattr(settings, f.name), f.metadata.get("choices"), f.metadata.get("least")
         if choices and value not in choices:
             raise BadInput(f"{f.name} is {value!r}; choose one of {', '.join(choices)}")
         if least is None or value is None:
@@ -71,6 +79,27 @@ class TrainConfig:
         check(self)
 
 
+class TrainFields(TypedDict, total=False):
+    """The fields of `TrainConfig` as keywords of `tuplet.build` and `tuplet.train`, for type checkers."""
+
+    model: str
+    rank: int
+    epochs: int
+    batch: int
+    learning_rate: float
+    optimizer: str
+    regularisation: float
+    relation_weight: float
+    init_scale: float
+    norm: int
+    evaluate_every: int
+    patience: int
+    seed: int
+    precision: str
+    entity_block: int
+    checkpoint_seconds: float
+
+
 # Settings for known graphs, meant for one GPU, and for small graphs of any origin, meant for the CPU.
 PRESETS: Mapping[str, TrainConfig] = {
     "fb15k-237": TrainConfig(
@@ -98,13 +127,16 @@ def preset(name: str) -> TrainConfig:
     500
     """
     if name not in PRESETS:
-        raise BadInput(f"unknown preset {name!r}{_hint(name, PRESETS)}")
+        raise unknown("preset", name, PRESETS)
     return PRESETS[name]
 
 
 def suitable(train_edges: int) -> TrainConfig:
     """Sane settings for a graph nobody tuned: seconds on two CPU cores below 20,000 edges, a GPU's minutes above."""
     return PRESETS["small"] if train_edges < 20_000 else TrainConfig()
+
+
+# Values: from files and keywords, which have types, and from text, which has none.
 
 
 def from_mapping(kind: type[Settings], values: Mapping[str, Any], where: str = "settings") -> Settings:
@@ -119,12 +151,12 @@ def from_mapping(kind: type[Settings], values: Mapping[str, Any], where: str = "
 
 def changed(settings: Settings, values: Mapping[str, Any], where: str = "settings") -> Settings:
     """The same settings with some keys changed; `None` leaves a key as it is (a flag that was not given)."""
-    known = {f.name: f for f in fields(settings)}  # type: ignore[arg-type]
+    known = types(type(settings))
     for key in values:
         if key not in known:
             raise BadInput(f"{where}: unknown key {key!r}{_hint(key, known)}")
-    given = {key: _convert(known[key], value, where) for key, value in values.items() if value is not None}
-    return replace(settings, **given)  # type: ignore[type-var]
+    new = {k: convert(f"{where}: {k}", known[k], v) for k, v in values.items() if v is not None}
+    return replace(settings, **new)  # type: ignore[type-var]
 
 
 def from_options(kind: type[Settings], given: Mapping[str, Any], what: str) -> Settings:
@@ -141,32 +173,15 @@ def from_options(kind: type[Settings], given: Mapping[str, Any], what: str) -> S
     """
     if not given:
         return kind()
-    known = {f.name: str(f.type) for f in fields(kind)}  # type: ignore[arg-type]
+    known = types(kind)
+    if not known:
+        raise BadInput(f"{what} takes no options (given: {', '.join(given)})")
     for key in given:
-        if not known:
-            raise BadInput(f"{what} takes no options (given: {', '.join(given)})")
         if key not in known:
-            close = nearest(key, known) or list(known)
-            raise BadInput(f"{what} has no option {key!r}; did you mean {' or '.join(map(repr, close))}?")
-    settings = replace(kind(), **{key: _option(key, known[key], value) for key, value in given.items()})  # type: ignore[type-var]
+            raise BadInput(f"{what} has no option {key!r}{_hint(key, known)}")
+    settings = kind(**{key: convert(f"option {key!r}", known[key], value, text=True) for key, value in given.items()})
     check(settings)
     return settings
-
-
-def _option(key: str, wanted: str, given: Any) -> Any:
-    if wanted.endswith("| None") and given in ("all", None):
-        return None
-    if wanted == "str":
-        return str(given)
-    kind, words = (int, "a whole number") if wanted.startswith("int") else (float, "a number")
-    try:
-        if isinstance(given, bool) or (kind is int and isinstance(given, float)):
-            raise ValueError
-        return kind(given)
-    except (TypeError, ValueError):
-        raise BadInput(
-            f"option {key!r} takes {words}{' or all' if wanted.endswith('| None') else ''}, not {given!r}"
-        ) from None
 
 
 def load(kind: type[Settings], path: str | Path) -> Settings:
@@ -187,26 +202,208 @@ def to_mapping(settings: Any) -> dict[str, Any]:
     return asdict(settings)
 
 
+@cache
+def types(kind: type[Any]) -> dict[str, Any]:
+    """The type of each knob, in order; aliases and strings resolved."""
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
+def convert(name: str, hint: Any, value: Any, text: bool = False) -> Any:
+    """A value in its declared type, or an error that calls it `name`; with `text` it may be written out.
+
+    >>> convert("rank", int, 3), convert("rate", float, 1), convert("k", int | Literal["all"], "12", text=True)
+    (3, 1.0, 12)
+    >>> convert("timeout", float | None, "soon", text=True)
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: timeout must be a number, not 'soon'
+    """
+    for one in _alternatives(hint):
+        with suppress(ValueError):
+            return _as(one, value, text)
+    allowed = " or ".join(filter(None, map(_words, _alternatives(hint))))
+    raise BadInput(f"{name} must be {allowed}, not {value!r}")
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(one for part in get_args(hint) for one in _alternatives(part))
+    return (hint,)
+
+
+def _as(hint: Any, value: Any, text: bool) -> Any:
+    """The value as one plain type; ValueError if it is something else."""
+    written = text and isinstance(value, str)
+    if hint is NoneType and (value is None or (written and value in ("all", "none"))):
+        return None
+    if get_origin(hint) is Literal and value in get_args(hint):
+        return value
+    if hint is str and isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if hint is bool and (isinstance(value, bool) or (written and value in ("true", "false"))):
+        return value if isinstance(value, bool) else value == "true"
+    if hint in (int, float) and written:
+        return hint(value)
+    if hint is int and hasattr(value, "__index__") and not isinstance(value, bool):
+        return int(value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError
+
+
+def _words(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: ""}.get(hint, "")
+
+
+def size(text: str) -> int:
+    """Bytes as people write them.
+
+    >>> size("512M"), size("1.5G"), size("1000"), size("2GiB")
+    (536870912, 1610612736, 1000, 2147483648)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not found or (not found[2] and "." in found[1]):
+        raise ValueError(text)
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+# Flags of the command line.
+
+
+def flags(parser: Any, kind: type[Any], names: Iterable[str] = (), defaults: bool = True) -> None:
+    """Give an argparse parser (or group) a flag for each knob, or for those named; `given` reads them."""
+    chosen = list(names)
+    for f in fields(kind):
+        if chosen and f.name not in chosen:
+            continue
+        hint = types(kind)[f.name]
+        about: dict[str, Any] = {
+            "dest": f.name,
+            "default": None,
+            "help": _help(f.default if defaults else None, f.metadata),
+        }
+        if hint is bool:
+            about["action"] = "store_true"
+        elif _is_mapping(hint):
+            about |= {"action": "append", "metavar": "KEY=VALUE"}
+        else:
+            about["metavar"] = _metavar(f.name, hint, f.metadata)
+        parser.add_argument(flag(f.name, hint), **about)
+
+
+def given(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """The knobs that were given as flags, in their types; an error names the flag."""
+    found: dict[str, Any] = {}
+    for f in fields(kind):
+        value = getattr(arguments, f.name, None)
+        if value is None:
+            continue
+        hint = types(kind)[f.name]
+        if _is_mapping(hint):
+            found[f.name] = pairs(flag(f.name, hint), value)
+        elif f.metadata.get("unit") == "bytes" and isinstance(value, str):
+            try:
+                found[f.name] = size(value)
+            except ValueError:
+                raise BadInput(f"{flag(f.name)} takes bytes, such as 512M or 2G, not {value!r}") from None
+        else:
+            found[f.name] = convert(flag(f.name), hint, value, text=True)
+    return found
+
+
+def flag(name: str, hint: Any = None) -> str:
+    """The flag of a knob; of a mapping each entry has one.
+
+    >>> flag("k"), flag("learning_rate"), flag("options", Mapping[str, int])
+    ('-k', '--learning-rate', '--option')
+    """
+    if len(name) == 1:
+        return f"-{name}"
+    return "--" + (name.removesuffix("s") if hint is not None and _is_mapping(hint) else name).replace("_", "-")
+
+
+def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE`, as often as it is given; whoever takes the values makes numbers of them.
+
+    >>> pairs("--option", ["most=10"])
+    {'most': '10'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise BadInput(f"{flag} takes KEY=VALUE, such as most=10, not {text!r}")
+        if key in found:
+            raise BadInput(f"{flag} {key} is given twice")
+        found[key] = value
+    return found
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _metavar(name: str, hint: Any, metadata: Mapping[str, Any]) -> str:
+    choices = metadata.get("choices")
+    if choices:
+        return "|".join(choices)
+    if metadata.get("unit"):
+        return str(metadata["unit"]).upper()
+    numbers = {int, float} & set(_alternatives(hint))
+    return "N" if numbers else name.upper()
+
+
+def _help(default: Any, metadata: Mapping[str, Any]) -> str:
+    text = str(metadata.get("help", "")).replace("%", "%%")
+    shown = default is not None and not isinstance(default, bool) and isinstance(default, str | int | float)
+    return f"{text} (default {default})" if shown and "default" not in text and default != 0 else text
+
+
+# Python: what help() shows, and tables for the docs.
+
+
+def keywords(kind: type[Any]) -> Callable[[Function], Function]:
+    """Show the knobs of `kind` in the signature of a function that takes them as `**keywords`."""
+
+    def shown(function: Function) -> Function:
+        signature = inspect.signature(function)
+        kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        knobs = [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+            for f in fields(kind)
+            if f.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*kept, *knobs])  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
+def unexpected(function: str, kind: type[Any], names: Iterable[str]) -> None:
+    """Refuse keywords that are no knobs, as Python does."""
+    for name in names:
+        if name not in types(kind):
+            close = nearest(name, types(kind), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+
+
 def describe(kind: type[Any]) -> list[tuple[str, str, Any, str]]:
     """(key, type, default, meaning) of every knob, in order.
 
     >>> describe(TrainConfig)[0][:3]
     ('model', 'str', 'complex')
     """
-    return [(f.name, _type(f), f.default, f.metadata["help"]) for f in fields(kind)]
+    return [(f.name, str(f.type), f.default, f.metadata["help"]) for f in fields(kind)]
 
 
-def _type(f: Field[Any]) -> str:
-    return f.type if isinstance(f.type, str) else f.type.__name__
-
-
-def _convert(f: Field[Any], value: Any, where: str) -> Any:
-    name = _type(f)
-    if name == "float" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value).__name__ != name:
-        raise BadInput(f"{where}: {f.name} must be {name}, not {value!r}")
-    return value
+def table(kind: type[Any]) -> str:
+    """The knobs as a Markdown table, for the docs."""
+    rows = [f"| `{key}` | {default} | {text} |" for key, _, default, text in describe(kind)]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
 
 
 def _hint(word: str, choices: Mapping[str, Any]) -> str:

@@ -118,9 +118,9 @@ def test_options_are_numbers_words_or_all() -> None:
     [
         ({"cuont": 1}, "engine 'fixed' has no option 'cuont'; did you mean 'count'?"),
         ({"zzz": 1}, "engine 'fixed' has no option 'zzz'; did you mean 'count' or 'share' or 'way'?"),
-        ({"count": "x"}, "option 'count' takes a whole number or all, not 'x'"),
-        ({"count": 1.5}, "option 'count' takes a whole number or all, not 1.5"),
-        ({"share": "half"}, "option 'share' takes a number, not 'half'"),
+        ({"count": "x"}, "option 'count' must be a whole number, not 'x'"),
+        ({"count": 1.5}, "option 'count' must be a whole number, not 1.5"),
+        ({"share": "half"}, "option 'share' must be a number, not 'half'"),
         ({"count": 0}, "count is 0; it must be at least 1"),
         ({"way": "three"}, "way is 'three'; choose one of one, two"),
     ],

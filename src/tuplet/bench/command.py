@@ -96,26 +96,29 @@ def _queries(arguments: argparse.Namespace) -> QuerySet:
 
 def _settings(arguments: argparse.Namespace) -> Any:
     from tuplet.bench.evaluate import BATCHED, RunSettings
-    from tuplet.cli.arguments import given_options
     from tuplet.engines.registry import BASELINES
+    from tuplet.query.limits import Limits
+    from tuplet.settings import given
 
+    limits = given(arguments, Limits)
     options: dict[str, Any] = {}
     if arguments.engine in BASELINES:
-        options |= given_options(arguments.option)
-    elif arguments.option:
+        options |= limits.get("options", {})
+    elif arguments.options:
         raise BadInput(f"--option is for the baselines ({', '.join(BASELINES)}), not for {arguments.engine!r}")
     if arguments.engine in BATCHED:
-        budget = arguments.budget or "4000"
-        if budget != "all" and not budget.isdecimal():
-            raise BadInput(f"--budget takes a whole number or 'all', not {budget!r}")
-        options["budget"] = budget if budget == "all" else int(budget)
+        options["budget"] = limits.get("budget", 4000)
         if arguments.merge:
             options["merge"] = arguments.merge
     elif arguments.budget or arguments.merge:
         flag = "--budget" if arguments.budget else "--merge"
         raise BadInput(f"{flag} is for the engines {' and '.join(BATCHED)}, not for {arguments.engine!r}")
     return RunSettings(
-        arguments.engine, arguments.logic, arguments.timeout, marginals=arguments.marginals, options=options
+        arguments.engine,
+        limits.get("logic", "product"),
+        limits.get("timeout"),
+        marginals=arguments.marginals,
+        options=options,
     )
 
 

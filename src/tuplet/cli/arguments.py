@@ -1,29 +1,48 @@
-"""What can be typed: the commands of `tuplet` and their options, with no work done here."""
+"""What can be typed: the commands of `tuplet` and their flags, mostly generated from settings. No work is done here."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import nearest
+from tuplet.registry import names
+from tuplet.settings import PRESETS, TrainConfig, flags
 
 FORMATS = ("table", "json", "csv", "parquet")
+CALIBRATION = (
+    "learned (default, given enough valid edges), softmax-count or observed-mass; with --table learned or given"
+)
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse that names the nearest command or option."""
+class CommandParser(argparse.ArgumentParser):
+    """argparse that gets its flags when its command is chosen, and answers mistakes with one line."""
+
+    fill: Callable[[CommandParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        """Only the chosen command needs its flags: the others would make a short command start later."""
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+            positional = [str(a.metavar or a.dest) for a in self._actions if not a.option_strings]
+            required = [f"{a.option_strings[0]} {a.metavar}" for a in self._actions if a.option_strings and a.required]
+            if "COMMAND" not in positional and self.usage is None:
+                self.usage = " ".join([self.prog, *positional, *required, "[options]"])
+        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Unknown options are an error of the command they were given to, which knows the nearest."""
+        """Unknown flags are an error of the command they were given to, which knows the nearest."""
         known, unknown = self.parse_known_args(args, namespace)
         if unknown:
             getattr(known, "parser", self).error(f"unrecognized arguments: {' '.join(unknown)}")
         return known
 
     def error(self, message: str) -> NoReturn:
+        """One line: what is wrong, the nearest word, where to read more."""
         if "invalid choice: '" in message:
             word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
             choices = message.split("(choose from ", 1)[1].rstrip(")").replace("'", "").split(", ")
@@ -35,152 +54,182 @@ class _Parser(argparse.ArgumentParser):
             close = nearest(word, self._option_string_actions)
             if close:
                 message += f"; did you mean {close[0]}?"
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"{self.prog}: {message} ({self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
-    top = _Parser(prog="tuplet", description="Ask incomplete knowledge graphs for tuples, jointly ranked.")
+def parser() -> CommandParser:
+    """All commands."""
+    top = CommandParser(prog="tuplet", description="Ask incomplete knowledge graphs for tuples, jointly ranked.")
     top.add_argument("--version", action="version", version=f"tuplet {__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
-
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=name, parser=sub)
-        return sub
-
-    demo = command("demo", "the main job on the bundled graph of countries")
-    _output(demo, "STORE", required=False)
-    _quiet(demo)
-
-    imports = command("import", "make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder")
-    imports.add_argument("source", metavar="SRC")
-    imports.add_argument("--valid", metavar="F", help="held-out facts for validation")
-    imports.add_argument("--test", metavar="F", help="held-out facts for testing")
-    imports.add_argument("--labels", metavar="F", action="append", default=[], help="name<TAB>label; may be repeated")
-    _output(imports, "GRAPH")
-    _json(imports)
-
-    train = command("train", "train a link predictor or a query model; Ctrl-C safe, --resume goes on")
-    train.add_argument("graph", metavar="GRAPH")
-    _output(train, "MODEL")
-    _training(train, "; query models: betae, logice, cone, lmpnn")
-    train.add_argument("--minutes", type=float, help="of a query model: training time of the whole run (default 5)")
-    train.add_argument("--steps", type=int, help="of a query model: steps, in place of minutes")
-    train.add_argument("--predictor", metavar="MODEL", help="of lmpnn: the trained ComplEx that it rests on")
-    train.add_argument("--resume", action="store_true", help="continue the run in MODEL")
-    _quiet(train)
-    _json(train)
-
-    adopt = command("adopt", "take a link predictor trained elsewhere")
-    adopt.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
-    adopt.add_argument("graph", metavar="GRAPH")
-    _output(adopt, "MODEL")
-    adopt.add_argument("--model", help="complex, distmult, rotate or transe, where SRC does not say it")
-    adopt.add_argument("--entity-names", metavar="F", help="names in the order of the rows (default: that of GRAPH)")
-    adopt.add_argument("--relation-names", metavar="F", help="names in the order of the rows (default: that of GRAPH)")
-    adopt.add_argument("--relation-order", help="how SRC orders reciprocal relations, where it does not say it")
-    adopt.add_argument("--trust", action="store_true", help="load a pickle; only for files of your own")
-    _json(adopt)
-
-    index = command("index", "calibrate a predictor and build the truth table: a store that answers queries")
-    index.add_argument("graph", metavar="GRAPH")
-    index.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
-    _output(index, "STORE")
-    index.add_argument("--table", metavar="F.parquet", help="a truth table made elsewhere, instead of MODEL")
-    index.add_argument(
-        "--threshold", type=float, help="edges below are not kept (default: 0.0005 if learned, else 0.005)"
-    )
-    index.add_argument(
-        "--calibration",
-        metavar="NAME",
-        help="learned (default, given enough valid edges), softmax-count, observed-mass; of --table: learned, given",
-    )
-    index.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
-    index.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
-    index.add_argument("--other-graph", action="store_true", help="take a MODEL of another graph, numbered alike")
-    index.add_argument("--device", default="auto", help="auto, cpu, cuda")
-    index.add_argument("--memory", type=float, metavar="GIB", help="how much the builder may hold")
-    _quiet(index)
-    _json(index)
-
-    build = command("build", "import, train and index in one go, with sane defaults")
-    build.add_argument("source", metavar="SRC", help="anything `import` reads, or a graph directory")
-    build.add_argument("--valid", metavar="F")
-    build.add_argument("--test", metavar="F")
-    build.add_argument("--labels", metavar="F", action="append", default=[])
-    _output(build, "STORE")
-    _training(build)
-    build.add_argument("--threshold", type=float)
-    build.add_argument("--keep-model", metavar="MODEL", help="leave the trained predictor there")
-    _quiet(build)
-    _json(build)
-
-    for name, verb in (("add", "make facts observed"), ("remove", "stop observing facts")):
-        edit = command(name, f"{verb}, at once and without retraining")
-        edit.add_argument("store", metavar="STORE")
-        edit.add_argument("facts", metavar="FACTS", help="a file as `import` reads it")
-        if name == "add":
-            edit.add_argument("--new-entities", action="store_true", help="accept entities the store does not know")
-        edit.set_defaults(new_entities=False)
-        _json(edit)
-
-    info = command("info", "what a graph, model or store is")
-    info.add_argument("path", metavar="PATH")
-    info.add_argument("--verify", action="store_true", help="recompute the content hash from every byte")
-    _json(info)
-
-    ask = command("ask", "answer a query")
-    ask.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
-    ask.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
-    ask.add_argument("-k", metavar="K", help="how many answers (default: LIMIT of the query, or 10); 'all'")
-    ask.add_argument(
-        "--engine",
-        help="crisp, brute, exact, ns3, ns3-marginal (default: exact; crisp on a graph), "
-        "or a baseline: fit, qto, cqd, lmpnn, betae, logice, cone",
-    )
-    ask.add_argument("--budget", metavar="B", help="of ns3: entities per variable, or 'all' (default 4000)")
-    ask.add_argument("--merge", default="progressive", help="of ns3: progressive (default), simultaneous, adaptive")
-    ask.add_argument("--logic", default="product", help="product (default) or godel")
-    ask.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best so far")
-    ask.add_argument("--memory", type=float, metavar="GIB", help="of exact: stop when the search holds so much")
-    ask.add_argument("--work", type=int, metavar="N", help="of exact: stop after looking at N edges")
-    _options(ask)
-    ask.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
-    ask.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
-    ask.add_argument("--only", choices=("predicted", "observed"), help="filter before the top k")
-    ask.add_argument("--explain", action="store_true", help="the reason for every answer")
-    ask.add_argument("--plan", action="store_true", help="show how the query would be answered, and stop")
-    ask.add_argument("--format", choices=FORMATS, help="default: table, or by the ending of -o")
-    ask.add_argument("-o", "--output", metavar="F")
-    ask.add_argument("--force", action="store_true", help="overwrite the output file")
-    _json(ask)
-
-    _serve(command("serve", "answer over HTTP, with a web page"))
-
-    data = command("data", "a public benchmark graph by name, checked")
-    data.add_argument("action", choices=("fetch",))
-    data.add_argument("name", metavar="NAME")
-    data.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
-    _output(data, "GRAPH", required=False)
-    _json(data)
-
-    _bench(command("bench", "the benchmark: sample queries, run engines, report"))
-
-    doctor = command("doctor", "versions, devices, memory, extras")
-    doctor.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
-    _json(doctor)
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
+    for name, (about, fill) in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        command.set_defaults(command=name, parser=command)
+        command.fill = fill
     return top
 
 
-def _bench(command: argparse.ArgumentParser) -> None:
-    """The actions of `tuplet bench`."""
-    actions = command.add_subparsers(title="actions", dest="action", required=True, parser_class=_Parser)
+def _demo(command: CommandParser) -> None:
+    _output(command, "STORE", required=False)
+    _quiet(command)
 
-    def action(name: str, help: str) -> argparse.ArgumentParser:
+
+def _import(command: CommandParser) -> None:
+    command.add_argument("source", metavar="SRC")
+    _reading(command)
+    _output(command, "GRAPH")
+    _json(command)
+
+
+def _train(command: CommandParser) -> None:
+    command.add_argument("graph", metavar="GRAPH")
+    _output(command, "MODEL")
+    command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
+    _training(command)
+    query_models = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
+    query_models.add_argument("--minutes", type=float, metavar="N", help="training time of the whole run (default 5)")
+    query_models.add_argument("--steps", type=int, metavar="N", help="steps, in place of minutes")
+    query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx that lmpnn rests on")
+    _quiet(command)
+    _json(command)
+
+
+def _adopt(command: CommandParser) -> None:
+    command.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
+    command.add_argument("graph", metavar="GRAPH")
+    _output(command, "MODEL")
+    command.add_argument("--model", help="complex, distmult, rotate or transe, where SRC does not say it")
+    command.add_argument("--entity-names", metavar="F", help="names in the order of the rows (default: that of GRAPH)")
+    command.add_argument("--relation-names", metavar="F", help="names in the order of the rows (default: as GRAPH)")
+    command.add_argument("--relation-order", help="how SRC orders reciprocal relations, where it does not say it")
+    command.add_argument("--trust", action="store_true", help="load a pickle; only for files of your own")
+    _json(command)
+
+
+def _index(command: CommandParser) -> None:
+    command.add_argument("graph", metavar="GRAPH")
+    command.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
+    _output(command, "STORE")
+    command.add_argument("--table", metavar="F.parquet", help="a truth table made elsewhere, instead of MODEL")
+    command.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
+    command.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
+    command.add_argument(
+        "--other-graph", action="store_true", help="accept a model trained on another graph with the same ids"
+    )
+    _indexing(command)
+    command.add_argument("--memory", metavar="BYTES", help="how much the builder may hold, such as 512M or 2G")
+    _quiet(command)
+    _json(command)
+
+
+def _build(command: CommandParser) -> None:
+    command.add_argument("source", metavar="SRC", help="anything `import` reads, or a graph directory")
+    _reading(command)
+    _output(command, "STORE")
+    _indexing(command)
+    command.add_argument("--keep-model", metavar="MODEL", help="leave the trained predictor there")
+    _training(command, device=False)
+    _quiet(command)
+    _json(command)
+
+
+def _add(command: CommandParser) -> None:
+    _remove(command)
+    command.add_argument("--new-entities", action="store_true", help="accept entities the store does not know")
+
+
+def _remove(command: CommandParser) -> None:
+    command.add_argument("store", metavar="STORE")
+    command.add_argument("facts", metavar="FACTS", help="a file as `import` reads it")
+    command.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for another writer")
+    command.set_defaults(new_entities=False)
+    _json(command)
+
+
+def _upgrade(command: CommandParser) -> None:
+    command.add_argument("store", metavar="STORE")
+    _json(command)
+
+
+def _info(command: CommandParser) -> None:
+    command.add_argument("path", metavar="PATH")
+    command.add_argument("--verify", action="store_true", help="recompute the content hash from every byte")
+    _json(command)
+
+
+def _relations(command: CommandParser) -> None:
+    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
+    _json(command)
+
+
+def _find(command: CommandParser) -> None:
+    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
+    command.add_argument("text", metavar="TEXT", help="the beginning of a name or label, or a part of it")
+    command.add_argument("-k", type=int, default=20, metavar="N", help="at most so many (default 20)")
+    command.add_argument("--relations", action="store_true", help="find relations, not entities")
+    _json(command)
+
+
+def _entity(command: CommandParser) -> None:
+    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
+    command.add_argument("name", metavar="NAME", help="the name of an entity, or its label")
+    command.add_argument("-k", type=int, default=5, metavar="N", help="facts of each relation (default 5)")
+    _json(command)
+
+
+def _ask(command: CommandParser) -> None:
+    from tuplet.query.limits import Limits
+
+    command.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
+    command.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
+    _engine(command, "exact; crisp on a graph")
+    command.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
+    command.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
+    flags(command.add_argument_group("limits"), Limits)
+    output = command.add_argument_group("output")
+    output.add_argument("--explain", action="store_true", help="the reason for every answer")
+    output.add_argument("--plan", action="store_true", help="show how the query would be answered, and stop")
+    output.add_argument(
+        "--format", choices=FORMATS, metavar="|".join(FORMATS), help="default: table, or by the ending of -o"
+    )
+    output.add_argument("-o", "--output", metavar="FILE", help="write there instead")
+    output.add_argument("--force", action="store_true", help="overwrite the output file")
+    _json(output)
+
+
+def _engines(command: CommandParser) -> None:
+    _json(command)
+
+
+def _data(command: CommandParser) -> None:
+    actions = command.add_subparsers(
+        title="actions", dest="action", required=True, metavar="ACTION", parser_class=CommandParser
+    )
+    fetch = actions.add_parser("fetch", help="a graph directory of a benchmark graph, checked")
+    fetch.add_argument("name", metavar="NAME", help="as `tuplet data list` has it")
+    fetch.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
+    _output(fetch, "GRAPH", required=False)
+    known = actions.add_parser("list", help="the benchmark graphs that are known by name")
+    for action in (fetch, known):
+        action.set_defaults(parser=action)
+        _json(action)
+
+
+def _doctor(command: CommandParser) -> None:
+    command.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
+    _json(command)
+
+
+def _bench(command: CommandParser) -> None:
+    """The actions of `tuplet bench`."""
+    from tuplet.query.limits import Limits
+
+    actions = command.add_subparsers(title="actions", dest="action", required=True, parser_class=CommandParser)
+
+    def action(name: str, help: str) -> CommandParser:
         sub = actions.add_parser(name, help=help, description=help)
+        sub.set_defaults(parser=sub)
         _json(sub)
         return sub
 
@@ -201,16 +250,9 @@ def _bench(command: argparse.ArgumentParser) -> None:
     run = action("run", "run an engine over queries and rank their hard answers; run again to go on")
     run.add_argument("store", metavar="STORE")
     run.add_argument("queries", metavar="QUERIES", help="of `bench sample`; EFOk-CQA or BetaE files")
-    run.add_argument(
-        "--engine",
-        default="exact",
-        help="exact (default), ns3, ns3-marginal, crisp, brute, fit, qto, cqd, lmpnn, betae, logice, cone",
-    )
-    _options(run)
-    run.add_argument("--budget", metavar="B", help="of ns3 and ns3-marginal: entities per variable, or 'all'")
-    run.add_argument("--merge", help="of ns3: progressive (default), simultaneous, adaptive")
-    run.add_argument("--logic", default="product", help="product (default) or godel")
-    run.add_argument("--timeout", type=float, metavar="S", help="seconds for one query")
+    _engine(run, "exact")
+    run.set_defaults(engine="exact")
+    flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
     run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
     run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
@@ -218,7 +260,7 @@ def _bench(command: argparse.ArgumentParser) -> None:
     run.add_argument("-o", "--output", required=True, metavar="RESULTS")
     _quiet(run)
 
-    adopt = action("adopt", "results of engines that were measured elsewhere, as a GPU machine leaves them")
+    adopt = action("adopt", "import result rows that were measured on another machine")
     adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
     adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
     adopt.add_argument("store", metavar="STORE")
@@ -241,7 +283,7 @@ def _bench(command: argparse.ArgumentParser) -> None:
     types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
 
 
-def _serve(command: argparse.ArgumentParser) -> None:
+def _serve(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
     command.add_argument("stores", metavar="STORE", nargs="*", help="stores or graphs, also as NAME=STORE")
     command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
@@ -262,52 +304,70 @@ def _serve(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--max-{name}", type=kind, metavar="N", help=help)
 
 
-def _training(command: argparse.ArgumentParser, others: str = "") -> None:
-    """The settings of the trainer that users change most; --config reads all of them from a file."""
-    command.add_argument("--config", metavar="F", help="settings from a .toml or .json file")
-    command.add_argument("--preset", help="tuned settings: fb15k-237, nell995, fb15k, wn18rr, small")
-    command.add_argument("--model", help=f"complex (default), distmult, rotate, transe{others}")
-    command.add_argument("--rank", type=int)
-    command.add_argument("--epochs", type=int)
-    command.add_argument("--batch", type=int)
-    command.add_argument("--learning-rate", type=float, dest="learning_rate")
-    command.add_argument("--regularisation", type=float)
-    command.add_argument("--seed", type=int)
-    command.add_argument("--device", default="auto", help="auto, cpu, cuda")
-
-
-def given_options(given: Sequence[str]) -> dict[str, str]:
-    """`--option KEY=VALUE`, as often as it is given; the engine makes numbers of what is a number."""
-    options: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise BadInput(f"--option takes KEY=VALUE, such as most=10, not {text!r}")
-        if key in options:
-            raise BadInput(f"--option {key} is given twice")
-        options[key] = value
-    return options
-
-
-def _options(command: argparse.ArgumentParser) -> None:
+def _reading(command: CommandParser) -> None:
+    """How facts are read."""
+    command.add_argument("--valid", metavar="F", help="held-out facts for validation")
+    command.add_argument("--test", metavar="F", help="held-out facts for testing")
+    command.add_argument("--labels", metavar="F", action="append", default=[], help="name<TAB>label; may be repeated")
     command.add_argument(
-        "--option",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="of a baseline, may be repeated: most=10, mode=paper (fit); neg_scale=3 (qto); method=co, beam=64 (cqd); "
-        "model=FOLDER (cqd with method=co and the trained ones); docs/baselines.md has them all",
+        "--columns",
+        metavar="COLUMNS",
+        help="which columns to read: head=A,relation=B,tail=C (also truth=, date=), by name or by number from 1",
     )
 
 
-def _quiet(command: argparse.ArgumentParser) -> None:
+def _indexing(command: CommandParser) -> None:
+    """How predictions become truth values."""
+    command.add_argument(
+        "--threshold", type=float, metavar="N", help="edges below are not kept (default: 0.0005 if learned, else 0.005)"
+    )
+    command.add_argument("--calibration", metavar="NAME", help=CALIBRATION)
+    command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
+
+
+def _training(command: CommandParser, device: bool = True) -> None:
+    """The settings of the trainer; --config reads them from a file."""
+    if device:
+        command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
+    group = command.add_argument_group("training (defaults by the size of the graph)")
+    group.add_argument("--config", metavar="F", help="settings from a .toml or .json file")
+    group.add_argument("--preset", metavar="NAME", help=f"tuned settings: {', '.join(PRESETS)}")
+    flags(group, TrainConfig, defaults=False)
+
+
+def _engine(command: CommandParser, default: str) -> None:
+    known = ", ".join(names("engines"))
+    command.add_argument("--engine", metavar="NAME", help=f"{known} or module:Class (default: {default})")
+
+
+def _quiet(command: CommandParser) -> None:
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
-def _json(command: argparse.ArgumentParser) -> None:
+def _json(command: Any) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _output(command: argparse.ArgumentParser, metavar: str, required: bool = True) -> None:
-    command.add_argument("-o", "--output", required=required, metavar=metavar)
+def _output(command: CommandParser, metavar: str, required: bool = True) -> None:
+    command.add_argument("-o", "--output", required=required, metavar=metavar, help="where to write it")
     command.add_argument("--force", action="store_true", help="replace what is there")
+
+
+Fill: TypeAlias = Callable[[CommandParser], None]
+
+COMMANDS: dict[str, tuple[str, Fill]] = {
+    "demo": ("the main job on the bundled graph of countries", _demo),
+    "import": ("make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder", _import),
+    "build": ("import, train and index in one go, with sane defaults", _build),
+    "ask": ("answer a query", _ask),
+    "info": ("what a graph, model or store is", _info),
+    "train": ("train a link predictor or a query model; Ctrl-C safe, --resume goes on", _train),
+    "adopt": ("take a link predictor trained elsewhere", _adopt),
+    "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
+    "add": ("make facts observed, at once and without retraining", _add),
+    "remove": ("stop observing facts, at once and without retraining", _remove),
+    "serve": ("answer over HTTP, with a web page", _serve),
+    "data": ("public benchmark graphs by name, checked", _data),
+    "bench": ("the benchmark: sample queries, run engines, report", _bench),
+    "doctor": ("versions, devices, memory, extras", _doctor),
+}

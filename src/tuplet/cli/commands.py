@@ -12,15 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from tuplet.cli.arguments import given_options, parser
+from tuplet.cli.arguments import parser
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput, TupletError
 from tuplet.progress import Progress
-
-if TYPE_CHECKING:
-    from tuplet.settings import TrainConfig
+from tuplet.settings import TrainConfig, given, size
 
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
@@ -154,7 +152,7 @@ def run_index(arguments: argparse.Namespace) -> None:
                 observed,
                 on_demand=arguments.on_demand,
                 device=str(pick_device(arguments.device)),
-                memory=None if arguments.memory is None else int(arguments.memory * 2**30),
+                memory=None if arguments.memory is None else _size(arguments.memory),
                 force=arguments.force,
                 progress=lambda done, total: told("index", done, total, "relations"),
                 other_graph=arguments.other_graph,
@@ -208,15 +206,14 @@ def _told_store(arguments: argparse.Namespace) -> None:
 
 def _config(arguments: argparse.Namespace) -> tuple[TrainConfig | None, dict[str, Any]]:
     """The settings of a run: those of a file or a preset, if one is given, and what the flags change of them."""
-    from tuplet.settings import TrainConfig, load, preset
+    from tuplet.settings import load, preset
 
-    flags = ("model", "rank", "epochs", "batch", "learning_rate", "regularisation", "seed")
-    given = {flag: getattr(arguments, flag) for flag in flags if getattr(arguments, flag) is not None}
+    settings = given(arguments, TrainConfig)
     if arguments.config and arguments.preset:
         raise BadInput("give either --config or --preset, not both")
     if arguments.config:
-        return load(TrainConfig, arguments.config), given
-    return preset(arguments.preset) if arguments.preset else None, given
+        return load(TrainConfig, arguments.config), settings
+    return preset(arguments.preset) if arguments.preset else None, settings
 
 
 def run_info(arguments: argparse.Namespace) -> None:
@@ -236,24 +233,13 @@ def run_ask(arguments: argparse.Namespace) -> None:
     store = tuplet.open(arguments.store, observed=splits)
     query = _query_text(arguments.query)
     grounding = _grounding(arguments.grounding)
+    limits = Limits(**given(arguments, Limits))
     if arguments.plan:
-        _print(store.plan(query, engine=arguments.engine, grounding=grounding))
+        _print(store.plan(query, arguments.engine, limits, grounding))
         return
     form = "json" if arguments.json else arguments.format
     if arguments.output and Path(arguments.output).exists() and not arguments.force:
         raise BadInput(f"{arguments.output} exists already; --force overwrites it")
-    given = {
-        "k": _count(arguments.k),
-        "logic": arguments.logic,
-        "timeout": arguments.timeout,
-        "memory": None if arguments.memory is None else int(arguments.memory * 2**30),
-        "work": arguments.work,
-        "only": arguments.only,
-        "budget": _count(arguments.budget, "--budget"),
-        "merge": arguments.merge,
-        "options": given_options(arguments.option),
-    }
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
     answers = store.ask(query, arguments.engine, limits, grounding)
     if arguments.output:
         answers.write(arguments.output, form, force=arguments.force)
@@ -331,13 +317,11 @@ def _query_text(argument: str) -> str:
     return text
 
 
-def _count(argument: str | None, flag: str = "-k") -> int | Literal["all"] | None:
-    if argument is None or argument == "all":
-        return "all" if argument else None
+def _size(text: str) -> int:
     try:
-        return int(argument)
+        return size(text)
     except ValueError:
-        raise BadInput(f"{flag} takes a whole number or 'all', not {argument!r}") from None
+        raise BadInput(f"--memory takes bytes, such as 512M or 2G, not {text!r}") from None
 
 
 def _grounding(argument: str | None) -> dict[str, Any] | None:

@@ -35,8 +35,8 @@ class Limits:
 
     k: Count | None = knob(None, "how many answers, or 'all' (default: LIMIT of the query, or 10)")
     offset: int = knob(0, "answers to skip before the first one shown")
-    timeout: float | None = knob(None, "seconds after which the best so far is returned")
-    memory: int | None = knob(None, "bytes that a search may hold (exact)")
+    timeout: float | None = knob(None, "stop then with the best so far", unit="seconds")
+    memory: int | None = knob(None, "bytes that a search may hold, such as 2G (exact)", unit="bytes")
     work: int | None = knob(None, "edges that a search may look at (exact)")
     only: Only | None = knob(None, "keep what the facts do not say, or only what they say", ("predicted", "observed"))
     logic: str = knob("product", "how truth values combine", ("product", "godel"))

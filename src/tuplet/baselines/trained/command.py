@@ -16,6 +16,7 @@ from tuplet.predict import embeddings as models
 from tuplet.predict import model_folder as files
 from tuplet.predict import runs
 from tuplet.settings import changed, load
+from tuplet.settings import given as flags_given
 
 FLAGS = ("model", "steps", "minutes", "batch", "learning_rate", "seed")
 NOT_OURS = ("preset", "rank", "epochs", "regularisation")
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, told: Callable[[str, float, float, str], 
     """Train a query model of a graph."""
     graph = KnowledgeGraph.open(arguments.graph)
     edges = {split: graph.edges(split) for split in SPLIT_CODE}
-    given = {flag: getattr(arguments, flag) for flag in FLAGS if getattr(arguments, flag) is not None}
+    given = {key: value for key, value in flags_given(arguments, QueryTrainConfig).items() if key in FLAGS}
     if "model" in given:
         given["model"] = given["model"].lower()
     for flag in ("steps", "minutes"):
