@@ -1,34 +1,118 @@
-"""Every error a user can cause, each one clear line: what, where, and the nearest valid choice.
+"""Every error a user can cause: fields that say what, where and what else there is; the sentence is made from them.
 
-The command line prints `str(error)` and exits 1; nothing here ever needs a traceback to be understood.
+`str(error)` speaks Python (`force=True`), `error.shell` speaks the command line (`--force`), which prints it and exits
+with 1. `error.message` is the sentence without the place in the query. No error here needs a traceback.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument inside an error: `force=True` in Python, `--force` on the command line.
+
+    >>> print(Option("new_entities"), Option("new_entities").flag, Option("columns", None), Option("k", 5).flag)
+    new_entities=True --new-entities columns= -k 5
+    """
+
+    name: str
+    value: Any = True  # None: the name alone
+
+    def __str__(self) -> str:
+        return f"{self.name}={'' if self.value is None else repr(self.value)}"
+
+    @property
+    def flag(self) -> str:
+        """As it is written on the command line."""
+        flag = ("--" if len(self.name) > 1 else "-") + self.name.replace("_", "-")
+        return flag if self.value is None or self.value is True else f"{flag} {self.value}"
 
 
 class TupletError(Exception):
-    """Base of all errors that are about the user's input, data or limits."""
+    """Base of all errors that are about the user's input, data or limits.
+
+    >>> error = TupletError("my.graph exists already; ", Option("force"), " replaces it")
+    >>> print(error, error.shell, sep="\\n")
+    my.graph exists already; force=True replaces it
+    my.graph exists already; --force replaces it
+    """
+
+    def __init__(self, *parts: str | Option) -> None:
+        self.parts = parts
+        super().__init__("".join(map(str, parts)))
+
+    @property
+    def message(self) -> str:
+        """The sentence alone, as Python users read it."""
+        return "".join(map(str, self.parts))
+
+    @property
+    def shell(self) -> str:
+        """What the command line prints: arguments are flags there."""
+        shown = "".join(part.flag if isinstance(part, Option) else part for part in self.parts)
+        return shown + str(self).removeprefix(self.message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error crosses process boundaries with its fields, whatever its constructor takes.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[TupletError], args: tuple[Any, ...], fields: dict[str, Any]) -> TupletError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class BadInput(TupletError):
     """A file, folder or option that cannot be used as given."""
 
 
-class ParseError(TupletError):
-    """A query that does not parse; shows the line with a caret under the place.
+class Exists(BadInput):
+    """Something is at `path` already; `reason` says why even `force` does not replace it.
 
-    >>> print(ParseError("expected ')'", "r(?x, ?y", 8))
-    expected ')' (line 1, column 9)
-      r(?x, ?y
-              ^
+    >>> print(Exists("a.graph").shell)
+    a.graph exists already; --force replaces it
+    >>> print(Exists("photos", "it is not a graph"))
+    will not replace photos: it is not a graph; remove it yourself
     """
 
-    def __init__(self, message: str, text: str, position: int, length: int = 1) -> None:
-        self.message, self.text, self.position, self.length = message, text, position, length
-        super().__init__(f"{message} {_where(text, position)}\n{_excerpt(text, position, length)}")
+    def __init__(self, path: str | os.PathLike[str], reason: str | None = None) -> None:
+        self.path, self.reason = Path(path), reason
+        if reason is None:
+            super().__init__(f"{path} exists already; ", Option("force"), " replaces it")
+        else:
+            super().__init__(f"will not replace {path}: {reason}; remove it yourself")
+
+
+class StoreBusy(BadInput):
+    """Somebody else is writing `path`, and went on for longer than the caller would wait.
+
+    >>> print(StoreBusy("my.store", 2.0))
+    my.store is being written by another thread or process (waited 2 s)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], waited: float = 0.0) -> None:
+        self.path, self.waited = Path(path), waited
+        note = f" (waited {waited:g} s)" if waited else ""
+        super().__init__(f"{path} is being written by another thread or process{note}")
+
+
+class PlacedError(TupletError):
+    """An error with a place in a query: `text[position : position + length]`; no text, no place."""
+
+    def __init__(self, message: str, text: str = "", position: int = 0, length: int = 1) -> None:
+        super().__init__(message)
+        self.text, self.position, self.length = text, position, length
+        if text:
+            self.args = (f"{message} (line {self.line}, column {self.column})\n{_excerpt(text, position, length)}",)
 
     @property
     def line(self) -> int:
@@ -39,6 +123,16 @@ class ParseError(TupletError):
     def column(self) -> int:
         """Column of the place, from 1."""
         return self.position - (self.text.rfind("\n", 0, self.position) + 1) + 1
+
+
+class ParseError(PlacedError):
+    """A query that does not parse; shows the line with a caret under the place.
+
+    >>> print(ParseError("expected ')'", "r(?x, ?y", 8))
+    expected ')' (line 1, column 9)
+      r(?x, ?y
+              ^
+    """
 
 
 class Unsupported(ParseError):
@@ -52,17 +146,22 @@ class Refused(Unsupported):
     engine 'qto' answers trees only
     """
 
-    def __init__(self, message: str) -> None:
-        self.message, self.text, self.position, self.length = message, "", 0, 1
-        TupletError.__init__(self, message)
+
+class UnsafeQuery(PlacedError):
+    """A variable that no positive atom binds; named, with the reason.
+
+    >>> error = UnsafeQuery("y", "it occurs in negated atoms only")
+    >>> print(error.variable, "|", error)
+    y | unsafe variable ?y: it occurs in negated atoms only
+    """
+
+    def __init__(self, variable: str, reason: str, text: str = "", position: int = 0, length: int = 1) -> None:
+        self.variable, self.reason = variable, reason
+        super().__init__(f"unsafe variable ?{variable}: {reason}", text, position, length)
 
 
-class UnsafeQuery(TupletError):
-    """A variable that no positive atom binds; named, with the reason."""
-
-
-class UnknownName(TupletError):
-    """A name that the graph does not have, with the nearest ones it has.
+class UnknownName(PlacedError, BadInput):
+    """A name that is none of those there are, with the nearest ones.
 
     >>> print(UnknownName("relation", "boders", ["borders"]))
     unknown relation 'boders'; did you mean 'borders'?
@@ -80,36 +179,50 @@ class UnknownName(TupletError):
         sure: bool = True,
     ) -> None:
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
-        self.text, self.position, self.length = text, position, length
         message = f"unknown {kind} {name!r}" if not note else f"{kind} {name!r} {note}"
-        if self.suggestions:
-            # Labels and names that are no plain words come as they have to be written.
-            shown = (s if s.startswith(('"', "<", ":")) else repr(s) for s in self.suggestions)
-            message += f"; did you mean {' or '.join(shown)}?" if sure else f"; choose {_listed(list(shown))}"
-        if text:
-            message += f" {_where(text, position)}\n{_excerpt(text, position, length)}"
-        super().__init__(message)
+        super().__init__(message + _advice(self.suggestions, sure), text, position, length)
 
 
 class BudgetExceeded(TupletError):
-    """A limit on size, memory or work that the request would break."""
+    """A limit on size, memory or work that the request would break; `limit` is its name, where it has one.
+
+    >>> error = BudgetExceeded("the query has 70 clauses, at most 64", limit="clauses", needed=70, allowed=64)
+    >>> print(error, error.limit, error.allowed)
+    the query has 70 clauses, at most 64 clauses 64
+    """
+
+    def __init__(
+        self, *parts: str | Option, limit: str = "size", needed: float | None = None, allowed: float | None = None
+    ) -> None:
+        self.limit, self.needed, self.allowed = limit, needed, allowed
+        super().__init__(*parts)
 
 
 class CorruptStore(TupletError):
     """A directory of ours that is truncated, edited, of a newer version, or not ours at all; the file is named."""
 
 
-def unknown(kind: str, name: object, choices: Iterable[str]) -> UnknownName:
+def unknown(
+    kind: str,
+    name: object,
+    choices: Iterable[str],
+    note: str = "",
+    text: str = "",
+    position: int = 0,
+    length: int = 1,
+) -> UnknownName:
     """The error for a name that is none of the choices: the nearest ones, or all of a few.
 
     >>> print(unknown("logic", "goedl", ["product", "godel"]))
     unknown logic 'goedl'; did you mean 'godel'?
     >>> print(unknown("logic", "x", ["product", "godel"]))
     unknown logic 'x'; choose 'product' or 'godel'
+    >>> print(unknown("column", "drgu", ["drug", "gene"], note="is not in the first line of f.csv"))
+    column 'drgu' is not in the first line of f.csv; did you mean 'drug'?
     """
     all_of_them = list(choices)
     close = nearest(str(name), all_of_them)
-    return UnknownName(kind, str(name), close or all_of_them, sure=bool(close))
+    return UnknownName(kind, str(name), close or all_of_them, note, text, position, length, sure=bool(close))
 
 
 def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
@@ -121,13 +234,16 @@ def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
     return difflib.get_close_matches(word, list(choices), n=most, cutoff=0.6)
 
 
+def _advice(suggestions: tuple[str, ...], sure: bool) -> str:
+    if not suggestions:
+        return ""
+    # Labels and names that are no plain words come as they have to be written.
+    shown = [s if s.startswith(('"', "<", ":", "?")) else repr(s) for s in suggestions]
+    return f"; did you mean {' or '.join(shown)}?" if sure else f"; choose {_listed(shown)}"
+
+
 def _listed(words: list[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _where(text: str, position: int) -> str:
-    line_start = text.rfind("\n", 0, position) + 1
-    return f"(line {text.count(chr(10), 0, position) + 1}, column {position - line_start + 1})"
 
 
 def _excerpt(text: str, position: int, length: int) -> str:

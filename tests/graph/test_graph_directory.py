@@ -7,8 +7,12 @@ import multiprocessing
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from tuplet import files as module
-from tuplet.errors import BadInput, CorruptStore
-from tuplet.files import MANIFEST, locked, open_directory, read_manifest, verify, write_directory
+from tuplet.errors import BadInput, CorruptStore, Exists, StoreBusy
+from tuplet.files import (
+    MANIFEST,
+    locked,
+    open_directory,
+    read_manifest,
+    replacing,
+    verify,
+    write_bytes,
+    write_directory,
+)
 
 SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": np.zeros((0, 3), np.int64)}
 
@@ -70,20 +82,12 @@ def test_parents_are_made_and_nothing_is_left_beside(tmp_path: Path) -> None:
 def test_existing_directory_needs_force(tmp_path: Path) -> None:
     target = tmp_path / "d"
     write_directory(target, "thing", SOME, {})
-    with pytest.raises(BadInput, match="exists already; --force"):
+    with pytest.raises(BadInput, match="exists already; force=True replaces it"):
         write_directory(target, "thing", {"z": np.ones(1)}, {})
     assert list(open_directory(target).arrays) == sorted(SOME)
     write_directory(target, "thing", {"z": np.ones(1)}, {}, force=True)
     assert list(open_directory(target).arrays) == ["z"]
     assert os.listdir(tmp_path) == ["d"]
-
-
-def test_replacing_without_exchange_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_exchange", lambda first, second: False)  # as on systems without renameat2
-    for value in range(3):
-        write_directory(tmp_path / "d", "thing", {"z": np.full(1, value)}, {}, force=True)
-        assert open_directory(tmp_path / "d").arrays["z"].tolist() == [value]
-        assert os.listdir(tmp_path) == ["d"]
 
 
 def test_force_never_deletes_what_is_not_ours(tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ def test_a_writer_that_fails_leaves_the_old_state(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, signal
 import numpy as np
-from tuplet import files as directory
+from tuplet import files
 step = int(sys.argv[2])
 calls = 0
 def die(function):
@@ -136,29 +140,25 @@ def die(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **options)
     return wrapped
-if sys.argv[3] == "renames":
-    directory._exchange = lambda first, second: False
 for name in ("fsync", "rename"):
     setattr(os, name, die(getattr(os, name)))
-directory.shutil.rmtree = die(directory.shutil.rmtree)
-directory.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
+files.shutil.rmtree = die(files.shutil.rmtree)
+files.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
 """
 
 
-@pytest.mark.parametrize(("way", "step"), [("exchange", n) for n in range(1, 7)] + [("renames", n) for n in (5, 6, 7)])
-def test_a_killed_writer_leaves_old_or_new_and_the_next_one_cleans_up(tmp_path: Path, way: str, step: int) -> None:
-    """Killed before each step: four syncs, then one exchange of names (or two renames), a sync and the clean-up."""
+@pytest.mark.parametrize("step", range(1, 9))
+def test_a_killed_writer_leaves_old_or_new_and_the_next_one_cleans_up(tmp_path: Path, step: int) -> None:
+    """Killed before each step: a sync of three files and their folder, two renames, a sync and the clean-up."""
     target = tmp_path / "d"
     write_directory(target, "thing", SOME, {})
-    done = subprocess.run([sys.executable, "-c", KILLED, str(target), str(step), way], check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(target), str(step)], check=False)
     assert done.returncode == -signal.SIGKILL
-    # Only a system without renameat2 has a moment in which neither is there; the next writer puts the old one back.
-    assert target.exists() or (way, step) == ("renames", 6)
-    if target.exists():
-        assert list(open_directory(target).arrays) in (sorted(SOME), ["y", "z"])
-    with pytest.raises(BadInput, match="exists already"):
+    # Between the two renames neither is there; the next writer puts the old one back.
+    assert target.exists() == (step != 6)
+    with pytest.raises(Exists, match="exists already"):
         write_directory(target, "thing", SOME, {})
-    assert list(open_directory(target).arrays) in (sorted(SOME), ["y", "z"])
+    assert list(open_directory(target).arrays) == (sorted(SOME) if step <= 6 else ["y", "z"])
     assert os.listdir(tmp_path) == ["d"]
 
 
@@ -175,7 +175,7 @@ def test_second_writer_is_refused_while_the_first_writes(tmp_path: Path) -> None
     holder.start()
     assert ready.wait(30)
     try:
-        with pytest.raises(BadInput, match="is being written by another process"):
+        with pytest.raises(StoreBusy, match="is being written by another thread or process"):
             write_directory(tmp_path / "d", "thing", SOME, {})
     finally:
         done.set()
@@ -192,10 +192,13 @@ def test_holder_of_the_lock_may_write(tmp_path: Path) -> None:
 
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     write_directory(tmp_path / "my.graph", "graph", SOME, {})
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.json").write_text("{}")
     cases = [
         (tmp_path / "my.grph", BadInput, r"no such store: .*my\.grph; did you mean .*my\.graph\?"),
         (tmp_path / "no" / "where", BadInput, r"no such store: .*where \(the folder .*no does not exist\)"),
-        (tmp_path / "my.graph", BadInput, r"my\.graph is a graph, not a store"),
+        (tmp_path / "my.graph", BadInput, r"my\.graph is a graph, not a store; tuplet index makes a store of it"),
+        (tmp_path / "m", BadInput, r"m is a model, not a store; tuplet index makes a store of it"),
         (tmp_path, CorruptStore, r"is not a tuplet store: it has no manifest\.json"),
         (tmp_path / "my.graph" / "a.npy", BadInput, r"a\.npy is a file, not a tuplet store"),
     ]
@@ -251,3 +254,93 @@ def test_needs_numpy_alone() -> None:
     code = "import sys, tuplet.files, tuplet.graph.graph; print(*{'pyarrow','numba','torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_second_thread_waits_its_turn(tmp_path: Path) -> None:
+    order: list[str] = []
+    held = threading.Event()
+
+    def first() -> None:
+        with locked(tmp_path / "d"):
+            held.set()
+            time.sleep(0.2)
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    held.wait(30)
+    with pytest.raises(StoreBusy) as busy, locked(tmp_path / "d", timeout=0.01):
+        pass
+    assert (busy.value.path, busy.value.waited) == (tmp_path / "d", 0.01)
+    with locked(tmp_path / "d", timeout=30):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+    assert os.listdir(tmp_path) == []
+
+
+def fill(target: Path, meanwhile: Callable[[], object]) -> None:
+    with replacing(target) as fresh:
+        fresh.write_text("mine")
+        meanwhile()
+
+
+def fail() -> None:
+    raise RuntimeError("halfway")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "f.txt"
+    with pytest.raises(RuntimeError, match="halfway"):
+        fill(target, fail)
+    assert os.listdir(tmp_path / "a") == []
+    write_bytes(target, b"one")
+    with pytest.raises(Exists, match=r"f\.txt exists already; force=True replaces it") as error:
+        write_bytes(target, b"two")
+    assert error.value.path == target
+    assert error.value.shell == f"{target} exists already; --force replaces it"
+    write_bytes(target, b"two", force=True)
+    assert target.read_bytes() == b"two"
+    with pytest.raises(Exists):
+        fill(tmp_path / "late", lambda: (tmp_path / "late").write_text("somebody was faster"))
+    assert (tmp_path / "late").read_text() == "somebody was faster"
+    assert sorted(os.listdir(tmp_path)) == ["a", "late"]
+
+
+def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    cases = [
+        ("/dev/full", "cannot write /dev/full: No space left on device"),
+        ("/proc/nowhere/f.txt", "cannot write /proc/nowhere/f.txt: No such file or directory"),
+        (tmp_path / "file" / "f.txt", f"cannot write {tmp_path}/file/f.txt: Not a directory"),
+        (tmp_path / "folder", f"cannot write {tmp_path}/folder: Is a directory"),
+    ]
+    for path, message in cases:
+        with pytest.raises(BadInput) as error:
+            write_bytes(path, b"x" * 100_000, force=True)
+        assert str(error.value) == message
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    for path in ("/proc/nowhere/d", tmp_path / "file" / "d"):
+        with pytest.raises(BadInput, match="cannot write"):
+            write_directory(path, "thing", SOME, {})
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from tuplet.errors import BadInput
+from tuplet.files import write_directory
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    write_directory(sys.argv[1], "thing", {"z": np.zeros(1_000_000)}, {})
+except BadInput as error:
+    print(error)
+"""
+
+
+def test_an_array_that_does_not_fit_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "d")], capture_output=True, text=True, check=True)
+    assert done.stdout == f"cannot write {tmp_path}/d: File too large\n"
+    assert os.listdir(tmp_path) == []

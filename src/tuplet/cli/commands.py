@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         COMMANDS[arguments.command](arguments)
         sys.stdout.flush()
     except TupletError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.shell}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader (head, less) went away: nothing is wrong, and Python must not complain at exit.

@@ -155,7 +155,7 @@ def check_safe(clause: Clause) -> None:
             reason = "no positive atom contains it"
         else:
             reason = "one alternative of the query does not contain it"
-        raise UnsafeQuery(f"unsafe variable ?{variable.name}: {reason}")
+        raise UnsafeQuery(variable.name, reason)
 
 
 def check_size(query: Query) -> None:

@@ -16,7 +16,6 @@ the old state or the new one at any moment; what a killed writer left is deleted
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -29,9 +28,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet._version import __version__
+from tuplet import files
 from tuplet.errors import BadInput, CorruptStore, TupletError
-from tuplet.files import locked, open_directory, write_directory
+from tuplet.files import (
+    clean_leftovers,
+    locked,
+    open_directory,
+    read_sealed,
+    rename,
+    render,
+    replacing,
+    sealed,
+    system_errors,
+    write_bytes,
+    write_directory,
+)
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.table import TruthTable
 
@@ -75,12 +86,12 @@ class StoreFiles:
 
     def rows(self, device: str = "cpu", memory: int | None = None) -> TruthOnDemand:
         """The truth of a store on demand; loads the model."""
-        from tuplet.predict import model_folder as files
+        from tuplet.predict import model_folder
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
         basis = open_directory(self.path / self.folders["rows"], "rows")
-        model = files.load(self.path / self.folders["model"], device)
+        model = model_folder.load(self.path / self.folders["model"], device)
         edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
         calibration, threshold = Calibration(**self.meta["calibration"]), float(self.meta["threshold"])
         cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
@@ -108,24 +119,17 @@ class StoreFiles:
         """Write a new store; an existing one is replaced only with `force`, anything else never."""
         target = Path(os.path.realpath(path))
         refuse_existing(target, force)
-        with _system_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with locked(target):
-                _clean(target)
+        with locked(target):
+            clean_leftovers(target)
+            if (target / MANIFEST).exists():
                 refuse_existing(target, force)
-                if (target / MANIFEST).exists():
+                with system_errors(target):
                     _commit(target, graph, table, meta, basis, {}, calibration)
-                else:
-                    # A new store is written beside its place and renamed in: there is never half a store.
-                    fresh = target.with_name(_prefix(target) + os.urandom(4).hex())
+            else:
+                # A new store is written beside its place and renamed in: there is never half a store.
+                with replacing(target, force, _not_a_store) as fresh:
                     fresh.mkdir()
-                    try:
-                        _commit(fresh, graph, table, meta, basis, {}, calibration)
-                        if target.exists():
-                            target.rmdir()  # an empty folder
-                        os.rename(fresh, target)
-                    finally:
-                        shutil.rmtree(fresh, ignore_errors=True)
+                    _commit(fresh, graph, table, meta, basis, {}, calibration)
         return StoreFiles.open(path)
 
     @staticmethod
@@ -154,7 +158,7 @@ class StoreFiles:
 
     def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: Mapping[str, Any]) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
-        with _system_errors(self.path):
+        with system_errors(self.path):
             _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders)
         return StoreFiles.open(self.path)
 
@@ -170,48 +174,23 @@ def writing(path: str | os.PathLike[str]) -> Iterator[StoreFiles]:
     read_store(path)
     with locked(path):
         target = Path(os.path.realpath(path))
-        _clean(target)
+        clean_leftovers(target)
         _collect(target, read_store(target)["folders"])
         yield StoreFiles.open(path)
 
 
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of store.json."""
-    root, file = Path(path), Path(path) / MANIFEST
-    try:
-        raw = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        if root.is_dir():
-            raise CorruptStore(f"{root} is not a tuplet store: it has no {MANIFEST}") from None
-        raise BadInput(f"no such store: {root}" if not root.exists() else f"{root} is a file, not a store") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {file}: {error.strerror}") from None
-    try:
-        manifest = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise CorruptStore(f"{file}: not readable as JSON; it is damaged") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CorruptStore(f"{file}: does not say format {FORMAT!r}")
-    version = manifest.get("version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise CorruptStore(
-            f"{file}: version {version} is newer than this tuplet {__version__} reads (up to {FORMAT_VERSION})"
-        )
-    seal = manifest.pop("seal", None)
-    if seal != _seal(manifest) or raw != _render(manifest | {"seal": seal}):
-        raise CorruptStore(f"{file}: edited or damaged; its seal does not fit its content")
-    return manifest
+    return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
 
 
 def refuse_existing(target: str | os.PathLike[str], force: bool) -> None:
     """An error if a store may not be written there: said before the work, not after it."""
-    place = Path(target)
-    if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
-        return
-    if not (place / MANIFEST).exists():
-        raise BadInput(f"will not replace {place}: it is not a store; remove it yourself")
-    if not force:
-        raise BadInput(f"{place} exists already; --force replaces it")
+    files.refuse_existing(target, force, _not_a_store)
+
+
+def _not_a_store(place: Path) -> str | None:
+    return None if is_store(place) else "it is not a store"
 
 
 def _commit(
@@ -236,21 +215,12 @@ def _commit(
         folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
     made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
     made_of += [meta.get(key) for key in ("model", "calibration", "threshold")]
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "tuplet": __version__,
+    content = {
         "folders": folders,
-        "hash": hashlib.sha256(_render({"made_of": made_of})).hexdigest(),
+        "hash": hashlib.sha256(render({"made_of": made_of})).hexdigest(),
         "meta": dict(meta),
     }
-    manifest["seal"] = _seal(manifest)
-    temporary = root / f".{MANIFEST}.new"
-    with open(temporary, "wb") as stream:
-        stream.write(_render(manifest))
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, root / MANIFEST)
+    write_bytes(root / MANIFEST, sealed(FORMAT, FORMAT_VERSION, content), force=True)
     _collect(root, folders)
 
 
@@ -268,17 +238,16 @@ def _place(root: Path, part: str, digest: str | None, write: Callable[[Path], st
     if _is_whole(root / name, part):
         shutil.rmtree(fresh)  # the same content is there already
     else:
-        shutil.rmtree(root / name, ignore_errors=True)
-        os.rename(fresh, root / name)
+        rename(fresh, root / name)
     return name
 
 
 def _is_whole(folder: Path, part: str) -> bool:
     try:
         if part == "model":
-            from tuplet.predict import model_folder as files
+            from tuplet.predict import model_folder
 
-            files.load(folder)
+            model_folder.load(folder)
         else:
             open_directory(folder, part)
     except TupletError:
@@ -287,11 +256,11 @@ def _is_whole(folder: Path, part: str) -> bool:
 
 
 def _copy_model(source: Path, folder: Path) -> str:
-    from tuplet.predict import model_folder as files
+    from tuplet.predict import model_folder
 
-    digest = str(files.describe(source)["sha256"])
+    digest = str(model_folder.describe(source)["sha256"])
     folder.mkdir()
-    for name in (files.TENSORS, files.CARD, files.DESCRIPTION):
+    for name in (model_folder.TENSORS, model_folder.CARD, model_folder.DESCRIPTION):
         if (source / name).exists():
             shutil.copyfile(source / name, folder / name)
     return digest
@@ -303,38 +272,11 @@ def _collect(root: Path, folders: Mapping[str, str]) -> None:
         ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in _PARTS))
         if ours and entry.is_dir() and entry.name not in folders.values():
             shutil.rmtree(entry, ignore_errors=True)
-        elif entry.name == f".{MANIFEST}.new" or (ours and entry.name.endswith(".lock")):
+        elif entry.name.startswith(f".{MANIFEST}.") or (ours and entry.name.endswith(".lock")):
             entry.unlink(missing_ok=True)
-
-
-def _prefix(target: Path) -> str:
-    return f".{target.name}.tuplet-new-"
-
-
-def _clean(target: Path) -> None:
-    """Delete what killed writers left beside `target`; the caller holds the lock."""
-    for entry in target.parent.iterdir():
-        if entry.name.startswith(_prefix(target)):
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _name_missing(root: Path, folders: Mapping[str, str]) -> None:
     for folder in folders.values():
         if not (root / folder).is_dir():
             raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
-
-
-@contextmanager
-def _system_errors(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BadInput(f"cannot write {target}: {error.strerror or error}") from None
-
-
-def _render(manifest: Mapping[str, Any]) -> bytes:
-    return (json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def _seal(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_render(manifest)).hexdigest()

@@ -164,7 +164,7 @@ class _Clause:
             self._touch(left, right)
         for v in range(n):
             if not self.links[v] and not any(not negated for _, negated in self.loops[v]):
-                raise UnsafeQuery(f"variable ?{graph.variables[v]} occurs in no positive atom: nothing binds it")
+                raise UnsafeQuery(graph.variables[v], "no positive atom contains it")
 
     def _add(self, edge: Edge) -> None:
         head, relation, tail, negated = edge
