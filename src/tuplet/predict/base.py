@@ -1,26 +1,121 @@
-"""What every link predictor offers: raw scores, higher is truer, comparable within a row."""
+"""What every link predictor offers, and how the rest of the package asks for it: raw scores, higher is truer."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+
+Tensor: TypeAlias = torch.Tensor
+Scores: TypeAlias = Tensor | NDArray[np.floating[Any]]
+
+_MOST_SCORES = 1 << 24  # held at a time where single scores are picked out of whole rows
 
 
 class LinkPredictor(Protocol):
-    """Scores of edges by entity and relation ids. `tails` and `heads` score against all entities."""
+    """Anything that scores edges by the ids of a graph; `tuplet.index(graph, predictor, path)` makes a store of it.
+
+    These five names are all it needs. A score is any number but NaN; scores are compared within a row (one entity, one
+    relation, one direction) and nowhere else, so `tails` and `heads` may be on different scales. Ids come as int64
+    tensors on the CPU (`np.asarray(ids)` makes an array of them); scores go back as tensors or numpy arrays.
+
+    A predictor may say more about itself, as attributes:
+
+    - `device`: where its ids should lie and where it computes; the CPU without it.
+    - `reciprocal = True`: `pairs(t, r + relations, h)` is the entry of h in `heads(t, r)`. Without it, single scores in
+      that direction are picked out of whole rows: the same values, more work.
+    - `bilinear = True`: on a GPU, its rows may be computed in TF32.
+    - `cells_per_score`: how many numbers it holds in memory per score of a row; 1 without it.
+    """
 
     entities: int
     relations: int
 
-    def tails(self, heads: torch.Tensor, relation: int) -> torch.Tensor:
+    def tails(self, heads: Tensor, relation: int) -> Scores:
         """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
         ...
 
-    def heads(self, tails: torch.Tensor, relation: int) -> torch.Tensor:
+    def heads(self, tails: Tensor, relation: int) -> Scores:
         """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
         ...
 
-    def pairs(self, heads: torch.Tensor, relation: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
-        """Scores of single edges in the direction of `tails` [n] → [n]."""
+    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Scores:
+        """Scores of single edges [n], [n], [n] → [n]: for each, the entry of its tail in the row of `tails`."""
         ...
+
+
+def check_predictor(thing: Any) -> LinkPredictor:
+    """The thing itself, if it has all that a link predictor needs; an error that names what is missing otherwise.
+
+    >>> check_predictor(object())
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: object is no link predictor: it has no 'entities', a number (see LinkPredictor)
+    """
+    name = type(thing).__name__
+    for size in ("entities", "relations"):
+        if not isinstance(getattr(thing, size, None), int | np.integer):
+            raise BadInput(f"{name} is no link predictor: it has no {size!r}, a number (see LinkPredictor)")
+    for method in ("tails", "heads", "pairs"):
+        if not callable(getattr(thing, method, None)):
+            raise BadInput(f"{name} is no link predictor: it has no method {method!r} (see LinkPredictor)")
+    found: LinkPredictor = thing
+    return found
+
+
+def device_of(predictor: LinkPredictor) -> torch.device:
+    """Where the predictor computes; the CPU if it does not say."""
+    return torch.device(getattr(predictor, "device", "cpu"))
+
+
+def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool) -> Tensor:
+    """Float32 scores of whole rows, of `tails` or, inverse, of `heads`. [n] → [n, entities]"""
+    scores = _tensor((predictor.heads if inverse else predictor.tails)(near, relation), near.device)
+    if scores.shape != (len(near), predictor.entities):
+        raise _misshapen(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
+    return scores
+
+
+def edge_scores(
+    predictor: LinkPredictor, heads: Tensor, relation: int, tails: Tensor, inverse: bool, chunk: int
+) -> Tensor:
+    """Float32 scores of single edges, at most `chunk` at a time, as `row_scores` has them. [n] → [n]"""
+    near, far = (tails, heads) if inverse else (heads, tails)
+    if not len(near):
+        return torch.zeros(0, device=near.device)
+    if inverse and not getattr(predictor, "reciprocal", False):
+        return _picked(predictor, near, relation, far)
+    number = relation + predictor.relations if inverse else relation
+    parts = []
+    for some, other in zip(torch.split(near, chunk), torch.split(far, chunk), strict=True):
+        scores = _tensor(predictor.pairs(some, torch.full_like(some, number), other), near.device)
+        if scores.shape != some.shape:
+            raise _misshapen(predictor, "pairs", scores, tuple(some.shape))
+        parts.append(scores)
+    return torch.cat(parts)
+
+
+def _picked(predictor: LinkPredictor, near: Tensor, relation: int, far: Tensor) -> Tensor:
+    """Single entries of the rows of `heads`. [n] → [n]"""
+    rows, row = torch.unique(near, return_inverse=True)
+    out = torch.empty(len(near), device=near.device)
+    step = max(1, _MOST_SCORES // predictor.entities)
+    for start in range(0, len(rows), step):
+        mine = torch.nonzero((row >= start) & (row < start + step)).view(-1)
+        scores = row_scores(predictor, rows[start : start + step], relation, True)
+        out[mine] = scores[row[mine] - start, far[mine]]
+    return out
+
+
+def _tensor(scores: Scores, device: torch.device) -> Tensor:
+    found = scores if isinstance(scores, Tensor) else torch.tensor(np.asarray(scores, dtype=np.float32))
+    return found.to(device).float()
+
+
+def _misshapen(predictor: LinkPredictor, method: str, scores: Tensor, wanted: tuple[int, ...]) -> BadInput:
+    return BadInput(
+        f"{type(predictor).__name__}.{method} gave scores of shape {list(scores.shape)} where {list(wanted)} are needed"
+    )

@@ -32,6 +32,7 @@ class EmbeddingModel(ABC):
     entity_parts: ClassVar[int] = 1  # an entity row is this many blocks of `rank` numbers
     relation_parts: ClassVar[int] = 1
     bilinear: ClassVar[bool] = True  # scores are one matrix product: tf32 is safe
+    reciprocal: ClassVar[bool] = True  # `pairs` takes reciprocal relations too
 
     def __init__(self, entity: Tensor, relation: Tensor, norm: int = 2) -> None:
         rank = entity.shape[-1] // self.entity_parts

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor
+from tuplet.predict.base import LinkPredictor, device_of, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
 
 Triples = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]  # heads, relations, tails
@@ -81,7 +81,7 @@ def score_rows(model: LinkPredictor, asked: Tensor, relation: Tensor) -> Tensor:
     for r in sorted(set(relation.tolist())):
         mine = relation == r
         some = asked[mine]
-        scores[mine] = model.tails(some, r) if r < model.relations else model.heads(some, r - model.relations)
+        scores[mine] = row_scores(model, some, r % model.relations, r >= model.relations)
     return scores
 
 
@@ -97,7 +97,7 @@ def ranks(
 
     `memory` bounds the bytes of scores and masks held at a time; `device` is where the model is, if it does not say so.
     """
-    device = device or _device(model)
+    device = device or device_of(model)
     heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
     questions = ((heads, relation, tails), (tails, relation + model.relations, heads))
     result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
@@ -127,7 +127,7 @@ def evaluate(
     seed: int = 0,
 ) -> Metrics:
     """Filtered metrics of `edges`; `known` are the edges of all splits, `sample` ranks only so many edges, by seed."""
-    device = device or _device(model)
+    device = device or device_of(model)
     if not isinstance(known, Known):
         known = Known(known, model.entities, model.relations, device)
     if sample is not None and sample < len(edges[0]):
@@ -138,7 +138,3 @@ def evaluate(
     rank = ranks(model, edges, known, device)
     hits = {f"hits_at_{k}": float((rank <= k).double().mean()) for k in (1, 3, 10)}
     return Metrics(mrr=float((1.0 / rank).mean()), edges=len(rank), **hits)
-
-
-def _device(model: LinkPredictor) -> torch.device:
-    return model.device if isinstance(model, EmbeddingModel) else torch.device("cpu")

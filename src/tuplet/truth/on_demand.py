@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import Ints
-from tuplet.predict.base import LinkPredictor
+from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.rules import Calibration
-from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper, device_of, scores_of_pairs
+from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper
 from tuplet.truth.table import Floats, Predictions, Row, TruthTable
 
 Tensor = torch.Tensor
@@ -160,7 +160,7 @@ class TruthOnDemand:
             logs: list[Tensor | None] = [None, None]
             for direction in self._sweeper.directions:
                 if direction == inverse:
-                    scores = (self.predictor.heads if inverse else self.predictor.tails)(own, relation)[0].float()
+                    scores = row_scores(self.predictor, own, relation, inverse)[0]
                     logs[direction] = scores - self._of(relation, direction).exact(own)
                 else:
                     shifts = self._of(relation, direction)
@@ -175,7 +175,7 @@ class TruthOnDemand:
         """Predictions of single edges. [n]"""
         logs: list[Tensor | None] = [None, None]
         for direction in self._sweeper.directions:
-            scores = scores_of_pairs(self.predictor, heads, relation, tails, direction, self._sweeper.chunk)
+            scores = edge_scores(self.predictor, heads, relation, tails, direction, self._sweeper.chunk)
             logs[direction] = scores - self._of(relation, direction).exact(tails if direction else heads)
         return self.calibration.combine(*logs)
 
@@ -232,7 +232,7 @@ class _Shifts:
             return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
         rows = torch.arange(predictor.entities, device=end.device)
         ends = (end.expand_as(rows), rows) if self._inverse else (rows, end.expand_as(rows))
-        return scores_of_pairs(predictor, ends[0], self._relation, ends[1], self._inverse, self._sweeper.chunk)
+        return edge_scores(predictor, ends[0], self._relation, ends[1], self._inverse, self._sweeper.chunk)
 
     def lower(self) -> Tensor:
         """A number at most as large as the shift, for every row. [entities]"""

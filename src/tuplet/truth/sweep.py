@@ -9,8 +9,7 @@ Matrix products run in TF32 on a GPU if the predictor is bilinear. Rounding move
 sweep lists with a margin, and the entries of a row that carry its mass are replaced in its log-sum-exp by their float32
 scores.
 
-A predictor numbers the reciprocal of relation r as r + relations: `heads(t, r)` is `pairs(t, r + relations, h)` for all
-h. Needs torch and numpy alone.
+Needs torch and numpy alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor
+from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.truth.rules import Calibration
 from tuplet.truth.table import Predictions
 
@@ -82,23 +81,6 @@ class EdgeCounts:
     def count(self, relation: int, inverse: bool) -> Tensor:
         """Number of observed edges per row. [entities]"""
         return torch.bincount(self.edges(relation)[inverse], minlength=self.entities).float()
-
-
-def device_of(predictor: LinkPredictor) -> torch.device:
-    """Where the predictor computes; the CPU if it does not say."""
-    return torch.device(getattr(predictor, "device", "cpu"))
-
-
-def scores_of_pairs(
-    predictor: LinkPredictor, heads: Tensor, relation: int, tails: Tensor, inverse: bool, chunk: int
-) -> Tensor:
-    """Float32 scores of single edges as `tails` (or, inverse, `heads`) would give them. [n] → [n]"""
-    near, far, number = (tails, heads, relation + predictor.relations) if inverse else (heads, tails, relation)
-    parts = [
-        predictor.pairs(n, torch.full_like(n, number), f).float()
-        for n, f in zip(torch.split(near, chunk), torch.split(far, chunk), strict=True)
-    ]
-    return torch.cat(parts) if parts else torch.zeros(0, device=near.device)
 
 
 def sum_by_row(values: Tensor, row: Tensor, rows: int) -> Tensor:
@@ -169,7 +151,7 @@ class Sweeper:
         """Shifts [n] of rows [n]; row and other end of each entry above the floor."""
         none = torch.zeros(0, dtype=torch.int64, device=rows.device)
         with _tf32(self.rounded):
-            scores = (self.predictor.heads if inverse else self.predictor.tails)(rows, relation).float()
+            scores = row_scores(self.predictor, rows, relation, inverse)
         if floor is None and not self.rounded:
             return self.calibration.shift(count, log_observed, torch.logsumexp(scores, 1)), none, none
         # log_softmax is one fused kernel; the normaliser is what it took away from any entry of the row.
@@ -184,7 +166,7 @@ class Sweeper:
         row, other = flat // scores.shape[1], flat % scores.shape[1]
         if self.rounded and len(row):
             ends = (other, rows[row]) if inverse else (rows[row], other)
-            exact = scores_of_pairs(self.predictor, ends[0], relation, ends[1], inverse, self.chunk)
+            exact = edge_scores(self.predictor, ends[0], relation, ends[1], inverse, self.chunk)
             base = normaliser[row]
             change = torch.exp(exact - base) - torch.exp(scores.view(-1)[flat] - base)
             normaliser += torch.log1p(sum_by_row(change, row, len(normaliser)).clamp(min=-0.5))
@@ -195,7 +177,7 @@ class Sweeper:
         """Per row: number of its observed entries; log of their summed exp(score), −inf if none. [entities] each"""
         heads, tails = self.basis.edges(relation)
         row = tails if inverse else heads
-        scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
+        scores = edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
         lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
         highest = lowest.scatter_reduce(0, row, scores, "amax")
         total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
@@ -216,7 +198,7 @@ class Sweeper:
         heads, tails = keys // entities, keys % entities
         logs: dict[bool, Tensor] = {}
         for inverse, (shift, _) in sides.items():
-            scores = scores_of_pairs(self.predictor, heads, relation, tails, inverse, self.chunk)
+            scores = edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
             logs[inverse] = scores - shift[tails if inverse else heads]
         keep = self.calibration.combine(logs.get(False), logs.get(True)) >= threshold
         return heads[keep], tails[keep], {inverse: log[keep] for inverse, log in logs.items()}
@@ -226,7 +208,7 @@ class Sweeper:
         everyone = torch.arange(self.predictor.entities, device=device_of(self.predictor))
         logs: dict[bool, Tensor] = {}
         for inverse in self.directions:
-            scores = (self.predictor.heads if inverse else self.predictor.tails)(everyone, relation).float()
+            scores = row_scores(self.predictor, everyone, relation, inverse)
             shift = self.calibration.shift(*self.observed(relation, inverse), torch.logsumexp(scores, 1))
             side = scores - shift[:, None]
             logs[inverse] = side.T if inverse else side
