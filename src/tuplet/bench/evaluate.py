@@ -1,223 +1,214 @@
-"""One query or one unit of queries: what an engine finds, as a row of numbers."""
+"""A unit of queries of one shape under one engine: rows of numbers.
+
+What the engine says of itself decides how its answers are judged:
+
+marginal   It ranks each variable on its own. Tuples are ranked over all of E^k by the product of one number for each
+           variable; beside that come Marginal, Multiply and Joint (`tuplet.bench.metrics`).
+prunes     Its list is all it has: a hard tuple that is not listed is missed, whatever its truth.
+otherwise  Hard tuples are scored one by one, and the list is as long as their ranks need.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.metrics import CUTS, NAMES, Ranks, from_marginals, joint_ranks
+from tuplet.bench.metrics import CUTS, Ranks, from_marginals, joint_ranks, product_ranks, tuple_keys
 from tuplet.bench.queries import BenchQuery
-from tuplet.engines.registry import BASELINES, check_options, engine_named
-from tuplet.errors import BadInput, BudgetExceeded, nearest
-from tuplet.query.limits import Limits
-from tuplet.query.logic import Logic
+from tuplet.bench.results import ResultRow, RunSettings
+from tuplet.errors import BudgetExceeded, Refused
+from tuplet.query.engine import Plan
+from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
 
-if TYPE_CHECKING:
-    from tuplet.engines.ns3.budget import Budget
-    from tuplet.engines.ns3.sparse import Table
-
-Row: TypeAlias = dict[str, Any]
-KINDS = ("marginal", "multiply", "joint")
-BATCHED = ("ns3", "ns3-marginal")  # engines that take a budget, prune, and answer many queries of one shape at once
+Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities]
 _TOPOLOGY = {"tree": "0S", "multi-edge": "1M", "cyclic": "2C"}
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """What decides the numbers of a run."""
+class RanksVariables(Protocol):
+    """What an engine with `marginal` has beside what all engines have."""
 
-    engine: str = "exact"
-    logic: str = "product"
-    timeout: float | None = None  # seconds for one query
-    reach: int = 100  # non-answers listed at least; ranks beyond count 0 in MRR (an error below 1/reach)
-    most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
-    marginals: bool = False  # also rank each free variable on its own, for Marginal, Multiply and Joint
-    options: Mapping[str, Any] = field(default_factory=dict)  # `budget`, `merge`; fields of `Limits`; of a baseline
+    def marginals(self, plans: Sequence[Any], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        """The score of every entity for each free variable, of queries of one shape."""
 
-    @property
-    def batched(self) -> bool:
-        """Whether units are answered at once; a time limit is one for each query."""
-        return self.engine in BATCHED and self.timeout is None
-
-    def check(self) -> None:
-        """Refuse what cannot be run, before anything is."""
-        if self.engine in BATCHED:
-            self.budget()
-        if self.engine in BASELINES:
-            check_options(self.engine, self.options)
-        if not self.batched:
-            engine_named(self.engine)
-            self.limits()
-        Logic.of(self.logic)
-
-    def budget(self) -> Budget:
-        """How much NS3 may search; `budget` is B or "all"."""
-        from tuplet.engines.ns3.budget import Budget
-
-        _known(self.options, ("budget", "merge"))
-        given, merge = self.options.get("budget", 4000), self.options.get("merge", "progressive")
-        if given == "all":
-            return replace(Budget.all(), merge=merge)
-        if not isinstance(given, int):
-            raise BadInput(f"the budget is a whole number or 'all', not {given!r}")
-        return Budget(B=given, merge=merge)
-
-    def limits(self) -> Limits:
-        """What an engine is given; an option that it does not know is refused."""
-        options = dict(self.options)
-        if self.engine in BATCHED:
-            options = {"budget": self.budget()}
-        elif self.engine in BASELINES:
-            options = {"options": options}
-        else:
-            _known(options, {f.name for f in fields(Limits)} - {"k", "logic", "timeout", "budget", "options"})
-        return Limits(logic=Logic.of(self.logic), timeout=self.timeout, **options)
+    def truth(self, scores: Scores) -> NDArray[np.float64]:
+        """Scores as numbers in 0 … 1 that may be multiplied."""
 
 
-def _known(options: Mapping[str, Any], known: Sequence[str] | set[str]) -> None:
-    for key in options:
-        if key not in known:
-            close = nearest(key, known, 1)
-            raise BadInput(f"unknown engine option {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-
-
-class Opened:
-    """A store opened once, for many units: what an engine makes of it is kept."""
+class Evaluator:
+    """An engine on a source, for many units: what the engine makes of the source is kept."""
 
     def __init__(self, source: Source, settings: RunSettings) -> None:
         self.source, self.settings = source, settings
-
-    @cached_property
-    def table(self) -> Table | None:
-        from tuplet.bench.boxes import tabulated
-
-        return tabulated(self.source, self.settings.engine)
-
-    def evaluate(self, queries: Sequence[BenchQuery]) -> list[Row]:
-        """The rows of some queries of one shape, all at once where the engine can."""
-        if self.settings.batched:
-            from tuplet.bench.boxes import evaluate_all
-
-            rows = evaluate_all(queries, self.source, self.settings, self.table)
-        elif self.settings.engine in BASELINES:
-            from tuplet.bench.marginals import evaluate_marginally
-
-            rows = evaluate_marginally(queries, self.source, self.settings)
-        else:
-            rows = [evaluate(query, self.source, self.settings) for query in queries]
-        # The largest memory this process has held, in MB; ru_maxrss counts KiB on Linux and bytes on macOS.
-        peak = getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
-        return [found | {"peak_mb": peak} for found in rows]
+        self.engine, self.limits = settings.runner(), settings.limits
+        self.engine.load()
 
     def warm(self) -> None:
-        """Load what is compiled by answering one small query, so that times are those of the search."""
+        """Answer one small query, so that times are those of the search."""
         (head,), (relation,), _ = (part[:1].tolist() for part in self.source.graph.edges())
         nothing, any_ = np.empty((0, 1), dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
         self.evaluate([BenchQuery("1p", "r1(s1,f1)", {"r1": 2 * relation, "s1": head}, nothing, any_)])
 
+    def evaluate(self, queries: Sequence[BenchQuery]) -> list[ResultRow]:
+        """The rows of some queries of one shape; all at once if the engine can, and queries have no time of their own."""
+        judged_by_points = not (self.engine.marginal or self.engine.prunes)
+        at_once = self.engine.batched and not judged_by_points and self.limits.timeout is None
+        groups = [queries] if at_once else [[query] for query in queries]
+        rows = [row for group in groups for row in self._group(group)]
+        # ru_maxrss counts KiB on Linux and bytes on macOS.
+        peak = getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+        return [replace(row, peak_mb=peak) for row in rows]
 
-def evaluate(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
-    """One query: the metrics of its hard tuples, and what the engine said of its list.
+    def _group(self, queries: Sequence[BenchQuery]) -> list[ResultRow]:
+        """Queries that are answered together; those that are refused or too large are missed, with the reason."""
+        judge = self._by_marginals if self.engine.marginal else self._by_list if self.engine.prunes else self._by_points
+        start = time.perf_counter()
+        try:
+            plans = [self.engine.plan(query.clauses(), self.source, self.limits) for query in queries]
+            return judge(queries, plans, lambda: 1e3 * (time.perf_counter() - start) / len(queries))
+        except Refused as error:  # one shape: all are refused or none
+            return [missed(query, str(error)) for query in queries]
+        except (BudgetExceeded, MemoryError, OutOfTime) as error:
+            if len(queries) == 1:
+                why = "timeout" if isinstance(error, OutOfTime) else str(error) or "out of memory"
+                return [missed(queries[0], why, 1e3 * (time.perf_counter() - start))]
+        return [row for query in queries for row in self._group([query])]
 
-    The list is as long as `reach` and the answers need. If it ends among ties that could decide HIT@10, it is asked
-    for again, four times as long. A query that the engine refuses counts as missed, with the reason. Hard tuples are
-    scored one by one; not by methods that prune: there the list alone counts.
-    """
-    engine, limits = engine_named(settings.engine), settings.limits()
-    clauses = query.clauses()
-    wanted = settings.reach + len(query.easy) + len(query.hard)
-    start = time.perf_counter()
-    ranking, points, ranks = None, None, None
-    failed: str | None = None
-    try:
-        if settings.engine not in BATCHED:
-            points = engine.score(clauses, source, query.hard, limits)
+    def _by_marginals(
+        self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
+    ) -> list[ResultRow]:
+        engine = cast(RanksVariables, self.engine)
+        scores = engine.marginals(plans, self.limits, Deadline(self.limits.timeout))
+        return marginal_rows(queries, scores, [engine.truth(own) for own in scores], ms, self.settings.reach)
+
+    def _by_list(
+        self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
+    ) -> list[ResultRow]:
+        everything = replace(self.limits, k="all")
+        rankings = self.engine.run_many(plans, everything, Deadline(self.limits.timeout))
+        ranks = [
+            joint_ranks(found.tuples, found.truth, query.easy, query.hard, complete=True)
+            for query, found in zip(queries, rankings, strict=True)
+        ]
+        each = ms()
+        return [
+            self._listed(query, own, ranking, each, recall=share(ranking.tuples, query.hard))
+            for query, own, ranking in zip(queries, ranks, rankings, strict=True)
+        ]
+
+    def _by_points(
+        self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
+    ) -> list[ResultRow]:
+        """The list is as long as `reach` and the answers need. If it ends among ties that could decide HIT@10, it is
+        asked for again, four times as long."""
+        (query,), (plan,) = queries, plans
+        deadline = Deadline(self.limits.timeout)
+        points = self.engine.score(plan, query.hard, self.limits, deadline)
+        wanted = self.settings.reach + len(query.easy) + len(query.hard)
         while True:
-            ranking = engine.run(clauses, source, replace(limits, k=wanted))
-            ranks = judge(query, ranking, wanted, points)
-            if ranks.decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= settings.most:
-                break
-            wanted = min(4 * wanted, settings.most)
-    except (BudgetExceeded, MemoryError) as error:
-        ranking, ranks, failed = None, None, str(error) or "out of memory"
-    found = row(query, ranks, 1e3 * (time.perf_counter() - start), failed)
-    if ranking is not None:
-        found |= {"exact": ranking.exact, "pruned": ranking.pruned, "listed": len(ranking.tuples)}
-    return found | marginal_metrics(query, source, settings) if settings.marginals else found
+            ranking = self.engine.run(plan, replace(self.limits, k=wanted), deadline)
+            ranks = ranks_of(query, ranking, wanted, points)
+            if ranks.decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= self.settings.most:
+                return [self._listed(query, ranks, ranking, ms())]
+            wanted = min(4 * wanted, self.settings.most)
+
+    def _listed(self, query: BenchQuery, ranks: Ranks, ranking: Ranking, ms: float, **more: float) -> ResultRow:
+        found = {"exact": ranking.exact, "pruned": ranking.pruned, "listed": len(ranking.tuples), **more}
+        alone = self.marginal_metrics(query) if self.settings.marginals else {}
+        return answered(query, ranks, ms=ms, **found, **alone)
+
+    def marginal_metrics(self, query: BenchQuery) -> dict[str, Any]:
+        """The metrics made from one ranking for each free variable, the others existential; none if that is refused."""
+        entities = len(self.source.graph.entities)
+        limits = replace(self.limits, k=entities)
+        scores = np.zeros((query.k, entities))
+        try:
+            for variable, own in enumerate(scores):
+                asked = [clause.marginal([variable]) for clause in query.clauses()]
+                plan = self.engine.plan(asked, self.source, limits)
+                ranking = self.engine.run(plan, limits, Deadline(limits.timeout))
+                own[ranking.tuples[:, 0]] = ranking.truth
+        except (BudgetExceeded, MemoryError, OutOfTime):
+            return {}
+        return marginal_columns(query, scores)
 
 
-def marginal_metrics(query: BenchQuery, source: Source, settings: RunSettings) -> Row:
-    """The metrics made from one ranking for each free variable, the others existential; none if the engine refuses."""
-    engine, limits = engine_named(settings.engine), replace(settings.limits(), k=len(source.graph.entities))
-    scores = []
-    try:
-        for variable in range(query.k):
-            asked = [clause.marginal([variable]) for clause in query.clauses()]
-            ranking = engine.run(asked, source, limits)
-            scores.append(np.zeros(len(source.graph.entities)))
-            scores[-1][ranking.tuples[:, 0]] = ranking.truth
-    except (BudgetExceeded, MemoryError):
-        return {}
-    return marginal_row(query, scores)
+def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64]) -> Ranks:
+    """The ranks of the hard tuples, whose truth is `points`, in a list of at most `wanted` tuples.
+
+    A list that is shorter is all there is, unless the search was stopped.
+    """
+    complete = (len(ranking.tuples) < wanted and ranking.pruned is None) or ranking.bound == 0
+    return joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, complete)
 
 
-def marginal_row(query: BenchQuery, scores: Sequence[NDArray[np.float64]]) -> Row:
-    """Marginal, Multiply and Joint of one score vector [entities] for each free variable, as they are written."""
-    found = from_marginals(scores, query.easy, query.hard)
+def share(listed: NDArray[np.integer], hard: NDArray[np.int32]) -> float:
+    """The share of hard tuples that are listed."""
+    kept, wanted = tuple_keys(np.asarray(listed), hard)
+    return float(np.isin(wanted, kept).mean())
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
+    """The row of a query that was not answered, for the reason given."""
+    clauses = query.clauses()
+    return ResultRow(
+        shape=query.shape,
+        index=query.index,
+        k=query.k,
+        e=max(len(clause.existential) for clause in clauses),
+        topology=max(_TOPOLOGY[clause.shape()] for clause in clauses)[1:],
+        easy=len(query.easy),
+        hard=len(query.hard),
+        pruned=why,
+        ms=ms,
+    )
+
+
+def answered(query: BenchQuery, ranks: Ranks, **columns: Any) -> ResultRow:
+    """The row of a query whose hard tuples have ranks, with further columns."""
+    decided = float(np.mean(ranks.decided(max(CUTS))))
+    return replace(missed(query, None), answered=True, decided=decided, **{**ranks.values(), **columns})
+
+
+def marginal_columns(query: BenchQuery, scores: Scores) -> dict[str, Any]:
+    """Marginal, Multiply and Joint of one score vector for each free variable."""
+    found = from_marginals(list(scores), query.easy, query.hard)
     named = {"marginal": found.marginal or {}, "multiply": found.multiply, "joint": found.joint}
     values = {f"{kind}_{name}": value for kind, metrics in named.items() for name, value in metrics.items()}
     return {**values, "hard_variables": found.hard_variables}
 
 
-def judge(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64] | None) -> Ranks:
-    """The ranks of the hard tuples in an engine's list of at most `wanted` tuples.
+def marginal_rows(
+    queries: Sequence[BenchQuery],
+    scores: Sequence[Scores],
+    truth: Sequence[NDArray[np.float64]],
+    ms: Callable[[], float] = lambda: 0.0,
+    reach: int = 100,
+) -> list[ResultRow]:
+    """The rows of queries from their scores, and from the same as numbers that may be multiplied.
 
-    A list that is shorter is all there is: of a search that was not stopped, or of a method that prunes (no points).
+    What has truth 0 was pruned: recall is the share of hard tuples that no member's marginal prunes.
     """
-    short = len(ranking.tuples) < wanted and (ranking.pruned is None or points is None)
-    return joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, short or ranking.bound == 0)
-
-
-def row(query: BenchQuery, ranks: Ranks | None, ms: float, failed: str | None = None) -> Row:
-    """The result of one query, as it is written; without ranks it is missed, for the reason given."""
-    return {
-        "shape": query.shape,
-        "index": query.index,
-        "k": query.k,
-        "e": max(len(clause.existential) for clause in query.clauses()),
-        "topology": max(_TOPOLOGY[clause.shape()] for clause in query.clauses())[1:],
-        "easy": len(query.easy),
-        "hard": len(query.hard),
-        **(ranks.values() if ranks is not None else dict.fromkeys(NAMES, 0.0)),
-        "answered": ranks is not None,
-        "exact": False,
-        "pruned": failed,
-        "decided": float(np.mean(ranks.decided(max(CUTS)))) if ranks is not None else 0.0,
-        "listed": 0,
-        "ms": ms,
-    }
-
-
-def schema() -> Any:
-    """The columns of a part."""
-    import pyarrow as pa
-
-    whole, number = pa.int32(), pa.float64()
-    columns = {"shape": pa.string(), "index": whole, "k": whole, "e": whole, "topology": pa.string()}
-    columns |= {"easy": whole, "hard": whole}
-    columns |= dict.fromkeys(NAMES, number)
-    columns |= {"answered": pa.bool_(), "exact": pa.bool_(), "pruned": pa.string(), "decided": number}
-    columns |= {"listed": pa.int64(), "ms": number, "peak_mb": number}
-    columns |= {"recall": number, "recall_variable": number}  # of methods that prune
-    columns |= {f"{kind}_{name}": number for kind in KINDS for name in NAMES}  # empty unless asked for
-    return pa.schema(columns | {"hard_variables": whole})
+    ranks = [product_ranks(list(own), q.easy, q.hard, reach) for own, q in zip(truth, queries, strict=True)]
+    each = ms()
+    rows = []
+    for query, found, vectors, own in zip(queries, ranks, scores, truth, strict=True):
+        kept = np.stack([vector[query.hard[:, place]] > 0 for place, vector in enumerate(own)], axis=1)
+        columns = marginal_columns(query, vectors) | {
+            "listed": min(int((vector > 0).sum()) for vector in own),
+            "recall": float(kept.all(axis=1).mean()),
+            "recall_variable": float(kept.mean()),
+        }
+        rows.append(answered(query, found, ms=each, **columns))
+    return rows

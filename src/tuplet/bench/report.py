@@ -38,7 +38,7 @@ def write_report(
     groups: dict[str, list[Result]] = {}
     for folder in folders:
         result = Result.read(folder, unfinished)
-        groups.setdefault(result.manifest["queries"]["digest"], []).append(result)
+        groups.setdefault(result.manifest.digest, []).append(result)
     sets = list(groups.values())
     root.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent))

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from tuplet.bench import published
-from tuplet.bench.evaluate import KINDS, Row
 from tuplet.bench.metrics import NAMES, Estimate, bootstrap, coverage
-from tuplet.bench.run import read_manifest, read_rows
+from tuplet.bench.results import KINDS, ResultRow, RunManifest, read_rows
 from tuplet.errors import BadInput
 
 RANK_SUMS = "joint_hit10"  # of runs that rank each variable on its own
@@ -28,16 +27,14 @@ TITLES = {"mrr": "MRR", "hit1": "HIT@1", "hit3": "HIT@3", "hit10": "HIT@10"}
 class Result:
     """One run: what it was, and its rows."""
 
-    manifest: Mapping[str, Any]
-    rows: Sequence[Row]
+    manifest: RunManifest
+    rows: Sequence[ResultRow]
 
     @staticmethod
     def read(folder: str | os.PathLike[str], unfinished: bool = False) -> Result:
-        manifest, rows = read_manifest(folder), read_rows(folder)
-        if len(rows) < manifest["queries"]["count"] and not unfinished:
-            raise BadInput(
-                f"{folder} is unfinished ({len(rows)} of {manifest['queries']['count']} queries); run it again"
-            )
+        manifest, rows = RunManifest.read(folder), read_rows(folder)
+        if len(rows) < manifest.count and not unfinished:
+            raise BadInput(f"{folder} is unfinished ({len(rows)} of {manifest.count} queries); run it again")
         if not rows:
             raise BadInput(f"{folder} has no results yet")
         return Result(manifest, rows)
@@ -45,23 +42,22 @@ class Result:
     @property
     def label(self) -> str:
         """The engine and what is not the default; the observed splits, if they are not train and valid."""
-        settings = self.manifest["settings"]
-        options = dict(settings["options"])
-        parts = [settings["engine"]]
+        settings = self.manifest.settings
+        options = dict(settings.options)
+        parts = [settings.engine]
         if "budget" in options:
             parts.append(f"B={options.pop('budget')}")
         parts += [value if key == "merge" else f"{key}={value}" for key, value in options.items()]
-        if settings["logic"] != "product":
-            parts.append(settings["logic"])
-        observed = self.manifest["store"]["observed"]
-        if observed not in ("all", ["train", "valid"]):
-            parts.append(f"(observed {'+'.join(observed)})")
+        if settings.logic != "product":
+            parts.append(settings.logic)
+        if self.manifest.observed not in ("all", "train+valid"):
+            parts.append(f"(observed {self.manifest.observed})")
         return " ".join(parts)
 
     @property
     def sweep(self) -> tuple[str, float] | None:
         """The label without the budget, and the budget; None without one."""
-        budget = self.manifest["settings"]["options"].get("budget")
+        budget = self.manifest.settings.options.get("budget")
         if isinstance(budget, bool) or not isinstance(budget, int | float):
             return None
         return self.label.replace(f" B={budget}", ""), float(budget)
@@ -69,17 +65,17 @@ class Result:
     @property
     def shapes(self) -> dict[str, int]:
         """Shapes in order, with the number of their free variables."""
-        return {row["shape"]: row["k"] for row in self.rows}
+        return {row.shape: row.k for row in self.rows}
 
     @cached_property
     def estimates(self) -> dict[str, dict[str, Estimate]]:
         """Metric → shape, `k=…` or `all` → mean with its interval."""
         found: dict[str, dict[str, Estimate]] = {}
-        ranked_alone = any(row["hard_variables"] is not None for row in self.rows)
+        ranked_alone = any(row.hard_variables is not None for row in self.rows)
         for metric in (*NAMES, *([RANK_SUMS] if ranked_alone else [])):
             values: dict[str, list[float]] = {}
             for row in self.rows:
-                values.setdefault(row["shape"], []).append(row[metric] or 0.0)  # refused: missed
+                values.setdefault(row.shape, []).append(getattr(row, metric) or 0.0)  # refused: missed
             by_shape, overall = bootstrap(values)
             found[metric] = dict(by_shape)
             for k in sorted(set(self.shapes.values())):
@@ -90,19 +86,19 @@ class Result:
     @property
     def quality(self) -> dict[str, float]:
         """Shares of queries answered, proven and decided, times in milliseconds, memory, recall of what was kept."""
-        times = np.array([row["ms"] for row in self.rows])
+        times = np.array([row.ms for row in self.rows])
         return {
-            "answered": coverage([row["answered"] for row in self.rows]),
-            "exact": coverage([row["exact"] for row in self.rows]),
-            "decided": float(np.mean([row["decided"] for row in self.rows])),
+            "answered": coverage([row.answered for row in self.rows]),
+            "exact": coverage([row.exact for row in self.rows]),
+            "decided": float(np.mean([row.decided for row in self.rows])),
             "mean_ms": float(times.mean()),
             "p99_ms": float(np.percentile(times, 99)),
             "total_s": float(times.sum() / 1e3),
-            "peak_mb": max(row["peak_mb"] for row in self.rows),
+            "peak_mb": max(row.peak_mb for row in self.rows),
             **{
                 name: float(np.mean(values))
                 for name in ("recall", "recall_variable")
-                if (values := [row[name] for row in self.rows if row[name] is not None])
+                if (values := [v for row in self.rows if (v := getattr(row, name)) is not None])
             },
         }
 
@@ -184,10 +180,10 @@ def topology_table(runs: Sequence[Result]) -> Table | None:
     Means over queries, of those where every free variable has a hard value; None if no run ranked variables alone.
     """
     kept = {
-        run.label: [r for r in run.rows if r["hard_variables"] is not None and r["hard_variables"] == r["k"]]
+        run.label: [r for r in run.rows if r.hard_variables is not None and r.hard_variables == r.k]
         for run in runs
     }
-    groups = sorted({(r["e"], "SMC".index(r["topology"])) for rows in kept.values() for r in rows})
+    groups = sorted({(r.e, "SMC".index(r.topology)) for rows in kept.values() for r in rows})
     if not groups:
         return None
     body = []
@@ -195,9 +191,9 @@ def topology_table(runs: Sequence[Result]) -> Table | None:
         for kind in KINDS if rows else ():
             cells = []
             for e, t in groups:
-                values = [r[f"{kind}_hit10"] for r in rows if (r["e"], r["topology"]) == (e, "SMC"[t])]
+                values = [getattr(r, f"{kind}_hit10") for r in rows if (r.e, r.topology) == (e, "SMC"[t])]
                 cells.append(f"{100 * np.mean(values):.1f}" if values else "–")
-            mean = f"{100 * np.mean([r[f'{kind}_hit10'] for r in rows]):.1f}"
+            mean = f"{100 * np.mean([getattr(r, f'{kind}_hit10') for r in rows]):.1f}"
             body.append([f"{label}, {kind.capitalize()}", *cells, mean, f"{len(rows):,}"])
     for method, cells in published.efok(_graph(runs[0]), [(e, "SMC"[t]) for e, t in groups]).items():
         body.append([f"{method} (published)", *cells, "–"])
@@ -210,7 +206,7 @@ def topology_table(runs: Sequence[Result]) -> Table | None:
 
 
 def _graph(run: Result) -> str | None:
-    return published.dataset(run.manifest["store"]["entities"], run.manifest["store"]["relations"])
+    return published.dataset(run.manifest.store["entities"], run.manifest.store["relations"])
 
 
 def _cell(estimate: Estimate | None) -> str:
@@ -251,7 +247,7 @@ _STATED = {  # what made the truth values, and what is said where nobody knows
 
 def description(runs: Sequence[Result]) -> list[str]:
     """What the numbers rest on, one line each."""
-    queries, store = runs[0].manifest["queries"], runs[0].manifest["store"]
+    queries, store = runs[0].manifest.queries, runs[0].manifest.store
     name = _graph(runs[0]) or store["graph"][:12]
     lines = [
         f"Graph: {name}, {store['entities']:,} entities, {store['relations']:,} relations.",
@@ -264,12 +260,10 @@ def description(runs: Sequence[Result]) -> list[str]:
         lines.append(f"Shapes that could not be filled: {', '.join(queries['shortage'])}.")
     rests: dict[str, list[str]] = {}
     for run in runs:
-        about = run.manifest["store"]
-        observed = about["observed"] if isinstance(about["observed"], str) else "+".join(about["observed"])
-        shown = {k: _short(v) for k, v in about.items()}
+        shown = {k: _short(v) for k, v in run.manifest.store.items()}
         made = "; ".join(f"{key} {shown.get(key) or default}" for key, default in _STATED.items())
-        count = run.manifest["queries"]["count"]
+        count = run.manifest.count
         rest = "" if len(run.rows) == count else f" Unfinished: {len(run.rows):,} of {count:,} queries."
-        rests.setdefault(f"observed {observed}; {made}.{rest}", []).append(run.label)
+        rests.setdefault(f"observed {run.manifest.observed}; {made}.{rest}", []).append(run.label)
     lines += [f"{', '.join(labels)}: {what}" for what, labels in rests.items()]
     return lines
