@@ -167,9 +167,9 @@ class Absent:
         if name.split(".")[0] in ("numba", "pyarrow", "scipy", "pandas"):
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
-import tuplet.engines.registry
+import tuplet.registry
 assert not [m for m in sys.modules if m.startswith("tuplet.baselines")]
 import tuplet.baselines.symbolic.fit, tuplet.baselines.symbolic.qto, tuplet.baselines.symbolic.cqd
-import tuplet.bench.marginals, tuplet.bench.queries
+import tuplet.bench.evaluate, tuplet.bench.queries
 """
     subprocess.run([sys.executable, "-c", code], check=True)

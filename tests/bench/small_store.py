@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tuplet.bench.run import read_rows
+from tuplet.bench.results import ResultRow, read_rows
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.table import TruthTable
@@ -26,6 +28,11 @@ def make_store(path: Path, graph: KnowledgeGraph, seed: int = 0) -> None:
     StoreFiles.create(path, graph, table, {"threshold": 0.0, "calibration": {}, "observed": ["train", "valid"]})
 
 
-def numbers(folder: Path) -> list[dict[str, object]]:
+def plain(rows: list[ResultRow]) -> list[dict[str, Any]]:
     """Everything but time and memory."""
-    return [{key: v for key, v in row.items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]
+    return [{key: v for key, v in asdict(row).items() if key not in ("ms", "peak_mb")} for row in rows]
+
+
+def numbers(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a result folder, time and memory aside."""
+    return plain(read_rows(folder))

@@ -12,6 +12,7 @@ from random_graph import random_graph
 from small_store import make_store, numbers
 
 from tuplet.bench.queries import read
+from tuplet.bench.results import read_rows
 from tuplet.cli.commands import main
 
 
@@ -78,6 +79,31 @@ def test_runs_go_on_and_are_reported(folder: Path, tmp_path: Path, capsys: pytes
     assert f"| {100 * recall:.1f} |" in line
 
 
+THEIRS = """
+from tuplet.engines.exact.engine import Exact
+
+class Slow(Exact):
+    name = "slow"
+
+class Short(Exact):
+    name, prunes, batched = "short", True, True
+"""
+
+
+@pytest.mark.parametrize("name", ["Slow", "Short"])
+def test_an_engine_that_nobody_here_has_heard_of(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "other_engines.py").write_text(THEIRS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = f"bench run {folder}/store {folder}/new/queries.parquet --per-shape 1 --workers 1 --quiet"
+    for engine in ("exact", f"other_engines:{name}"):
+        code, _, err = call(f"{run} --engine {engine} -o {tmp_path}/{engine}", capsys)
+        assert code == 0, err
+    hits = [[row.hit10 for row in read_rows(tmp_path / engine)] for engine in ("exact", f"other_engines:{name}")]
+    assert hits[0] == pytest.approx(hits[1])
+
+
 def test_only_the_first_queries_of_each_shape(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = f"bench run {folder}/store {folder}/new/queries.parquet --workers 1 --json --quiet"
     for name, options in (("whole", ""), ("part", "--per-shape 1")):
@@ -107,7 +133,7 @@ def test_types_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
         ("sample {0}/graph --shapes 2fp --per-shape 2 -o {0}/store", "exists already; --force"),
         ("sample {0}/nothing --shapes 2fp --per-shape 2 -o {0}/x", "nothing"),
         ("sample {0}/graph --shapes 2fp --per-shape 2 --target tset -o {0}/x", "tset"),
-        ("run {0}/store {0}/new/queries.parquet --budget 5 -o {0}/x", "--budget is for the engines ns3 and"),
+        ("run {0}/store {0}/new/queries.parquet --budget 5 -o {0}/x", "--budget is for engines that prune"),
         ("run {0}/store {0}/new/queries.parquet --engine ns3 --budget few -o {0}/x", "not 'few'"),
         ("run {0}/store {0}/new/queries.parquet --engine ns3 --merge fast -o {0}/x", "unknown merge 'fast'"),
         ("run {0}/store {0}/new/queries.parquet --engine ns4 -o {0}/x", "did you mean"),

@@ -9,7 +9,7 @@ from tuplet.bench.metrics import from_marginals, product_ranks
 from tuplet.bench.outside import COLUMNS, adopt, measure, read_rows, write_rows
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import write_report
-from tuplet.bench.run import read_rows as read_parts
+from tuplet.bench.results import read_rows as read_parts
 from tuplet.bench.sample import sample
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
@@ -92,11 +92,11 @@ def test_rows_become_a_result_folder(world: tuple[Path, QuerySet]) -> None:
     assert counts == {"betae": len(queries) - 1}
     parts = read_parts(folder / "results" / "betae")
     assert len(parts) == len(queries)
-    assert sum(row["answered"] for row in parts) == len(queries) - 1
-    missed = next(row for row in parts if not row["answered"])
-    assert missed["mrr"] == 0
-    assert missed["pruned"] == "not scored in time"
-    assert missed["peak_mb"] == 2.0
+    assert sum(row.answered for row in parts) == len(queries) - 1
+    missed = next(row for row in parts if not row.answered)
+    assert missed.mrr == 0
+    assert missed.pruned == "not scored in time"
+    assert missed.peak_mb == 2.0
     report = write_report([folder / "results" / "betae"], folder / "report")
     assert "betae" in (report / "report.md").read_text()
     with pytest.raises(BadInput, match="no rows of engine 'cone'; it has betae"):

@@ -10,11 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuplet import registry
 from tuplet.errors import BadInput
 from tuplet.progress import Progress
 
 if TYPE_CHECKING:
     from tuplet.bench.queries import QuerySet
+    from tuplet.bench.results import RunSettings
+    from tuplet.query.engine import Engine
 
 
 def sample(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = _settings(arguments)
     if arguments.ray and arguments.workers:
         raise BadInput("give either --workers or --ray, not both")
-    settings.check()
+    settings.runner()
     queries = _queries(arguments)
     with ExitStack() as stack:
         executor = None
@@ -94,25 +97,22 @@ def _queries(arguments: argparse.Namespace) -> QuerySet:
     return queries if arguments.per_shape is None else queries.first(arguments.per_shape)
 
 
-def _settings(arguments: argparse.Namespace) -> Any:
-    from tuplet.bench.evaluate import BATCHED, RunSettings
-    from tuplet.engines.registry import BASELINES
-    from tuplet.query.limits import Limits
+def _settings(arguments: argparse.Namespace) -> RunSettings:
+    from tuplet.bench.results import RunSettings
+    from tuplet.query.limits import DEFAULT_BUDGET, Limits
     from tuplet.settings import given
 
+    engine: Engine[Any] = registry.find("engines", arguments.engine, modules=True)
     limits = given(arguments, Limits)
-    options: dict[str, Any] = {}
-    if arguments.engine in BASELINES:
-        options |= limits.get("options", {})
-    elif arguments.options:
-        raise BadInput(f"--option is for the baselines ({', '.join(BASELINES)}), not for {arguments.engine!r}")
-    if arguments.engine in BATCHED:
-        options["budget"] = limits.get("budget", 4000)
-        if arguments.merge:
-            options["merge"] = arguments.merge
-    elif arguments.budget or arguments.merge:
-        flag = "--budget" if arguments.budget else "--merge"
-        raise BadInput(f"{flag} is for the engines {' and '.join(BATCHED)}, not for {arguments.engine!r}")
+    options: dict[str, Any] = dict(limits.get("options", {}))
+    engine.settings(options)
+    if engine.prunes:
+        options["budget"] = limits.get("budget", DEFAULT_BUDGET)
+        if "merge" in limits:
+            options["merge"] = limits["merge"]
+    elif "budget" in limits or "merge" in limits:
+        flag = "--budget" if "budget" in limits else "--merge"
+        raise BadInput(f"{flag} is for engines that prune, such as ns3, not for {arguments.engine!r}")
     return RunSettings(
         arguments.engine,
         limits.get("logic", "product"),

@@ -58,7 +58,7 @@ class Evaluator:
         self.evaluate([BenchQuery("1p", "r1(s1,f1)", {"r1": 2 * relation, "s1": head}, nothing, any_)])
 
     def evaluate(self, queries: Sequence[BenchQuery]) -> list[ResultRow]:
-        """The rows of some queries of one shape; all at once if the engine can, and queries have no time of their own."""
+        """The rows of some queries of one shape; at once if the engine can and no query has a time of its own."""
         judged_by_points = not (self.engine.marginal or self.engine.prunes)
         at_once = self.engine.batched and not judged_by_points and self.limits.timeout is None
         groups = [queries] if at_once else [[query] for query in queries]

@@ -10,6 +10,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -18,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.bench.metrics import CUTS, NAMES, from_marginals, product_ranks
+from tuplet.bench.results import KINDS
 from tuplet.errors import BadInput
 
-KINDS = ("marginal", "multiply", "joint")
 COLUMNS = (*NAMES, "decided", *(f"{kind}_{name}" for kind in KINDS for name in NAMES), "hard_variables", "ms")
 
 
@@ -89,8 +90,9 @@ def adopt(
     `queries` are the query set (`tuplet.bench.queries.QuerySet`) that was scored. A query without a row was not
     answered and counts as missed, with the mean time of the others.
     """
-    from tuplet.bench.evaluate import RunSettings, row
-    from tuplet.bench.run import begin, manifest_of, units, write_part
+    from tuplet.bench.evaluate import missed
+    from tuplet.bench.results import RunSettings, write_part
+    from tuplet.bench.run import manifest_of, units
 
     rows, meta = read_rows(path)
     for engine in engines:
@@ -107,9 +109,9 @@ def adopt(
         if not answered:
             raise BadInput(f"{path} has no row of engine {engine!r} for these queries")
         root = Path(folder) / engine
-        about = manifest_of(store, queries, RunSettings(engine, marginals=True), 25)
         measured = meta.get(engine, meta)
-        begin(root, about | {"measured": measured})
+        manifest = manifest_of(store, queries, RunSettings(engine, marginals=True), 25)
+        replace(manifest, measured=measured).begin(root)
         usual = float(np.mean([numbers[COLUMNS.index("ms")] for numbers in found.values()]))
         peak = measured.get("gpu_bytes", float("nan")) / 1e6
         for unit in units(queries, 25):
@@ -117,12 +119,11 @@ def adopt(
             for query in unit.queries:
                 numbers = found.get((query.shape, query.index))
                 if numbers is None:
-                    made.append(row(query, None, usual, "not scored in time") | {"peak_mb": peak})
+                    made.append(replace(missed(query, "not scored in time", usual), peak_mb=peak))
                     continue
-                values = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
+                values: dict[str, Any] = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
                 values["hard_variables"] = int(values["hard_variables"])
-                blank = row(query, None, values.get("ms", usual))
-                made.append(blank | values | {"answered": True, "peak_mb": peak})
+                made.append(replace(missed(query, None, usual), answered=True, peak_mb=peak, **values))
             write_part(root / "parts" / f"{unit.name}.parquet", made)
         counts[engine] = answered
     return counts

@@ -180,8 +180,7 @@ def topology_table(runs: Sequence[Result]) -> Table | None:
     Means over queries, of those where every free variable has a hard value; None if no run ranked variables alone.
     """
     kept = {
-        run.label: [r for r in run.rows if r.hard_variables is not None and r.hard_variables == r.k]
-        for run in runs
+        run.label: [r for r in run.rows if r.hard_variables is not None and r.hard_variables == r.k] for run in runs
     }
     groups = sorted({(r.e, "SMC".index(r.topology)) for rows in kept.values() for r in rows})
     if not groups:

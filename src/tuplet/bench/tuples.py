@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet import registry
 from tuplet.bench.queries import BenchQuery
-from tuplet.engines import crisp
-from tuplet.engines.registry import engine_named
+from tuplet.engines.facts import holds
 from tuplet.errors import BadInput
-from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import SPLITS
-from tuplet.query.limits import Limits
+from tuplet.query.engine import Engine
+from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.truth.learned.reliability import SURE, Reliability, reliability
@@ -70,16 +70,16 @@ class Judged:
         return np.asarray(np.any([holds[:, clauses == c].all(axis=1) for c in dict.fromkeys(found.clause)], axis=0))
 
 
-def everything(source: Source) -> Adjacency:
-    """The facts of all splits of the graph, which judge what was predicted from some of them."""
+def everything(source: Source) -> Source:
+    """The same graph with the facts of all splits, which judge what was predicted from some of them."""
     seen = SPLITS if source.splits is None else source.splits
     if not any(len(source.graph.edges(split)[0]) for split in SPLITS if split not in seen):
         raise BadInput("every fact of the graph is observed: nothing is left to judge predicted tuples by")
-    return source.graph.observed(SPLITS)
+    return Source(source.graph, SPLITS)
 
 
 def judge(
-    source: Source, queries: Iterable[BenchQuery], full: Adjacency, top: int = 100, engine: str = "exact"
+    source: Source, queries: Iterable[BenchQuery], full: Source, top: int = 100, engine: str = "exact"
 ) -> list[Judged]:
     """The `top` tuples of each query that the facts of the source do not give; `full` says which are right.
 
@@ -87,17 +87,19 @@ def judge(
     """
     if top < 1:
         raise BadInput(f"at least one tuple of each query is judged, not {top}")
-    runner, limits = engine_named(engine), Limits(k=top, only="predicted")
+    runner: Engine[Any] = registry.find("engines", engine, modules=True)
+    limits = Limits(k=top, only="predicted")
     judged = []
     for query in queries:
         clauses = query.clauses()
-        ranking = runner.run(clauses, source, limits)
+        ranking = runner.run(runner.plan(clauses, source, limits), limits, NO_DEADLINE)
         if not len(ranking.tuples):
             continue
-        found = Witnesses.of(ranking, clauses, source.table(clauses, engine))
+        found = Witnesses.of(ranking, clauses, source)
+        right = holds(clauses, full, ranking.tuples, NO_DEADLINE)
         relations = np.broadcast_to([edge.relation for edge in found.edges], found.heads.shape)
         edges = edge_keys(len(source.graph.entities), found.heads, relations, found.tails)
-        judged.append(Judged(query, ranking.truth, crisp.holds(clauses, full, ranking.tuples), found, edges))
+        judged.append(Judged(query, ranking.truth, right, found, edges))
     return judged
 
 
