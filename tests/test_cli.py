@@ -56,7 +56,11 @@ def test_json_has_the_schema(tuplet: Callable[..., Result], world_directory: Pat
     assert (result["query"], result["variables"], result["engine"], result["k"]) == (NEIGHBOURS, ["x", "y"], "crisp", 2)
     first = result["answers"][0]
     assert set(first) == {"values", "labels", "truth", "status", "witness"}
-    assert set(first["witness"][0]) == {"clause", "head", "relation", "tail", "negated", "truth", "observed"}
+    fact = first["witness"][0]
+    assert {"clause", "head", "relation", "tail", "negated", "truth", "observed", "head_label", "tail_label"} == set(
+        fact
+    )
+    assert result["calibrated"] is None, "nothing is predicted"
 
 
 def test_k_overrides_limit_and_all_means_all(tuplet: Callable[..., Result], world_directory: Path) -> None:
@@ -104,7 +108,7 @@ def test_plan_and_explain(tuplet: Callable[..., Result], world_directory: Path) 
     assert "?y" in plan
     assert "borders" in plan
     explained = tuplet("ask", world_directory, "?x : borders(?x, portugal)", "--explain").out
-    assert "observed    borders(spain, portugal)" in explained
+    assert "observed    borders(Spain, Portugal)" in explained
 
 
 def test_no_answers_is_not_an_error(tuplet: Callable[..., Result], world_directory: Path) -> None:

@@ -19,7 +19,8 @@ from tuplet._version import __version__
 
 if TYPE_CHECKING:
     from tuplet.graph.graph import KnowledgeGraph
-    from tuplet.query.answers import Answer, Answers
+    from tuplet.query.answer import Answer
+    from tuplet.query.answers import Answers
     from tuplet.query.source import Source
     from tuplet.store import Store
 
@@ -40,7 +41,7 @@ __all__ = [
 from tuplet.errors import TupletError
 
 _LAZY = {
-    "Answer": "tuplet.query.answers",
+    "Answer": "tuplet.query.answer",
     "Answers": "tuplet.query.answers",
     "KnowledgeGraph": "tuplet.graph.graph",
     "Source": "tuplet.query.source",

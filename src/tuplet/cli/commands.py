@@ -11,12 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tuplet.cli.arguments import parser
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput, TupletError
+from tuplet.files import refuse_existing
 from tuplet.progress import Progress
 from tuplet.settings import TrainConfig, given, size
 
@@ -238,8 +238,8 @@ def run_ask(arguments: argparse.Namespace) -> None:
         _print(store.plan(query, arguments.engine, limits, grounding))
         return
     form = "json" if arguments.json else arguments.format
-    if arguments.output and Path(arguments.output).exists() and not arguments.force:
-        raise BadInput(f"{arguments.output} exists already; --force overwrites it")
+    if arguments.output:
+        refuse_existing(arguments.output, arguments.force)
     answers = store.ask(query, arguments.engine, limits, grounding)
     if arguments.output:
         answers.write(arguments.output, form, force=arguments.force)
@@ -251,7 +251,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
     elif form == "csv":
         print(answers.to_csv(), end="")
     else:
-        print(answers)
+        print(answers.table(most=None))
         if arguments.explain:
             for answer in answers:
                 print(f"\n{answer.explain()}")

@@ -14,7 +14,8 @@ from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 
 if TYPE_CHECKING:
     from tuplet.pipeline import Told
-    from tuplet.query.answers import Answer, Answers
+    from tuplet.query.answer import Answer
+    from tuplet.query.answers import Answers
 
 WORLD = Path(__file__).parent.parent / "data" / "world"
 

@@ -47,6 +47,9 @@ class Strings:
         order = sorted((i for i, text in enumerate(encoded) if text), key=encoded.__getitem__)
         return Strings(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets, np.array(order, dtype=np.int32))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Strings, (self.blob, self.offsets, self.order)  # not the view, which has no pickle
+
     @cached_property
     def _view(self) -> memoryview:
         return np.ascontiguousarray(self.blob).data

@@ -6,7 +6,7 @@ import html
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tuplet.errors import BadInput, nearest
+from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.answer import Answer, Parts, row, show_entity
 from tuplet.query.ranking import Ranking
-from tuplet.query.witness import Fact, Status, Witnesses, percent
+from tuplet.query.witness import Status, Witnesses, percent
+from tuplet.text_table import aligned, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -24,71 +28,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMATS = ("table", "json", "csv", "parquet")
+ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}
+INTERRUPTIONS = ("timeout", "memory", "work")  # limits that end a search before it is done
+
+# More answers than MOST are shown by the first and the last ones, as a data frame shows its rows.
+MOST, FIRST, LAST = 60, 20, 5
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One tuple: its values by variable, its truth, what it rests on."""
-
-    values: Mapping[str, str]
-    labels: Mapping[str, str]
-    truth: float
-    status: Status | None  # None: the time was up before it was known
-    witness: tuple[Fact, ...]
-
-    def __getitem__(self, variable: str) -> str:
-        return self.values[variable]
-
-    def explain(self) -> Explanation:
-        """The facts it rests on, observed or predicted, with their truth; prints as text, shows as HTML."""
-        return Explanation(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer in the JSON schema."""
-        facts = [{name: getattr(fact, name) for name in _FACT_FIELDS} for fact in self.witness]
-        return {
-            "values": dict(self.values),
-            "labels": dict(self.labels),
-            "truth": self.truth,
-            "status": self.status,
-            "witness": facts,
-        }
-
-
-_FACT_FIELDS = ("clause", "head", "relation", "tail", "negated", "truth", "observed")
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The reason for one answer."""
-
-    answer: Answer
-
-    def __str__(self) -> str:
-        answer = self.answer
-        title = ", ".join(f"{variable} = {show(answer, variable)}" for variable in answer.values)
-        lines = [f"{title}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"]
-        width = max((len(str(fact)) for fact in answer.witness), default=0)
-        several = len({fact.clause for fact in answer.witness}) > 1
-        for fact in answer.witness:
-            clause = f"clause {fact.clause + 1}  " if several else ""
-            lines.append(f"  {clause}{fact.kind:<10}  {fact!s:<{width}}  {percent(fact.truth)}")
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer with its witness in the JSON schema."""
-        return self.answer.to_dict()
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{fact.kind}</td><td><code>{html.escape(str(fact))}</code></td><td>{percent(fact.truth)}</td></tr>"
-            for fact in self.answer.witness
-        )
-        title = html.escape(str(self).split("\n", 1)[0])
-        return f"<table><caption>{title}</caption><tr><th></th><th>fact</th><th>truth</th></tr>{rows}</table>"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answers(Sequence[Answer]):
     """The ranked answers of one query, and what is known of the tuples that are not shown."""
 
@@ -118,6 +65,11 @@ class Answers(Sequence[Answer]):
         """What stopped the search early, if anything did."""
         return self.ranking.pruned
 
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether the truth of what is predicted passed a learned calibration; None where nothing is predicted."""
+        return self.about.get("calibrated")
+
     def __len__(self) -> int:
         return len(self.ranking.tuples)
 
@@ -133,23 +85,31 @@ class Answers(Sequence[Answer]):
         return self._answer(index % len(self))
 
     def __iter__(self) -> Iterator[Answer]:
-        return (self._answer(i) for i in range(len(self)))
+        return (Answer.of(parts) for parts in self._parts(0, len(self)))
 
     def _answer(self, i: int) -> Answer:
+        return Answer.of(next(self._parts(i, i + 1)))
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
+        """Answers in the JSON schema, one by one."""
+        return (row(*parts) for parts in self._parts(start, len(self) if stop is None else stop))
+
+    def _parts(self, start: int, stop: int) -> Iterator[Parts]:
         name, label = self._words
-        relations = self.graph.relations
-        ids = self.ranking.tuples[i].tolist()
-        facts = tuple(
-            Fact(clause, name(head), relations.name(relation), name(tail), negated, truth, observed)
-            for clause, head, relation, tail, negated, truth, observed in self.witnesses.steps(i)
-        )
-        return Answer(
-            values={variable: name(entity) for variable, entity in zip(self.variables, ids, strict=True)},
-            labels={variable: label(entity) for variable, entity in zip(self.variables, ids, strict=True)},
-            truth=float(self.ranking.truth[i]),
-            status=self._statuses[i],
-            witness=facts,
-        )
+        found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
+        atoms = [(c, relations.name(e.relation), e.negated) for c, e in zip(found.clause, found.edges, strict=True)]
+        columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
+        lists = (self.ranking.tuples, self.ranking.truth, *columns)
+        for status, ids, joint, *facts in zip(
+            self._statuses[span], *(array[span].tolist() for array in lists), strict=True
+        ):
+            witness = [
+                (clause, name(head), relation, name(tail), negated, truth, observed, label(head), label(tail))
+                for (clause, relation, negated), head, tail, truth, observed, counts in zip(atoms, *facts, strict=True)
+                if counts
+            ]
+            values = dict(zip(self.variables, map(name, ids), strict=True))
+            yield values, dict(zip(self.variables, map(label, ids), strict=True)), joint, status, witness
 
     @cached_property
     def _words(self) -> tuple[Callable[[int], str], Callable[[int], str]]:
@@ -160,37 +120,6 @@ class Answers(Sequence[Answer]):
     def _statuses(self) -> list[Status | None]:
         return self.witnesses.statuses(self.crisp)
 
-    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
-        """Answers in the JSON schema, one by one."""
-        name, label = self._words
-        found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
-        atoms = [(c, relations.name(e.relation), e.negated) for c, e in zip(found.clause, found.edges, strict=True)]
-        columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
-        lists = (self.ranking.tuples, self.ranking.truth, *columns)
-        table = zip(self._statuses[span], *(array[span].tolist() for array in lists), strict=True)
-        for status, ids, joint, *facts in table:
-            yield {
-                "values": dict(zip(self.variables, map(name, ids), strict=True)),
-                "labels": dict(zip(self.variables, map(label, ids), strict=True)),
-                "truth": joint,
-                "status": status,
-                "witness": [
-                    {
-                        "clause": clause,
-                        "head": name(head),
-                        "relation": relation,
-                        "tail": name(tail),
-                        "negated": negated,
-                        "truth": truth,
-                        "observed": observed,
-                    }
-                    for (clause, relation, negated), head, tail, truth, observed, counts in zip(
-                        atoms, *facts, strict=True
-                    )
-                    if counts
-                ],
-            }
-
     def head(self) -> dict[str, Any]:
         """The JSON schema without the answers: what was asked, and what is known of the rest."""
         return {
@@ -198,9 +127,10 @@ class Answers(Sequence[Answer]):
             "variables": list(self.variables),
             "engine": self.engine,
             "k": None if self.k is None else int(self.k),
-            "exact": self.exact,
+            "exact": bool(self.exact),
             "bound": self.bound,
             "pruned": self.pruned,
+            "calibrated": self.calibrated,
             "elapsed_ms": self.elapsed_ms,
             "about": dict(self.about),
         }
@@ -227,6 +157,10 @@ class Answers(Sequence[Answer]):
         columns[self._free_column("status", columns)] = pa.array(self._statuses, pa.string())
         return pa.table(columns)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table of `to_arrow` for any library that takes Arrow data: `polars.DataFrame(answers)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     @staticmethod
     def _free_column(name: str, columns: Mapping[str, Any]) -> str:
         """A column name that no variable took."""
@@ -245,12 +179,7 @@ class Answers(Sequence[Answer]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table of `to_arrow` as a data frame."""
-        try:
-            import pandas as _  # noqa: F401 - only to say clearly when it is missing
-        except ModuleNotFoundError:
-            raise BadInput("pandas is not installed; pip install 'tuplet[pandas]', or use to_arrow()") from None
-        frame = self.to_arrow().to_pandas()
-        return frame.astype({name: "str" for name in frame.columns if str(frame[name].dtype) == "category"})
+        return data_frame(self.to_arrow())
 
     def to_csv(self) -> str:
         """The table of `to_arrow` as CSV text with a header."""
@@ -269,7 +198,7 @@ class Answers(Sequence[Answer]):
     def write(self, path: str | os.PathLike[str], form: str | None = None, force: bool = False) -> None:
         """Save as Parquet, CSV, JSON or text table, by the ending of the file or by `form`."""
         target = Path(path)
-        form = form or {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}.get(target.suffix, "")
+        form = form or ENDINGS.get(target.suffix, "")
         if form not in FORMATS:
             close = nearest(target.suffix.lstrip("."), ("parquet", "csv", "json", "txt"))
             raise BadInput(
@@ -279,68 +208,114 @@ class Answers(Sequence[Answer]):
         if form == "parquet":
             import pyarrow.parquet
 
-            write_file(target, lambda temporary: pyarrow.parquet.write_table(self.to_arrow(), temporary), force)
+            with replacing(target, force) as fresh:
+                pyarrow.parquet.write_table(self.to_arrow(), fresh)
         else:
-            text = {"csv": self.to_csv, "json": self.to_json, "table": self.__str__}[form]()
-            text = text if text.endswith("\n") else text + "\n"
-            write_file(target, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"), force)
+            text = {"csv": self.to_csv, "json": self.to_json, "table": lambda: self.table(most=None)}[form]()
+            write_text(target, text if text.endswith("\n") else text + "\n", force)
+
+    def table(self, most: int | None = MOST) -> str:
+        """The answers as a text table with the summary below; of more than `most` the first and the last ones."""
+        head, rows, gap = self._shown(most)
+        lines = aligned([["#", *head], *([str(i + 1), *cells] for i, cells in rows)])
+        if gap:
+            lines.insert(FIRST + 1, f"… {gap:,} more …")
+        return "\n".join([*lines, self.summary()])
+
+    def _shown(self, most: int | None) -> tuple[list[str], list[tuple[int, list[str]]], int]:
+        """Header, rows with their numbers (offset included), and how many lie between the first and the last."""
+        number = len(self)
+        first, last = shortened(number, number if most is None else most, FIRST, LAST)
+        offset = int(self.about.get("offset", 0))
+        rows = [
+            (offset + i, [*(show_entity(values[v], labels[v]) for v in values), percent(truth), status or "?"])
+            for part in (first, last)
+            for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
+        ]
+        return [*self.variables, "truth", "status"], rows, last.start - first.stop
 
     def __str__(self) -> str:
-        rows = [
-            [str(i + 1), *(show(a, v) for v in self.variables), percent(a.truth), a.status or "?"]
-            for i, a in enumerate(self)
-        ]
-        header = ["#", *self.variables, "truth", "status"]
-        widths = [max(len(row[j]) for row in [header, *rows]) for j in range(len(header))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in [header, *rows]
-        ]
-        return "\n".join([*lines, self.summary()])
+        return self.table()
 
     def __repr__(self) -> str:
         return f"<Answers: {self.summary()}>"
 
     def summary(self) -> str:
-        """One line: how many, by which engine, exact or not, what is known of the rest."""
+        """One line in words: how many, how sure the order is, what is known of the rest, and how long it took."""
         number = f"{len(self):,} answer{'' if len(self) == 1 else 's'}"
-        quality = "exact" if self.exact else "not proven exact"
-        rest = "nothing more" if self.bound == 0 else f"no other tuple above {percent(self.bound)}"
-        stop = f": {self.pruned}" if self.pruned else ""
-        return f"{number} · {self.engine} · {quality}{stop} · {rest} · {self.elapsed_ms:.1f} ms"
+        found = f"{number}, {self._order()} (engine {self.engine}); {self._rest()}"
+        if self.exact and not len(self) and not self.bound:
+            found = f"no answers: no tuple has any truth (engine {self.engine})"
+        parts = [found, f"{self.elapsed_ms:.1f} ms"]
+        if self.calibrated is False:
+            reason = self.about.get("not_calibrated")
+            parts.append(f"truth values are not calibrated{f': {reason}' if reason else ''}")
+        return " · ".join(parts)
+
+    def _order(self) -> str:
+        if self.exact:
+            return "order proven" if not self.pruned else f"order proven, but not every status is known: {self.pruned}"
+        if self.pruned in INTERRUPTIONS:
+            limit = self.about.get(str(self.pruned))
+            return f"best found so far: {self.pruned}{f' {limit:g} s' if self.pruned == 'timeout' and limit else ''}"
+        return f"order not proven{f': {self.pruned}' if self.pruned else ''}"
+
+    def _rest(self) -> str:
+        if not self.bound:
+            return "no other tuple has any truth"
+        if self.exact and len(self) and self.bound >= float(self.ranking.truth[-1]):
+            return f"more tuples may share truth {percent(float(self.ranking.truth[-1]))}"
+        return f"every other tuple ≤ {percent(self.bound)}"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in (*self.variables, "truth", "status"))
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(show(answer, variable))}</td>" for variable in self.variables)
-            + f"<td>{percent(answer.truth)}</td><td>{answer.status or '?'}</td></tr>"
-            for answer in self
+        head, rows, gap = self._shown(MOST)
+        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in cells) for _, cells in rows]
+        if gap:
+            lines.insert(FIRST, f'<td colspan="{len(head)}">… {gap:,} more …</td>')
+        title = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table><tr>{title}</tr>{body}</table><p>{html.escape(self.summary())}</p>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the graph: a pickle holds the names that occur, whatever the size of the store.
+        slim = self if self.graph is None else self._slim()
+        return Answers, tuple(getattr(slim, f.name) for f in fields(Answers))
+
+    def _slim(self) -> Answers:
+        """The same answers on a graph of no facts that has only the names they need."""
+        ranking, found = self.ranking, self.witnesses
+        arrays = [ranking.tuples, *ranking.assignments, found.heads, found.tails]
+        used = np.unique(np.concatenate([array.ravel() for array in arrays]))
+        used = used[used >= 0]
+        relations = np.unique(np.array([edge.relation for edge in found.edges], dtype=np.int64))
+
+        def number(ids: NDArray[np.int32]) -> NDArray[np.int32]:
+            return np.where(ids >= 0, np.searchsorted(used, ids), ids).astype(np.int32)
+
+        edges = tuple(e._replace(relation=int(np.searchsorted(relations, e.relation))) for e in found.edges)
+        empty = np.zeros(0, np.int32)
+        return replace(
+            self,
+            ranking=replace(
+                ranking, tuples=number(ranking.tuples), assignments=tuple(map(number, ranking.assignments))
+            ),
+            witnesses=replace(found, edges=edges, heads=number(found.heads), tails=number(found.tails)),
+            graph=KnowledgeGraph.of(
+                _part(self.graph.entities, used), _part(self.graph.relations, relations), empty, empty, empty
+            ),
+            about=dict(self.about),
         )
-        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.summary())}</p>"
 
 
-def show(answer: Answer, variable: str) -> str:
-    """An entity for people: its label, and its name too where the label does not tell it."""
-    name, label = answer.values[variable], answer.labels[variable]
-    if not label or label == name:
-        return name
-    same = "".join(filter(str.isalnum, label)).casefold() == "".join(filter(str.isalnum, name)).casefold()
-    return label if same else f"{label} <{name}>"
+def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
+    return Vocabulary.of(words.names(ids), [words.label(int(i)) for i in ids])
 
 
-def write_file(path: Path, write: Any, force: bool) -> None:
-    """Write a file whole or not at all; parent folders are made, an existing file is kept unless `force`."""
-    if path.exists() and not force:
-        raise BadInput(f"{path} exists already; --force overwrites it")
-    if path.is_dir():
-        raise BadInput(f"{path} is a directory, not a file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def data_frame(table: pyarrow.Table) -> pandas.DataFrame:
+    """An Arrow table as a data frame with plain strings."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(str(temporary))
-        os.replace(temporary, path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+        import pandas as _  # noqa: F401 - only to say clearly when it is missing
+    except ModuleNotFoundError:
+        raise BadInput("pandas is not installed; pip install 'tuplet[pandas]', or use to_arrow()") from None
+    frame = table.to_pandas()
+    return frame.astype({name: "str" for name in frame.columns if str(frame[name].dtype) == "category"})

@@ -112,6 +112,8 @@ class Fact:
     negated: bool
     truth: float
     observed: bool
+    head_label: str = ""
+    tail_label: str = ""
 
     @property
     def kind(self) -> str:
@@ -122,6 +124,11 @@ class Fact:
 
     def __str__(self) -> str:
         return f"{'!' if self.negated else ''}{self.relation}({self.head}, {self.tail})"
+
+    def labelled(self) -> str:
+        """The atom with labels in place of names, where there are any."""
+        ends = f"{self.head_label or self.head}, {self.tail_label or self.tail}"
+        return f"{'!' if self.negated else ''}{self.relation}({ends})"
 
 
 def percent(truth: float) -> str:

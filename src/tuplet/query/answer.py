@@ -1,0 +1,134 @@
+"""One answer with names, and the reason for it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from tuplet.query.witness import Fact, Status, percent
+from tuplet.text_table import aligned, printable
+
+# values, labels, truth, status, witness: the facts in the order of the fields of `Fact`
+Parts: TypeAlias = tuple[dict[str, str], dict[str, str], float, Status | None, list[tuple[Any, ...]]]
+FACT_FIELDS = tuple(f.name for f in fields(Fact))
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """One tuple: its values by variable, its truth, what it rests on.
+
+    `answer["drug"]`, `answer.drug` and `answer[0]` are the same name; `tuple(answer)` is the tuple of names.
+    """
+
+    values: Mapping[str, str]
+    labels: Mapping[str, str]
+    truth: float
+    status: Status | None  # None: the time was up before it was known
+    witness: tuple[Fact, ...]
+
+    @staticmethod
+    def of(parts: Parts) -> Answer:
+        """The answer of its parts."""
+        values, labels, truth, status, witness = parts
+        return Answer(values, labels, truth, status, tuple(Fact(*fact) for fact in witness))
+
+    def __getitem__(self, variable: str | int) -> str:
+        return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
+
+    def __getattr__(self, variable: str) -> str:
+        try:
+            return self.__dict__["values"][variable]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(f"an answer has no {variable!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values.values())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def explain(self) -> Explanation:
+        """The facts it rests on, observed or predicted, with their truth; prints as text, shows as HTML."""
+        return Explanation(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer in the JSON schema."""
+        witness = [tuple(getattr(fact, name) for name in FACT_FIELDS) for fact in self.witness]
+        return row(dict(self.values), dict(self.labels), self.truth, self.status, witness)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{variable} = {show(self, variable)}" for variable in self.values)
+        return f"<Answer: {values}; truth {percent(self.truth)}, {self.status or 'status not known'}>"
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
+
+def row(
+    values: dict[str, str], labels: dict[str, str], truth: float, status: Status | None, witness: list[tuple[Any, ...]]
+) -> dict[str, Any]:
+    """An answer in the JSON schema."""
+    facts = [dict(zip(FACT_FIELDS, fact, strict=True)) for fact in witness]
+    return {"values": values, "labels": labels, "truth": truth, "status": status, "witness": facts}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The reason for one answer."""
+
+    answer: Answer
+
+    @property
+    def title(self) -> str:
+        """The tuple, its truth and its status."""
+        answer = self.answer
+        named = ", ".join(f"{variable} = {show(answer, variable)}" for variable in answer.values)
+        if not answer.truth:
+            return f"{named}   truth 0: no facts, stated or predicted, make it true"
+        return f"{named}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"
+
+    def __str__(self) -> str:
+        facts = self.answer.witness
+        several = len({fact.clause for fact in facts}) > 1
+        rows = [
+            [
+                *([f"clause {fact.clause + 1}"] if several else []),
+                f"{fact.kind:<10}",
+                fact.labelled(),
+                percent(fact.truth),
+            ]
+            for fact in facts
+        ]
+        return "\n".join([printable(self.title), *(f"  {line}" for line in aligned(rows))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer with its witness in the JSON schema."""
+        return self.answer.to_dict()
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{fact.kind}</td><td><code>{html.escape(fact.labelled())}</code></td>"
+            f"<td>{percent(fact.truth)}</td></tr>"
+            for fact in self.answer.witness
+        )
+        caption = html.escape(self.title)
+        return f"<table><caption>{caption}</caption><tr><th></th><th>fact</th><th>truth</th></tr>{rows}</table>"
+
+
+def show(answer: Answer, variable: str) -> str:
+    """An entity for people: its label, and its name too where the label does not tell it."""
+    return show_entity(answer.values[variable], answer.labels[variable])
+
+
+def show_entity(name: str, label: str) -> str:
+    """An entity for people: its label, and its name too where the label does not tell it.
+
+    >>> show_entity("new_york", "New York"), show_entity("Q60", "New York"), show_entity("Q60", "")
+    ('New York', 'New York <Q60>', 'Q60')
+    """
+    if not label or label == name:
+        return name
+    same = "".join(filter(str.isalnum, label)).casefold() == "".join(filter(str.isalnum, name)).casefold()
+    return label if same else f"{label} <{name}>"
