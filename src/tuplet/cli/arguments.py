@@ -285,23 +285,15 @@ def _bench(command: CommandParser) -> None:
 
 def _serve(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
+    from tuplet.serve.limits import ServerLimits
+
     command.add_argument("stores", metavar="STORE", nargs="*", help="stores or graphs, also as NAME=STORE")
     command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
     command.add_argument("--port", type=int, default=8000)
     command.add_argument("--api-key-file", metavar="F", help="keys that open the server, hashed")
     command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once, and stop")
     command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
-    for name, kind, help in (
-        ("body", int, "bytes of a request (default 1048576)"),
-        ("atoms", int, "atoms of a query (default 32)"),
-        ("variables", int, "variables of a query (default 16)"),
-        ("k", int, "answers of a query (default 10000)"),
-        ("time", float, "seconds of a request (default 10)"),
-        ("concurrent", int, "queries at once in one process (default 4)"),
-        ("waiting", int, "requests that wait in one process (default 64)"),
-        ("batch", int, "queries of one request (default 256)"),
-    ):
-        command.add_argument(f"--max-{name}", type=kind, metavar="N", help=help)
+    flags(command.add_argument_group("limits"), ServerLimits)
 
 
 def _reading(command: CommandParser) -> None:

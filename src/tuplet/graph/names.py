@@ -80,6 +80,13 @@ class Strings:
             return 0, 0
         return low, self._bisect(key, right=True)
 
+    def beginning(self, text: str, most: int) -> list[int]:
+        """The ids of strings that begin with `text`, in ascending order of their bytes."""
+        key = text.encode("utf-8", "replace")
+        low = self._bisect(key, right=False)
+        near = (int(i) for i in self.order[low : low + most])
+        return list(itertools.takewhile(lambda i: self.raw(i).startswith(key), near))
+
     def _bisect(self, key: bytes, right: bool) -> int:
         low, high = 0, len(self.order)
         while low < high:

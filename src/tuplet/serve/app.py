@@ -16,19 +16,18 @@ from starlette.exceptions import HTTPException
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, ParseError, TupletError
-from tuplet.lang.parse import parse as parse_text
 from tuplet.serve import models
+from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
 from tuplet.serve.guard import App, Guard
 from tuplet.serve.keys import Keys
-from tuplet.serve.limits import Limits, problem
+from tuplet.serve.limits import ServerLimits, problem
 from tuplet.serve.metrics import Metrics
-from tuplet.serve.service import Service, encode
-from tuplet.serve.settings import Settings
+from tuplet.serve.run import ServerSettings
+from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import MEDIA_TYPE, results
 from tuplet.store import open_store
 
 WEB = Path(__file__).parent / "web"
-_MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 _SPARQL_DEFAULT = 1000  # answers where the query has no LIMIT
 Responses = dict[int | str, dict[str, Any]]
 _ERRORS: Responses = {
@@ -63,7 +62,7 @@ def create_app(service: Service, keys: Keys | None = None) -> App:
     )
     _routes(app, service)
     _errors(app)
-    return Guard(app, keys, service.metrics, service.limits.body)
+    return Guard(app, keys, service.metrics, service.limits.max_body)
 
 
 def _routes(app: FastAPI, service: Service) -> None:
@@ -73,23 +72,31 @@ def _routes(app: FastAPI, service: Service) -> None:
     async def ask(request: models.AskRequest) -> Response:
         if (request.query is None) == (request.queries is None):
             raise BadInput("give either a query or queries")
+        deadline = service.limits.deadline(request.timeout)
         if request.queries is not None:
             if request.format != "json" or request.grounding is not None:
                 raise BadInput("a batch has the format json, and each query its own grounding")
-            return JSON(await service.run(lambda: service.batch(request)))
-        if request.format == "ndjson":
-            text, grounding = request.query or "", request.grounding
-            answers = await service.run(lambda: service.answer(text, request, grounding))
-            return StreamingResponse(service.stream(answers), media_type="application/x-ndjson")
-        return Response(await service.run(lambda: service.one(request)), media_type=_MEDIA[request.format])
+            return JSON(await service.run(deadline, lambda: service.batch(request, deadline)))
+
+        def work() -> Response:
+            answers = service.answer(request, request.query or "", deadline, request.grounding)
+            if request.format == "json":
+                return JSON(to_json(answers, deadline))
+            if request.format == "ndjson":
+                return StreamingResponse(to_lines(answers, deadline), media_type=MEDIA["ndjson"])
+            return Response(to_table(answers, request.format), media_type=MEDIA[request.format])
+
+        return await service.run(deadline, work)
 
     @app.post("/explain", response_class=JSON, summary="Truth and witness of a given tuple")
     async def explain(request: models.ExplainRequest) -> Response:
-        return JSON(await service.run(lambda: service.explain(request)))
+        deadline = service.limits.deadline(request.timeout)
+        return JSON(await service.run(deadline, lambda: service.explain(request, deadline)))
 
     @app.post("/plan", response_class=JSON, summary="How a query would be answered")
     async def plan(request: models.PlanRequest) -> Response:
-        return JSON(await service.run(lambda: service.plan(request)))
+        deadline = service.limits.deadline()
+        return JSON(await service.run(deadline, lambda: service.plan(request, deadline)))
 
     @app.post("/parse", response_class=JSON, summary="A query as a graph, in both languages, or what is wrong with it")
     async def parse(request: models.ParseRequest) -> Response:
@@ -124,14 +131,13 @@ def _routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def protocol(query: str, store: str | None) -> Response:
-        options = models.Options(store=store)
+        deadline = service.limits.deadline()
 
         def work() -> bytes:
-            tree = parse_text(query)
-            k = None if tree.limit is not None else min(_SPARQL_DEFAULT, service.limits.k)
-            return encode(results(service.answer(query, options, k=k)))
+            answers = service.answer(models.Asking(store=store), query, deadline, default_k=_SPARQL_DEFAULT)
+            return results(answers, deadline)
 
-        return Response(await service.run(work), media_type=MEDIA_TYPE)
+        return Response(await service.run(deadline, work), media_type=MEDIA_TYPE)
 
     @app.get("/sparql", summary="SPARQL protocol: SPARQL 1.1 JSON results with a truth variable")
     async def sparql_get(
@@ -221,10 +227,10 @@ async def _query_of(request: Request) -> str:
 
 def from_environment() -> App:
     """The application of one worker process: its settings come from the process that started it."""
-    settings = Settings.from_environment(os.environ)
+    settings = ServerSettings.from_environment(os.environ)
     stores = {name: open_store(path) for name, path in settings.stores}
     keys = Keys(dict(settings.keys)) if settings.keys else None
-    service = Service(stores, Limits(**settings.limits), Metrics(settings.metrics))
+    service = Service(stores, ServerLimits(**settings.limits), Metrics(settings.metrics))
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()

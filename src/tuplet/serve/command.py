@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import fields
 
 from tuplet.errors import BadInput
 from tuplet.serve.keys import add_key
-from tuplet.serve.limits import Limits
-from tuplet.serve.settings import start
+from tuplet.serve.limits import ServerLimits
+from tuplet.serve.run import start
+from tuplet.settings import given
 
 
 def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
@@ -21,11 +21,9 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         return
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")
-    given = {field.name: getattr(arguments, f"max_{field.name}") for field in fields(Limits)}
-    for name, value in given.items():
-        if value is not None and value <= 0:
-            raise BadInput(f"--max-{name} must be positive, not {value}")
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    limits = ServerLimits(**given(arguments, ServerLimits))
+    if arguments.workers is not None and arguments.workers < 1:
+        raise BadInput(f"--workers must be positive, not {arguments.workers}")
     if not 0 <= arguments.port <= 65535:
         raise BadInput(f"a port is a number up to 65535, not {arguments.port}")
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host

@@ -12,10 +12,10 @@ from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.rules import to_normal_form
 from tuplet.query.bind import bind, resolve
 from tuplet.serve import models
-from tuplet.serve.limits import Limits, problem
+from tuplet.serve.limits import ServerLimits, problem
 
 
-def draw(text: str, graph: KnowledgeGraph, limits: Limits) -> dict[str, Any]:
+def draw(text: str, graph: KnowledgeGraph, limits: ServerLimits) -> dict[str, Any]:
     """A text as query graph, in both languages, with the first thing that is wrong about it, if anything is.
 
     A query that parses is drawn even if it cannot be asked (an unknown name, an unsafe variable).
@@ -79,14 +79,14 @@ def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
     return words.label(number) or words.name(number)
 
 
-def write(drawn: models.WriteRequest, limits: Limits) -> str:
+def write(drawn: models.WriteRequest, limits: ServerLimits) -> str:
     """A drawing as text."""
     if not drawn.free:
         raise BadInput("a query asks for something: at least one node has to be free")
     if not any(clause.edges for clause in drawn.clauses):
         raise BadInput("draw at least one edge")
-    if sum(len(clause.edges) + len(clause.different) for clause in drawn.clauses) > limits.atoms:
-        raise BadInput(f"the drawing has more than {limits.atoms} edges")
+    if sum(len(clause.edges) + len(clause.different) for clause in drawn.clauses) > limits.max_atoms:
+        raise BadInput(f"the drawing has more than {limits.max_atoms} edges")
     parts = [_conjunction(clause) for clause in drawn.clauses if clause.edges or clause.different]
     body = parts[0] if len(parts) == 1 else Or(tuple(parts))
     query = Query(tuple(Free(name) for name in dict.fromkeys(drawn.free)), body, drawn.limit)

@@ -2,57 +2,83 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from time import perf_counter
 from typing import Any
 
-from tuplet.errors import BudgetExceeded, ParseError, Refused, TupletError, UnknownName, UnsafeQuery, Unsupported
+from tuplet.errors import (
+    BadInput,
+    BudgetExceeded,
+    ParseError,
+    Refused,
+    TupletError,
+    UnknownName,
+    UnsafeQuery,
+    Unsupported,
+)
 from tuplet.lang.ast import Constant, Query, atoms, terms
+from tuplet.query.limits import Deadline, Limits
+from tuplet.settings import flag, knob
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The largest request that is answered; the same names as the flags of `tuplet serve`."""
+class ServerLimits:
+    """The largest request that is answered: the flags `--max-…` of `tuplet serve`."""
 
-    body: int = 1 << 20  # bytes of a request
-    atoms: int = 32  # of a query
-    variables: int = 16  # of a query
-    k: int = 10_000  # answers of a query
-    time: float = 10.0  # seconds of a request
-    concurrent: int = 4  # queries that run at once in one process
-    waiting: int = 64  # requests that wait for their turn in one process
-    batch: int = 256  # queries of one request
+    max_body: int = knob(1 << 20, "size of a request", unit="bytes")
+    max_atoms: int = knob(32, "atoms of a query")
+    max_variables: int = knob(16, "variables of a query")
+    max_k: int = knob(10_000, "answers of a query, those that an offset skips included")
+    max_time: float = knob(10.0, "time of a request", unit="seconds")
+    max_memory: int = knob(512 << 20, "what one search may hold", unit="bytes")
+    max_concurrent: int = knob(4, "queries at once in one process")
+    max_waiting: int = knob(64, "requests that wait in one process")
+    max_batch: int = knob(256, "queries of one request")
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 < value < math.inf:  # nan is neither
+                raise BadInput(f"{flag(name)} must be positive, not {value}")
 
     def check_query(self, query: Query) -> None:
         """Refuse a query with too many atoms or variables.
 
         >>> from tuplet.lang.parse import parse
-        >>> Limits(atoms=1).check_query(parse("?x : a(?x, c) & b(?x, c)"))
+        >>> ServerLimits(max_atoms=1).check_query(parse("?x : a(?x, c) & b(?x, c)"))
         Traceback (most recent call last):
         tuplet.serve.limits.OverLimit: the query has 2 atoms, this server takes at most 1
         """
         number = sum(1 for _ in atoms(query.body))
-        if number > self.atoms:
-            raise OverLimit("atoms", f"the query has {number} atoms, this server takes at most {self.atoms}")
+        if number > self.max_atoms:
+            raise OverLimit("atoms", f"the query has {number} atoms, this server takes at most {self.max_atoms}")
         variables = len({term for term in terms(query.body) if not isinstance(term, Constant)})
-        if variables > self.variables:
+        if variables > self.max_variables:
             raise OverLimit(
-                "variables", f"the query has {variables} variables, this server takes at most {self.variables}"
+                "variables", f"the query has {variables} variables, this server takes at most {self.max_variables}"
             )
 
-    def check_k(self, k: int | str | None) -> int | None:
-        """The number of answers asked for, if it is within the limit."""
-        if k is None or (isinstance(k, int) and k <= self.k):
-            return k
-        raise OverLimit("k", f"k is {k}, this server gives at most {self.k:,} answers to a query")
-
-    def check_time(self, timeout: float | None) -> float:
-        """The seconds a query may take."""
-        if timeout is not None and timeout > self.time:
+    def deadline(self, timeout: float | None = None, clock: Callable[[], float] = perf_counter) -> Deadline:
+        """The deadline of a request that has just been received."""
+        if timeout is not None and timeout > self.max_time:
             raise OverLimit(
-                "time", f"the timeout is {timeout:g} s, this server gives a request at most {self.time:g} s"
+                "time", f"the timeout is {timeout:g} s, this server gives a request at most {self.max_time:g} s"
             )
-        return self.time if timeout is None else timeout
+        return Deadline(self.max_time if timeout is None else timeout, clock)
+
+    def within(self, limits: Limits) -> Limits:
+        """The limits of a question, k settled, if this server goes as far; what they leave open is the server's."""
+        last = limits.offset + (limits.k if isinstance(limits.k, int) else 0)
+        if limits.k == "all" or last > self.max_k:
+            asked = f"k is {limits.k}" + (f" after {limits.offset} skipped" if limits.offset else "")
+            raise OverLimit("k", f"{asked}, this server gives at most {self.max_k:,} answers to a query")
+        if limits.memory is not None and limits.memory > self.max_memory:
+            raise OverLimit(
+                "memory", f"memory is {limits.memory:,} bytes, this server gives a search at most {self.max_memory:,}"
+            )
+        return replace(limits, memory=limits.memory or self.max_memory)
 
 
 class OverLimit(TupletError):
@@ -65,10 +91,6 @@ class OverLimit(TupletError):
 
 class TooBusy(TupletError):
     """No place left for one more query right now."""
-
-
-class UnknownStore(TupletError):
-    """A store that is not served."""
 
 
 def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
@@ -88,6 +110,8 @@ def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
         case ParseError():
             kind = "unsupported" if isinstance(error, Unsupported) else "syntax"
             return 400, {"error": error.message, "kind": kind, **place(error.text, error.position, error.length)}
+        case UnknownName(kind="store"):
+            return 404, {"error": first_line(error), "kind": "store"}
         case UnknownName():
             body: dict[str, Any] = {"error": first_line(error), "kind": "unknown"}
             body["suggestions"] = list(error.suggestions)
@@ -108,8 +132,6 @@ def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
             return 422, {"error": first_line(error), "kind": "limit", "limit": "size"}
         case TooBusy():
             return 429, {"error": first_line(error), "kind": "busy"}
-        case UnknownStore():
-            return 404, {"error": first_line(error), "kind": "store"}
         case _:
             return 400, {"error": first_line(error), "kind": "input"}
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import MISSING, Field, fields
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, create_model, model_validator
+from pydantic import Field as Key
+from pydantic_core import PydanticCustomError
 
-Text = Annotated[str, Field(min_length=1, max_length=100_000)]
-Count = Annotated[int, Field(ge=0)]
+from tuplet.errors import TupletError
+from tuplet.query.answers import Answer
+from tuplet.query.limits import Limits
+
+Text = Annotated[str, Key(min_length=1, max_length=100_000)]
+Grounding = dict[str, str | int]
+Whole = Annotated[int, Key(ge=0)]
 
 
 class Strict(BaseModel):
@@ -16,39 +24,64 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Options(Strict):
-    """How queries are answered; the same keys as the flags of `tuplet ask`."""
+class Typed(Strict):
+    """A request in which "5" is no number and true is not 1, as in Python."""
 
-    store: str | None = Field(default=None, description="which store, where several are served; the first if not given")
-    k: Count | Literal["all"] | None = Field(default=None, description="how many answers; LIMIT of the query, or 10")
-    engine: str | None = Field(default=None, description="exact (default), crisp, ns3, ...: see /schema")
-    logic: Literal["product", "godel"] = "product"
-    timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="seconds; then the best so far")
-    only: Literal["predicted", "observed"] | None = Field(default=None, description="filter before the top k")
-    budget: Annotated[int, Field(ge=1)] | Literal["all"] | None = Field(default=None, description="of ns3")
-    merge: Literal["progressive", "simultaneous", "adaptive"] = Field(default="progressive", description="of ns3")
-    options: dict[str, str | int | float] = Field(default_factory=dict, description="of fit, qto and cqd; no files")
+    model_config = ConfigDict(strict=True)
 
 
-class Question(Strict):
+def _key(limit: Field[Any], hint: Any) -> Any:
+    """A field of `Limits` as a key of a request: same name, same type, same default."""
+    choices = limit.metadata["choices"]
+    if choices:
+        hint = Literal[choices] if limit.default is not None else Literal[choices] | None
+    made = {"default_factory": limit.default_factory} if limit.default is MISSING else {"default": limit.default}
+    return hint, Key(description=limit.metadata["help"], **made)
+
+
+_HINTS = get_type_hints(Limits)
+_LimitKeys: Any = create_model(
+    "_LimitKeys", __base__=Typed, **{limit.name: _key(limit, _HINTS[limit.name]) for limit in fields(Limits)}
+)
+
+
+class Asking(_LimitKeys):  # type: ignore[misc]
+    """How queries are answered: the fields of `Limits`, the flags of `tuplet ask`."""
+
+    store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
+    engine: str | None = Key(default=None, description="exact (default), crisp, ns3, ...: see /schema")
+
+    @model_validator(mode="after")
+    def _check(self) -> Asking:
+        try:
+            self.limits()
+        except TupletError as error:
+            raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
+        return self
+
+    def limits(self) -> Limits:
+        """The limits that were asked for."""
+        return Limits(**{limit.name: getattr(self, limit.name) for limit in fields(Limits)})
+
+
+class BatchQuery(Strict):
     """One query of a batch, with its own k."""
 
     query: Text
-    k: Count | None = None
-    grounding: dict[str, str | int] | None = None
+    k: Whole | None = None
+    grounding: Grounding | None = None
 
 
-class AskRequest(Options):
+class AskRequest(Asking):
     """One `query`, or a batch of `queries`."""
 
-    query: Text | None = Field(default=None, description="SPARQL, logic text, EFOk-CQA or BetaE")
-    queries: list[Text | Question] | None = None
-    grounding: dict[str, str | int] | None = Field(default=None, description="of an EFOk-CQA string")
+    query: Text | None = Key(default=None, description="SPARQL, logic text, EFOk-CQA or BetaE")
+    queries: list[Text | BatchQuery] | None = None
+    grounding: Grounding | None = Key(default=None, description="of an EFOk-CQA string")
     format: Literal["json", "ndjson", "csv", "parquet"] = "json"
 
     model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"query": "SELECT ?x WHERE { ?x :borders :france }", "k": 5}]},
+        json_schema_extra={"examples": [{"query": "SELECT ?x WHERE { ?x :borders :france }", "k": 5}]}
     )
 
 
@@ -59,7 +92,8 @@ class ExplainRequest(Strict):
     values: dict[str, str]
     store: str | None = None
     logic: Literal["product", "godel"] = "product"
-    grounding: dict[str, str | int] | None = None
+    timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
+    grounding: Grounding | None = None
 
 
 class PlanRequest(Strict):
@@ -68,20 +102,20 @@ class PlanRequest(Strict):
     query: Text
     store: str | None = None
     engine: str | None = None
-    grounding: dict[str, str | int] | None = None
+    grounding: Grounding | None = None
 
 
 class ParseRequest(Strict):
     """A query to be read and drawn."""
 
-    query: Annotated[str, Field(max_length=100_000)]
+    query: Annotated[str, Key(max_length=100_000)]
     store: str | None = None
 
 
 class LabelsRequest(Strict):
     """Entities by their exact names."""
 
-    names: Annotated[list[str], Field(max_length=1000)]
+    names: Annotated[list[str], Key(max_length=1000)]
     store: str | None = None
 
 
@@ -89,7 +123,7 @@ class Term(Strict):
     """A node of a drawn query: a variable that is asked for, one that only has to exist, or an entity."""
 
     kind: Literal["free", "exists", "constant"]
-    name: Annotated[str, Field(min_length=1, max_length=10_000)]
+    name: Annotated[str, Key(min_length=1, max_length=10_000)]
     form: Literal["name", "label", "id"] = "name"
 
 
@@ -97,7 +131,7 @@ class DrawnEdge(Strict):
     """An edge of a drawn query."""
 
     head: Term
-    relation: Annotated[str, Field(min_length=1, max_length=10_000)]
+    relation: Annotated[str, Key(min_length=1, max_length=10_000)]
     form: Literal["name", "label", "id"] = "name"
     tail: Term
     negated: bool = False
@@ -113,36 +147,14 @@ class DrawnClause(Strict):
 class WriteRequest(Strict):
     """A drawn query to be written as text."""
 
-    free: list[Annotated[str, Field(pattern=r"^\w+$", max_length=100)]]
+    free: list[Annotated[str, Key(pattern=r"^\w+$", max_length=100)]]
     clauses: list[DrawnClause]
-    limit: Count | None = None
+    limit: Whole | None = None
     language: Literal["sparql", "logic"] = "logic"
     store: str | None = None
 
 
 # --- what comes back -----------------------------------------------------------------------------------------------
-
-
-class Fact(BaseModel):
-    """One atom of a witness."""
-
-    clause: int
-    head: str
-    relation: str
-    tail: str
-    negated: bool
-    truth: float
-    observed: bool
-
-
-class OneAnswer(BaseModel):
-    """One tuple."""
-
-    values: dict[str, str]
-    labels: dict[str, str]
-    truth: float
-    status: Literal["observed", "mixed", "predicted"]
-    witness: list[Fact]
 
 
 class AnswersBody(BaseModel):
@@ -157,7 +169,7 @@ class AnswersBody(BaseModel):
     pruned: str | None
     elapsed_ms: float
     about: dict[str, Any]
-    answers: list[OneAnswer]
+    answers: list[Answer]
 
 
 class ErrorBody(BaseModel):

@@ -1,32 +1,34 @@
-"""The SPARQL protocol: requests in its three forms, answers as SPARQL 1.1 JSON results with a truth variable."""
+"""Answers as SPARQL 1.1 JSON results with a truth variable."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tuplet.query.answers import Answers
+from tuplet.query.limits import Deadline
+from tuplet.serve.encoding import encode, in_time
 
 MEDIA_TYPE = "application/sparql-results+json"
 _DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 
 
-def results(answers: Answers) -> dict[str, Any]:
+def results(answers: Answers, deadline: Deadline) -> bytes:
     """Answers as SPARQL results; entities are `uri` terms whose value is their exact name, as `<name>` is written."""
-    truth = free_name("truth", answers.variables)
-    bindings = []
-    names = answers.graph.entities.names(answers.ranking.tuples.ravel())
-    width = len(answers.variables)
-    for i, value in enumerate(answers.ranking.truth.tolist()):
-        row: dict[str, dict[str, str]] = {
-            variable: {"type": "uri", "value": names[i * width + j]} for j, variable in enumerate(answers.variables)
-        }
-        row[truth] = {"type": "literal", "datatype": _DOUBLE, "value": repr(value)}
-        bindings.append(row)
-    return {
-        "head": {"vars": [*answers.variables, truth]},
-        "results": {"bindings": bindings},
-        "tuplet": {"exact": answers.exact, "bound": answers.bound, "pruned": answers.pruned},
-    }
+    variables, truth = answers.variables, free_name("truth", answers.variables)
+
+    def bindings(start: int, stop: int) -> Iterator[dict[str, Any]]:
+        tuples, values = answers.ranking.tuples[start:stop], answers.ranking.truth[start:stop]
+        names = iter(answers.graph.entities.names(tuples.ravel()))
+        for value in values.tolist():
+            row = {variable: {"type": "uri", "value": next(names)} for variable in variables}
+            row[truth] = {"type": "literal", "datatype": _DOUBLE, "value": repr(value)}
+            yield row
+
+    slices, head = in_time(answers, bindings, b",", deadline)
+    variables_text = encode({"vars": [*variables, truth]})
+    known = encode({key: head[key] for key in ("exact", "bound", "pruned")})
+    return b'{"head":%b,"results":{"bindings":[%b]},"tuplet":%b}' % (variables_text, b",".join(slices), known)
 
 
 def free_name(name: str, taken: tuple[str, ...]) -> str:

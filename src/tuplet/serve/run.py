@@ -15,13 +15,13 @@ from typing import Any
 
 from tuplet.errors import BadInput
 from tuplet.serve.keys import Keys
-from tuplet.serve.limits import Limits
+from tuplet.serve.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Stores by name, hashed keys, limits, and the file the workers count in."""
 
     stores: tuple[tuple[str, str], ...]
@@ -34,12 +34,12 @@ class Settings:
         return {VARIABLE: json.dumps(asdict(self))}
 
     @staticmethod
-    def from_environment(environment: Mapping[str, str]) -> Settings:
+    def from_environment(environment: Mapping[str, str]) -> ServerSettings:
         """The inverse of `to_environment`."""
         if VARIABLE not in environment:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
-        return Settings(
+        return ServerSettings(
             tuple((name, path) for name, path in given["stores"]), given["keys"], given["limits"], given["metrics"]
         )
 
@@ -83,7 +83,7 @@ def start(
     host: str = "127.0.0.1",
     port: int = 8000,
     key_file: str | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     workers: int | None = None,
     ready: Callable[[int], None] = lambda port: None,
 ) -> None:
@@ -104,10 +104,10 @@ def start(
     named = named_stores(stores)
     for _, path in named:
         open_store(path)  # what cannot be opened is said here, in one line
-    limits = limits or Limits()
+    limits = limits or ServerLimits()
     count = workers or min(4, os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
-        settings = Settings(named, keys, asdict(limits), str(Path(folder) / "metrics"))
+        settings = ServerSettings(named, keys, asdict(limits), str(Path(folder) / "metrics"))
         os.environ.update(settings.to_environment())
         config = uvicorn.Config(
             "tuplet.serve.app:from_environment",
@@ -119,7 +119,7 @@ def start(
             log_level="warning",
             server_header=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(limits.time) + 5,
+            timeout_graceful_shutdown=int(limits.max_time) + 5,
         )
         listening = _listen(host, port)
         ready(listening.getsockname()[1])

@@ -1,0 +1,76 @@
+"""Queries to start from: written for the bundled graph, made from the facts of any other."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.search import relation_counts
+from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
+from tuplet.lang.parse import parse
+from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.query.source import Source
+
+WORLD = Path(__file__).parents[1] / "data" / "world" / "examples.toml"
+_TRIED = 20  # relations, and facts of each, that are looked at
+
+
+def examples(source: Source) -> list[dict[str, str]]:
+    """A few queries that this source can answer: `title`, `query`, and `only` where predictions are asked for."""
+    written = tomllib.loads(WORLD.read_text(encoding="utf-8"))["example"]
+    known = [example for example in written if _names_are_known(parse(example["query"]), source.graph)]
+    if source.truth is None:
+        known = [{key: value for key, value in example.items() if key != "only"} for example in known]
+    return known or _from_facts(source)
+
+
+def _names_are_known(query: Query, graph: KnowledgeGraph) -> bool:
+    relations = [atom.relation for atom in atoms(query.body) if isinstance(atom, Atom)]
+    constants = [term.name for term in terms(query.body) if isinstance(term, Constant)]
+    words = [(graph.relations, name) for name in relations] + [(graph.entities, name) for name in constants]
+    return all(known.find(name.text) >= 0 for known, name in words)
+
+
+def _from_facts(source: Source) -> list[dict[str, str]]:
+    """Queries along two real facts, so that each has an answer: one unknown, two, a shared one, a negation."""
+    found = _two_facts(source.facts)
+    if found is None:
+        return []
+    first, middle, second, end = found
+    graph, (x, y, z) = source.graph, (Free("x"), Free("y"), Exists("z"))
+
+    def atom(relation: int, head: Term, tail: Term | int) -> Formula:
+        if isinstance(tail, int):
+            tail = Constant(Name(graph.entities.name(tail)))
+        return Atom(Name(graph.relations.name(relation)), head, tail)
+
+    chain = (atom(first, x, y), atom(second, y, end))
+    shared = (atom(first, x, z), atom(first, y, z), atom(second, z, end), Different(x, y))
+    return [
+        {"title": "One unknown", "query": to_sparql(Query((x,), atom(first, x, middle)))},
+        {"title": "Two unknowns in a chain", "query": to_logic(Query((x, y), And(chain)))},
+        {"title": "Two unknowns that share something", "query": to_logic(Query((x, y), And(shared)))},
+        {
+            "title": "Two unknowns, and something that must not hold",
+            "query": to_sparql(Query((x, y), And((*chain, Not(atom(first, y, x)))))),
+        },
+    ]
+
+
+def _two_facts(facts: Adjacency) -> tuple[int, int, int, int] | None:
+    """Two facts in a row over relations that are used often: first(_, middle), second(middle, end)."""
+    rng = np.random.default_rng(0)
+    often = np.argsort(-relation_counts(facts), kind="stable")[:_TRIED].tolist()
+    for first in often:
+        low, high = facts.row_ptr[facts.view_ptr[2 * first : 2 * first + 2]].tolist()
+        for at in rng.integers(low, high, _TRIED).tolist() if high > low else ():
+            middle = int(facts.neighbour[at])
+            for second in often:
+                ends = facts.row(middle, 2 * second)
+                if second != first and len(ends):
+                    return first, middle, second, int(ends[0])
+    return None
