@@ -185,6 +185,8 @@ def locked(path: PathLike, timeout: float = 0.0) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
+            # filelock also waits where no file can be made at all; then this says why.
+            os.close(os.open(lock.lock_file, os.O_RDWR | os.O_CREAT, 0o644))
             raise StoreBusy(path, timeout) from None
     try:
         yield

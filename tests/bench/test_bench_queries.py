@@ -59,7 +59,7 @@ def test_parquet_round_trip(queries: QuerySet, graph: KnowledgeGraph, tmp_path: 
 def test_no_half_written_and_no_replaced_files(queries: QuerySet, tmp_path: Path) -> None:
     file = tmp_path / "queries.parquet"
     write(queries, file)
-    with pytest.raises(BadInput, match="--force"):
+    with pytest.raises(BadInput, match="force=True"):
         write(queries, file)
     write(queries, file, force=True)
     broken = QuerySet((*queries.queries, BenchQuery("x", "r1(s1,f1)", {"r1": 2**40}, *[np.empty((0, 1), int)] * 2)))

@@ -211,7 +211,7 @@ def test_report(store: Path, queries: QuerySet, tmp_path: Path) -> None:
     assert parser.sources == []
     assert page.count("<svg") == 5  # both sets against time; HIT@10 for k = 1 and 2 and time against the budget
     assert "budget B" in page
-    with pytest.raises(BadInput, match="--force"):
+    with pytest.raises(BadInput, match="force=True"):
         write_report(folders, target)
     write_report(folders[:1], target, force=True)
     with pytest.raises(BadInput, match="not a benchmark report"):

@@ -161,7 +161,7 @@ def test_what_cannot_be_read(tmp_path) -> None:
     save_file({"entity": model.entity * torch.inf, "relation": model.relation}, tmp_path / "f.safetensors")
     refused("f.safetensors", "not finite", kind="complex")
     adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", kind="complex")
-    refused("d.safetensors", "exists already; --force", kind="complex")
+    refused("d.safetensors", "exists already", kind="complex")
     adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", kind="distmult", force=True)
     assert describe(tmp_path / "m")["kind"] == "distmult"
 

@@ -213,7 +213,7 @@ def test_what_may_not_be_continued(tmp_path) -> None:
     with pytest.raises(BadInput, match="no run to continue"):
         run(tmp_path / "m", resume=True)
     first = run(tmp_path / "m")
-    with pytest.raises(BadInput, match="--resume continues its run, --force starts over"):
+    with pytest.raises(BadInput, match="resume=True continues its run, force=True starts over"):
         run(tmp_path / "m")
     with pytest.raises(BadInput, match="rank was 8, now it is 9"):
         run(tmp_path / "m", dataclasses.replace(SMALL, rank=9), resume=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuplet import registry
 from tuplet.errors import BadInput
+from tuplet.files import refuse_existing
 from tuplet.progress import Progress
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     from tuplet.graph.graph import KnowledgeGraph
 
     target = Path(arguments.output)
-    if target.exists() and not arguments.force:
-        raise BadInput(f"{target} exists already; --force overwrites it")
+    refuse_existing(target, arguments.force)
     shapes = select(arguments.shapes)
     graph = KnowledgeGraph.open(arguments.graph)
     with Progress(quiet=arguments.quiet) as progress:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tuplet.bench.metrics import CUTS, NAMES, from_marginals, product_ranks
 from tuplet.bench.results import KINDS
 from tuplet.errors import BadInput
+from tuplet.files import write_bytes
 
 COLUMNS = (*NAMES, "decided", *(f"{kind}_{name}" for kind in KINDS for name in NAMES), "hard_variables", "ms")
 
@@ -56,9 +57,7 @@ def write_rows(path: str | os.PathLike[str], rows: Rows, meta: Mapping[str, Any]
         arrays[f"{number}.index"], arrays[f"{number}.numbers"] = index, numbers
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    temporary = Path(f"{path}.tmp")
-    temporary.write_bytes(buffer.getvalue())
-    os.replace(temporary, path)
+    write_bytes(path, buffer.getvalue(), force=True)
 
 
 def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:

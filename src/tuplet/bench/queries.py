@@ -10,9 +10,7 @@ import io
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from tuplet.bench.shapes import AbstractEdge
 from tuplet.errors import BadInput, TupletError
+from tuplet.files import replacing, write_bytes, write_text
 from tuplet.query.query_graph import Edge, QueryGraph
 
 Tuples: TypeAlias = NDArray[np.int32]
@@ -182,8 +181,8 @@ def write(queries: QuerySet, path: PathLike, graph: Any = None, force: bool = Fa
     table = pa.table(columns).replace_schema_metadata(
         {"tuplet.queries": json.dumps({"format": FORMAT, **queries.meta}, sort_keys=True)}
     )
-    with _replacing(path, force) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    with replacing(path, force) as fresh:
+        pq.write_table(table, fresh, compression="zstd")
 
 
 def read(path: PathLike) -> QuerySet:
@@ -227,24 +226,6 @@ def _split(lists: Any) -> list[Tuples]:
     return np.split(values, (offsets - offsets[0])[1:-1]) if len(lists) else []
 
 
-@contextmanager
-def _replacing(path: PathLike, force: bool) -> Iterator[str]:
-    """A temporary sibling that takes the place of `path` when all went well."""
-    target = Path(path)
-    if target.exists() and not force:
-        raise BadInput(f"{target} exists; use --force to replace it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        yield temporary
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 # --- for machines that have NumPy alone --------------------------------------------------------------------------
 
 
@@ -277,8 +258,7 @@ def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
             arrays[f"{shape}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    with _replacing(path, force) as temporary:
-        Path(temporary).write_bytes(buffer.getvalue())
+    write_bytes(path, buffer.getvalue(), force)
 
 
 def read_npz(path: PathLike, most: int | None = None) -> QuerySet:
@@ -363,8 +343,7 @@ def write_efok(queries: QuerySet, folder: PathLike, split: str = "test", force: 
             content.setdefault(query.formula, []).append([dict(query.grounding), *answers])
         name = shape if re.fullmatch(r"type\d{4,}", shape) else f"type{number:04d}"
         path = Path(folder) / f"{split}_{name}_EFOX_qaa.json"
-        with _replacing(path, force) as temporary:
-            Path(temporary).write_text(json.dumps(content), encoding="utf-8")
+        write_text(path, json.dumps(content), force)
         written.append(path)
     return written
 

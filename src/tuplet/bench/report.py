@@ -9,14 +9,13 @@ import csv
 import html
 import io
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tuplet.bench.plots import COLOURS, Series, chart
 from tuplet.bench.tables import Result, description, tables
 from tuplet.errors import BadInput
+from tuplet.files import refuse_existing, replacing
 
 __all__ = ["Result", "write_report"]
 
@@ -31,30 +30,23 @@ def write_report(
     if not folders:
         raise BadInput("there are no results to report")
     root = Path(target)
-    if root.exists() and not force:
-        raise BadInput(f"{root} exists; use --force to replace it")
-    if root.exists() and not (root / "report.csv").exists() and (not root.is_dir() or any(root.iterdir())):
-        raise BadInput(f"{root} is not a benchmark report; it is not replaced")
+    refuse_existing(root, force, _not_a_report)
     groups: dict[str, list[Result]] = {}
     for folder in folders:
         result = Result.read(folder, unfinished)
         groups.setdefault(result.manifest.digest, []).append(result)
     sets = list(groups.values())
-    root.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent))
-    try:
-        (temporary / "report.md").write_text(markdown(sets), encoding="utf-8")
-        (temporary / "report.tex").write_text(latex(sets), encoding="utf-8")
-        (temporary / "report.csv").write_text(table_csv(sets), encoding="utf-8")
-        (temporary / "index.html").write_text(page(sets), encoding="utf-8")
-        temporary.chmod(0o755)
-        if root.exists():
-            shutil.rmtree(root)
-        os.replace(temporary, root)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    with replacing(root, force, _not_a_report) as fresh:
+        fresh.mkdir()
+        (fresh / "report.md").write_text(markdown(sets), encoding="utf-8")
+        (fresh / "report.tex").write_text(latex(sets), encoding="utf-8")
+        (fresh / "report.csv").write_text(table_csv(sets), encoding="utf-8")
+        (fresh / "index.html").write_text(page(sets), encoding="utf-8")
     return root
+
+
+def _not_a_report(place: Path) -> str | None:
+    return None if (place / "report.csv").exists() else "it is not a benchmark report"
 
 
 def markdown(sets: Sequence[Sequence[Result]]) -> str:

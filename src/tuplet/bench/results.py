@@ -17,6 +17,7 @@ from typing import Any
 from tuplet import registry
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
+from tuplet.files import make_folder, replacing, system_errors, write_json
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 
@@ -166,10 +167,9 @@ class RunManifest:
             return earlier
         if root.exists() and any(root.iterdir()):
             raise BadInput(f"{root} is not empty and not a benchmark result")
-        (root / "parts").mkdir(parents=True, exist_ok=True)
-        temporary = root / ".run.json"
-        temporary.write_text(json.dumps(now, indent=1, sort_keys=True), encoding="utf-8")
-        os.replace(temporary, root / "run.json")
+        with system_errors(root):
+            make_folder(root / "parts")
+        write_json(root / "run.json", now)
         return self
 
 
@@ -186,13 +186,8 @@ def write_part(path: Path, rows: Sequence[ResultRow]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _schema()), temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path, force=True) as fresh:
+        pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _schema()), fresh)
 
 
 def read_rows(folder: str | os.PathLike[str]) -> list[ResultRow]:

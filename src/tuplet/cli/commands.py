@@ -16,7 +16,7 @@ from typing import Any
 from tuplet.cli.arguments import parser
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput, TupletError
-from tuplet.files import refuse_existing
+from tuplet.files import reason, refuse_existing
 from tuplet.progress import Progress
 from tuplet.settings import TrainConfig, given, size
 
@@ -34,12 +34,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         # The reader (head, less) went away: nothing is wrong, and Python must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        # Files say what is wrong with them; what is left is the output itself: a full device, a closed terminal.
+        print(f"error: cannot write {error.filename or 'the output'}: {reason(error)}", file=sys.stderr)
+        _discard_output()
+        return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_import(arguments: argparse.Namespace) -> None:

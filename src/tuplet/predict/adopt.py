@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.files import locked
+from tuplet.files import locked, refuse_existing
 from tuplet.predict.embeddings import MODELS, EmbeddingModel, model_class
 from tuplet.predict.evaluate import Known, Triples, evaluate
 from tuplet.predict.model_folder import DESCRIPTION, save
@@ -98,11 +98,8 @@ def adopt(
     if norm is not None:
         tables = replace(tables, norm=norm)
     model, notes = fit(tables, graph, kind)
-    occupied = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
-    if occupied and not (force and (folder / DESCRIPTION).exists()):
-        raise BadInput(f"{folder} exists already; --force replaces a model")
+    refuse_existing(folder, force, lambda place: None if (place / DESCRIPTION).exists() else "it is not a model")
     metrics = _measure(model, graph, sample)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     meta = {"graph": graph.hash, "source": tables.origin, **notes, "metrics": metrics}
     with locked(folder):
         (folder / DESCRIPTION).unlink(missing_ok=True)

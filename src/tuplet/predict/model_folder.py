@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from safetensors import SafetensorError
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.files import reason, write_bytes, write_json, write_text
 from tuplet.predict.embeddings import EmbeddingModel, model_class
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
@@ -27,7 +27,6 @@ FORMAT_VERSION = 1
 def save(model: EmbeddingModel, folder: str | Path, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Write the model into `folder` with what is known about it (graph, metrics, …); returns all of `model.json`."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     digest = write_tensors(folder / TENSORS, {"entity": model.entity, "relation": model.relation})
     description = {
         "format": "tuplet model",
@@ -42,8 +41,8 @@ def save(model: EmbeddingModel, folder: str | Path, meta: Mapping[str, Any] | No
         "tuplet": __version__,
         **(meta or {}),
     }
-    write_bytes(folder / CARD, model_card(description).encode())
-    write_bytes(folder / DESCRIPTION, (json.dumps(description, indent=1, ensure_ascii=False) + "\n").encode())
+    write_text(folder / CARD, model_card(description), force=True)
+    write_json(folder / DESCRIPTION, description, force=True)
     return description
 
 
@@ -101,7 +100,7 @@ def write_tensors(file: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     """Write safetensors atomically; returns the SHA-256 of the file."""
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     data = safetensors.torch.save(ready, dict(metadata or {}))
-    write_bytes(file, data)
+    write_bytes(file, data, force=True)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -112,7 +111,7 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
     except FileNotFoundError:
         raise CorruptStore(f"{file} is missing") from None
     except OSError as error:
-        raise BadInput(f"cannot read {file}: {error.strerror}") from None
+        raise BadInput(f"cannot read {file}: {reason(error)}") from None
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise CorruptStore(f"{file}: checksum does not fit; the file is truncated, edited or damaged")
     try:
@@ -120,25 +119,6 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:
         raise CorruptStore(f"{file}: not a readable safetensors file: {error}") from None
     return {name: tensor.to(device) for name, tensor in tensors.items()}
-
-
-def write_bytes(file: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash at any moment, sees the old content or the new one."""
-    temporary = temporary_of(file)
-    try:
-        with open(temporary, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {file}: {error.strerror}") from None
-
-
-def temporary_of(file: Path) -> Path:
-    """Where a file is written before it is renamed; one name, so that a killed writer leaves at most one."""
-    return file.with_name(f".{file.name}.tmp")
 
 
 def model_card(description: Mapping[str, Any]) -> str:

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.errors import BadInput, CorruptStore, Exists, Option, TupletError
+from tuplet.files import clean_leftovers, write_json
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import Splits
 from tuplet.predict.model_folder import (
@@ -27,8 +28,6 @@ from tuplet.predict.model_folder import (
     TENSORS,
     describe,
     read_tensors,
-    temporary_of,
-    write_bytes,
     write_tensors,
 )
 from tuplet.settings import Settings, TrainConfig, from_mapping, to_mapping
@@ -89,17 +88,18 @@ def prepare(folder: Path, plan: Plan, resume: bool, force: bool) -> dict[str, An
         _refuse_other_plan(folder, plan)
         return describe(folder) if (folder / DESCRIPTION).exists() else None
     if folder.is_file():
-        raise BadInput(f"{folder} is a file")
+        raise Exists(folder, "it is a file")
     if folder.is_dir() and any(folder.iterdir()):
         if not force:
-            raise BadInput(f"{folder} exists already; --resume continues its run, --force starts over")
+            raise BadInput(
+                f"{folder} exists already; ", Option("resume"), " continues its run, ", Option("force"), " starts over"
+            )
         if not any((folder / name).exists() for name in (CONFIG, DESCRIPTION)):
-            raise BadInput(f"will not replace {folder}: it is not a model of ours; remove it yourself")
+            raise Exists(folder, "it is not a model of ours")
         # The description first: without it the rest is no model, whenever this is cut short.
         for name in (DESCRIPTION, *OURS):
             (folder / name).unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / CONFIG, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
+    write_json(folder / CONFIG, plan.to_json(), force=True)
     return None
 
 
@@ -190,8 +190,10 @@ def _checksum(tensors: Mapping[str, torch.Tensor]) -> int:
 
 def clean(folder: Path) -> None:
     """Remove what only an unfinished run needs, and what a killed writer left."""
-    for file in (folder / CHECKPOINT, folder / BEST, *(temporary_of(folder / name) for name in OURS)):
-        file.unlink(missing_ok=True)
+    for name in OURS:
+        clean_leftovers(folder / name)
+    for name in (CHECKPOINT, BEST):
+        (folder / name).unlink(missing_ok=True)
 
 
 @contextmanager

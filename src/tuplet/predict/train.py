@@ -84,7 +84,6 @@ def train(
     if config is None:
         config = runs.stored_config(folder) if resume else suitable(len(edges["train"][0]))
     plan = runs.Plan(config, graph_hash or runs.fingerprint(edges), entities, relations, len(edges["train"][0]))
-    folder.parent.mkdir(parents=True, exist_ok=True)
     products = config.batch * entities * config.rank * model_class(config.model).entity_parts
     with locked(folder), runs.tuned_cpu(device, products), runs.interrupts() as interrupted:
         finished = runs.prepare(folder, plan, resume, force)

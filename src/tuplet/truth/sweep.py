@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.files import make_folder, replacing, system_errors, write_array
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.truth.rules import Calibration
 from tuplet.truth.table import Predictions
@@ -315,10 +316,8 @@ class RelationCache:
         for column in edges:
             digest.update(np.asarray(column, dtype=np.int32).tobytes())
         folder = root / digest.hexdigest()[:16]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"cannot write {folder}: {error.strerror}") from None
+        with system_errors(folder):
+            make_folder(folder)
         return RelationCache(folder)
 
     def load(self, relation: int) -> dict[str, NDArray[Any]] | None:
@@ -329,8 +328,8 @@ class RelationCache:
             return None
 
     def save(self, relation: int, part: Mapping[str, NDArray[Any]]) -> None:
-        with self._writing(f"{relation}.npz") as stream:
-            np.savez(stream, **dict(part))  # type: ignore[arg-type]
+        with replacing(self.folder / f"{relation}.npz", force=True) as fresh:
+            np.savez(fresh, **dict(part))  # type: ignore[arg-type]
 
     def load_array(self, name: str) -> NDArray[np.float32] | None:
         try:
@@ -340,21 +339,8 @@ class RelationCache:
             return None
 
     def save_array(self, name: str, array: NDArray[np.float32]) -> None:
-        with self._writing(f"{name}.npy") as stream:
-            np.save(stream, array)
-
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[BinaryIO]:
-        """A file that appears under its name when it is whole."""
-        temporary = self.folder / f".{name}.{os.urandom(4).hex()}.tmp"
-        try:
-            with open(temporary, "wb") as stream:
-                yield stream
-            os.replace(temporary, self.folder / name)
-        except OSError as error:
-            raise BadInput(f"cannot write {self.folder / name}: {error.strerror}") from None
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(self.folder / f"{name}.npy", force=True) as fresh, open(fresh, "wb") as stream:
+            write_array(stream, array)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from tuplet._version import __version__
 from tuplet.baselines.trained.embedding import MODELS, QueryModel, Settings, create
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.files import write_json, write_text
 from tuplet.predict.model_folder import (
     CARD,
     DESCRIPTION,
@@ -20,7 +20,6 @@ from tuplet.predict.model_folder import (
     TENSORS,
     describe,
     read_tensors,
-    write_bytes,
     write_tensors,
 )
 from tuplet.settings import from_mapping
@@ -45,8 +44,8 @@ def save(model: QueryModel, folder: str | Path, name: str, meta: Mapping[str, An
         "tuplet": __version__,
         **(meta or {}),
     }
-    write_bytes(folder / CARD, model_card(description).encode())
-    write_bytes(folder / DESCRIPTION, (json.dumps(description, indent=1, ensure_ascii=False) + "\n").encode())
+    write_text(folder / CARD, model_card(description), force=True)
+    write_json(folder / DESCRIPTION, description, force=True)
     return description
 
 

@@ -134,7 +134,6 @@ def train(
         config = stored_config(folder) if resume else QueryTrainConfig()
     settings = config.settings(entities)
     plan = runs.Plan(config, graph_hash or runs.fingerprint(edges), entities, relations, len(edges["train"][0]))
-    folder.parent.mkdir(parents=True, exist_ok=True)
     products = config.batch * settings.hidden * settings.hidden
     with locked(folder), runs.tuned_cpu(device, products), runs.interrupts() as interrupted, torch.random.fork_rng():
         # A predictor that does not fit is refused before anything is written.

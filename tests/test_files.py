@@ -1,4 +1,4 @@
-"""The directory format: round trips, refusals, replacement, locks, and damage of every kind."""
+"""Files and directories: round trips, refusals, replacement, locks, full devices, and damage of every kind."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path: Path) -> None:
             write_bytes(path, b"x" * 100_000, force=True)
         assert str(error.value) == message
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
-    for path in ("/proc/nowhere/d", tmp_path / "file" / "d"):
+    for path in ("/proc/nowhere/d", "/proc/d", tmp_path / "file" / "d"):
         with pytest.raises(BadInput, match="cannot write"):
             write_directory(path, "thing", SOME, {})
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
@@ -344,3 +344,13 @@ def test_an_array_that_does_not_fit_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "d")], capture_output=True, text=True, check=True)
     assert done.stdout == f"cannot write {tmp_path}/d: File too large\n"
     assert os.listdir(tmp_path) == []
+
+
+def test_standard_output_on_a_full_device_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "f.tsv").write_text("a\tr\tb\n")
+    for command in (["import", str(tmp_path / "f.tsv"), "-o", str(tmp_path / "g")], ["info", str(tmp_path / "g")]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "tuplet", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
