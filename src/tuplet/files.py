@@ -91,7 +91,7 @@ def replacing(path: PathLike, force: bool = False, foreign: Foreign | None = Non
             yield Path(path)
             return
         make_folder(target.parent)
-        fresh = target.with_name(f"{_leftover(target, 'new')}{os.urandom(4).hex()}{target.suffix}")
+        fresh = target.with_name(_leftover(target, "new") + os.urandom(4).hex())
         try:
             yield fresh
             refuse_existing(path, force, foreign)  # it may have appeared meanwhile

@@ -328,8 +328,8 @@ class RelationCache:
             return None
 
     def save(self, relation: int, part: Mapping[str, NDArray[Any]]) -> None:
-        with replacing(self.folder / f"{relation}.npz", force=True) as fresh:
-            np.savez(fresh, **dict(part))  # type: ignore[arg-type]
+        with replacing(self.folder / f"{relation}.npz", force=True) as fresh, open(fresh, "wb") as stream:
+            np.savez(stream, **dict(part))  # type: ignore[arg-type]
 
     def load_array(self, name: str) -> NDArray[np.float32] | None:
         try:
