@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import registry
-from tuplet.engines.facts import holds
+from tuplet.engines.facts import judge
 from tuplet.errors import BadInput, TupletError
 from tuplet.files import open_directory, verify
 from tuplet.graph.graph import KnowledgeGraph
@@ -70,7 +70,7 @@ class Store:
         """The ranked answers of a query. Further keywords are the fields of `Limits`: k, timeout, only, …"""
         runner = self.engine(engine)
         limits = Limits.of(limits, **fields)
-        return asking.ask(self.question(query, grounding), runner, holds, limits)
+        return asking.ask(self.question(query, grounding), runner, judge, limits)
 
     def ask_many(
         self,
@@ -90,7 +90,7 @@ class Store:
         limits = Limits.of(limits, **fields)
 
         def answer(query: str | Query) -> Answers:
-            return asking.ask(self.question(query), runner, holds, limits)
+            return asking.ask(self.question(query), runner, judge, limits)
 
         tabulated = self.source.truth is None or self.source.truth.tabulated
         found = answer_all(answer, queries, runner.forks and tabulated)

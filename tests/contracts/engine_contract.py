@@ -27,12 +27,16 @@ SMALL_GRAPHS = ("nations", "umls", "kinships")
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-def random_table(rng: np.random.Generator, entities: int, relations: int, density: float, coarse: bool) -> TruthTable:
-    """A random weighted graph; coarse truth values make ties."""
+def random_table(
+    rng: np.random.Generator, entities: int, relations: int, density: float, coarse: bool, weighted: bool = False
+) -> TruthTable:
+    """A random graph with predictions; coarse truth values make ties, weights make facts that are not certain."""
     heads, relation, tails = np.nonzero(rng.random((entities, relations, entities)) < density)
     observed = rng.random(len(heads)) < rng.choice([0.0, 0.3, 0.7])
     predicted = rng.integers(1, 8, len(heads)) / 8 if coarse else rng.uniform(0.001, 0.9999, len(heads))
-    return TruthTable.build(entities, relations, heads, relation, tails, np.where(observed, 1, predicted), observed)
+    certain = ~weighted | (rng.random(len(heads)) < 0.5)
+    truth = np.where(observed & certain, 1, predicted)
+    return TruthTable.build(entities, relations, heads, relation, tails, truth, observed)
 
 
 @lru_cache
@@ -193,22 +197,42 @@ def atom_product(clause: QueryGraph, values: Sequence[int], table: TruthTable, l
     return float(logic.all(np.array(truth)))
 
 
-def check(run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str) -> int:
-    """Runs a query and compares with the oracle; returns the number of answers."""
+def expected_order(values: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All tuples of positive truth in their order: falling truth, equals by name; and their truths."""
+    keys = np.argwhere(values > 0)
+    truth = values[tuple(keys.T)] if values.ndim else values[values > 0].reshape(-1)
+    order = np.argsort(-truth, kind="stable")
+    keys, truth = keys[order], truth[order]
+    group = np.concatenate([[0], np.cumsum(truth[1:] < truth[:-1] * (1 - 1e-12))]) if len(truth) else truth
+    inside = np.lexsort((*rank[keys].T[::-1], group)) if len(truth) else order
+    return keys[inside], truth[inside]
+
+
+def check(
+    run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str, only: str | None = None, seed: int = 0
+) -> int:
+    """Runs a query and compares with the oracle, names in random order; returns the number of answers."""
     rules = Logic.of(logic)
-    tensor = brute.combined(clauses, brute.matrices(table), table.entities, rules)
-    ranked = np.sort(tensor[tensor > 0].reshape(-1))[::-1]
-    ranking = run(clauses, table, k, logic)
+    matrices = brute._Matrices(table)
+    tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
+    wanted = tensor
+    if only is not None:
+        crisp = brute.combined(clauses, matrices.facts, table.entities, rules) > 0
+        wanted = np.where(crisp == (only == "observed"), tensor, 0.0)
+    rank = np.random.default_rng(seed).permutation(table.entities).astype(np.int32)
+    keys, ranked = expected_order(wanted, rank)
+    ranking = run(clauses, table, k, logic, only=only, rank=rank)
     assert ranking.exact
     assert ranking.pruned is None
     np.testing.assert_allclose(ranking.truth, ranked[:k], rtol=1e-9, atol=1e-12)
+    assert ranking.tuples.tolist() == keys[:k].tolist()
     assert (np.diff(ranking.truth) <= 0).all()
     check_listed(ranking, tensor, clauses, table, rules)
     if len(ranked) <= k:
-        assert ranking.bound == 0 or len(ranked) == k
-    if len(ranked) > k:
+        assert ranking.bound == 0
+    else:
         assert ranking.bound >= ranked[k] * (1 - 1e-9)
-        assert ranking.bound <= ranking.truth[-1] * (1 + 1e-9)
+        assert ranking.bound <= ranking.truth[-1] * (1 + 1e-9) if k else True
     return len(ranked)
 
 
@@ -228,18 +252,25 @@ def check_listed(
         np.testing.assert_allclose(ranking.truth[i], total, rtol=1e-9)
 
 
-def check_cut_short(run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str, work: int) -> bool:
+def check_cut_short(
+    run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str, only: str | None = None, **limits: object
+) -> bool:
     """A search stopped early shows true values and an honest bound; returns whether it was stopped."""
     rules = Logic.of(logic)
-    tensor = brute.combined(clauses, brute.matrices(table), table.entities, rules)
-    ranking = run(clauses, table, k, logic, work=work)
+    matrices = brute._Matrices(table)
+    tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
+    ranking = run(clauses, table, k, logic, only=only, **limits)
     check_listed(ranking, tensor, clauses, table, rules)
     rest = tensor.copy()
+    if only is not None:
+        crisp = brute.combined(clauses, matrices.facts, table.entities, rules) > 0
+        rest = np.where(crisp == (only == "observed"), tensor, 0.0)
+        shown = [rest[key] for key in map(tuple, ranking.tuples.tolist())]
+        assert (np.array(shown) > 0).all()
+    if ranking.exact:
+        keys, _ = expected_order(rest, np.arange(table.entities))
+        assert ranking.tuples.tolist() == keys[:k].tolist()
     for key in map(tuple, ranking.tuples.tolist()):
         rest[key] = 0
-    assert rest.max() <= ranking.bound * (1 + 1e-9)
-    assert ranking.exact == (ranking.pruned is None)
-    if ranking.exact:
-        ranked = np.sort(tensor[tensor > 0].reshape(-1))[::-1]
-        np.testing.assert_allclose(ranking.truth, ranked[:k], rtol=1e-9)
-    return not ranking.exact
+    assert rest.max(initial=0) <= ranking.bound * (1 + 1e-9)
+    return ranking.pruned is not None

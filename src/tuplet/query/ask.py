@@ -18,13 +18,13 @@ from tuplet.lang.printer import to_logic
 from tuplet.query.answers import Answers
 from tuplet.query.bind import bind, resolve
 from tuplet.query.engine import Engine
-from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.limits import NO_LIMITS, Deadline, Limits
 from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 
-# Which given tuples are answers on the stated facts alone; raises OutOfTime at the deadline.
-Holds: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.bool_]]
+# Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
+Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.int8]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Question:
 def ask(
     question: Question,
     engine: Engine[Any],
-    holds: Holds,
+    judge: Judge,
     limits: Limits = NO_LIMITS,
     deadline: Deadline | None = None,
 ) -> Answers:
@@ -74,14 +74,14 @@ def ask(
         ranking = engine.run(plan, limits, deadline)
     else:
         ranking = nothing(len(question.tree.free))
-    return explained(question, ranking, engine, holds, limits, deadline, start)
+    return explained(question, ranking, engine, judge, limits, deadline, start)
 
 
 def explained(
     question: Question,
     ranking: Ranking,
     engine: Engine[Any],
-    holds: Holds,
+    judge: Judge,
     limits: Limits,
     deadline: Deadline,
     start: float,
@@ -90,7 +90,7 @@ def explained(
     source, clauses = question.source, question.clauses
     ranking = in_name_order(ranking, source.graph).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source if engine.needs_truth else replace(source, truth=None))
-    crisp, pruned = status(witnesses, ranking, question, engine, holds, deadline)
+    crisp, pruned = status(witnesses, ranking, question, engine, judge, deadline)
     return Answers(
         query=question.text,
         variables=tuple(variable.name for variable in question.tree.free),
@@ -123,24 +123,20 @@ def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]
 
 
 def status(
-    witnesses: Witnesses, ranking: Ranking, question: Question, engine: Engine[Any], holds: Holds, deadline: Deadline
+    witnesses: Witnesses, ranking: Ranking, question: Question, engine: Engine[Any], judge: Judge, deadline: Deadline
 ) -> tuple[NDArray[np.int8], str | None]:
     """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because the time was up; and what stopped it.
 
-    A witness made of facts settles it at once; `holds` is asked only about the others, whose best witness rests on a
-    prediction although another one may not.
+    A witness made of facts settles it at once; the others, whose best witness rests on a prediction although another
+    one may not, are judged.
     """
     if not engine.needs_truth:
         return np.ones(len(ranking.tuples), dtype=np.int8), None
     crisp = witnesses.rest_on_facts().astype(np.int8)
     open_cases = np.flatnonzero(crisp == 0)
-    for part in np.array_split(open_cases, range(256, len(open_cases), 256)) if len(open_cases) else ():
-        try:
-            crisp[part] = holds(question.clauses, question.source, ranking.tuples[part], deadline)
-        except OutOfTime:
-            crisp[open_cases[open_cases >= part[0]]] = -1
-            return crisp, "timeout"
-    return crisp, None
+    if len(open_cases):
+        crisp[open_cases] = judge(question.clauses, question.source, ranking.tuples[open_cases], deadline)
+    return crisp, "timeout" if (crisp < 0).any() else None
 
 
 def score(
@@ -167,7 +163,8 @@ def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMIT
     if not clauses:
         return head + "nothing to do"
     plan = engine.plan(clauses, question.source, limits)
-    return head + plan.text(graph.entities.name, graph.relations.name)
+    steps: str = plan.text(graph.entities.name, graph.relations.name)
+    return head + steps
 
 
 def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:

@@ -26,6 +26,11 @@ class Logic:
 
     name: LogicName
 
+    @property
+    def minimum(self) -> bool:
+        """Whether a conjunction is the minimum: for compiled code, which takes no objects."""
+        return self.name == "godel"
+
     def conjunction(self, a: Any, b: Any) -> Any:
         """Truth of `a and b`."""
         return np.multiply(a, b) if self.name == "product" else np.minimum(a, b)

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -146,6 +147,11 @@ class TruthTable:
     @property
     def tabulated(self) -> bool:
         return True
+
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """What engines made of this table and use again, by their own keys."""
+        return {}
 
     @staticmethod
     def build(

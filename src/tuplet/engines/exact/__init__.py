@@ -2,39 +2,45 @@
 
 Under a conjunction that only lowers truth and a maximum over existentials, ranking tuples is best-first search: a
 prefix of a tuple is worth the best completion it can have, and max-product messages over the clause tell that exactly
-on trees and from above on cycles. Tuples leave the search in order of decreasing truth, so the k-th one ends it.
+on trees and from above on cycles. Tuples leave the search in order of decreasing truth, so the k-th one ends it. Among
+equals those that come first by name are shown.
 
 >>> table = TruthTable.build(4, 1, np.array([0, 0, 1]), np.array([0, 0, 0]), np.array([1, 2, 3]),
 ...                          np.array([1.0, 0.9, 0.5]), np.array([True, False, False]))
->>> ranking = run(plan([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table), table, k=3)
+>>> ranking = run(plan([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table), k=3)
 >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
 ([[1, 3]], [0.5], True, 0.0)
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.engines.exact.effort import Effort
 from tuplet.engines.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
+from tuplet.engines.exact.lexical import first_by_name
+from tuplet.engines.exact.merge import Filter, Maximum, Union
+from tuplet.engines.exact.missing import missing_clauses, split_rows
 from tuplet.engines.exact.part import BoundClause, bind_clause, rows_of
-from tuplet.engines.exact.stream import Budget, ClauseStream, Stream, enlarged, new_state
-from tuplet.engines.exact.union import Filtered, Union
-from tuplet.graph.adjacency import Adjacency
+from tuplet.engines.exact.state import enlarged, new_state
+from tuplet.engines.exact.stream import EQUAL, ClauseStream, Ids, Stream, Values
+from tuplet.query.limits import Deadline, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.truth.table import TruthTable
 
-Only: TypeAlias = Literal["predicted", "observed"] | None
-Values: TypeAlias = NDArray[np.float64]
+# Which tuples the facts give, under a deadline: `tuplet.engines.facts.Checker.holds`.
+Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
+
+# Tuples of one truth that are listed to find the first ones by name, before another way is taken.
+LISTED = 4096
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,9 @@ class ExactPlan:
     """How a query will be searched; printing it shows the order, the bounds and the estimated cost."""
 
     clauses: tuple[QueryGraph, ...]
-    bound: tuple[BoundClause, ...]
+    table: TruthTable
     rows: Rows
+    bound: tuple[BoundClause, ...]
 
     def __str__(self) -> str:
         lines = []
@@ -56,161 +63,192 @@ class ExactPlan:
         return "\n".join(lines)
 
 
-def plan(clauses: Clauses, table: TruthTable) -> ExactPlan:
-    """The plan of a query on a table; what depends on the shape of a clause alone is made once."""
-    rows = rows_of(table)
-    return ExactPlan(tuple(clauses), tuple(bind_clause(clause, table, rows) for clause in clauses), rows)
+def plan(clauses: Clauses, table: TruthTable, rank: NDArray[np.int32] | None = None) -> ExactPlan:
+    """The plan of a query on a table; `rank` is the place of each entity in order of names (default: of ids)."""
+    rows = rows_of(table, rank)
+    return ExactPlan(tuple(clauses), table, rows, tuple([bind_clause(clause, rows) for clause in clauses]))
 
 
 def run(
     plan: ExactPlan,
-    table: TruthTable,
     k: int,
-    logic: Logic | str = PRODUCT,
-    timeout: float | None = None,
-    memory: int | None = None,
-    work: int | None = None,
-    only: Only = None,
-    facts: Adjacency | None = None,
+    logic: Logic = PRODUCT,
+    effort: Effort | None = None,
+    only: Only | None = None,
+    holds: Holds | None = None,
 ) -> Ranking:
     """The `k` best tuples with their witnesses; what a limit cuts short is marked and bounded.
 
-    `timeout` is in seconds, `memory` in bytes of search state, `work` in row entries looked at. `facts` are the
-    observed facts for `only` (made from the table if not given).
+    `holds` tells what the facts give, where `only` asks for it.
     """
-    rules = Logic.of(logic)
-    budget = Budget(timeout, memory, work)
-    streams = [ClauseStream(clause, plan.rows, rules, budget) for clause in plan.bound]
-    stream = _joined(streams, rules)
-    if only is not None:
-        from tuplet.engines import crisp
-
-        adjacency = table.facts() if facts is None else facts
-        stream = Filtered(stream, lambda tuples: crisp.holds(plan.clauses, adjacency, tuples) == (only == "observed"))
-    if stream is streams[0]:
-        tuples, truth, witness = streams[0].take_explained(k)
+    effort = effort or Effort()
+    streams = [ClauseStream(clause, plan.rows, logic, effort) for clause in plan.bound]
+    stream: Stream = streams[0]
+    if len(streams) == 1 and only is None and streams[0].single:
+        tuples, truth, witness, proven = streams[0].best(k)
         witnesses = [witness]
     else:
-        tuples, _ = stream.take(k)
-        truth, witnesses = _explain(streams, tuples, rules)
+        search = _Search(plan, streams, logic, effort, only, holds)
+        tuples, proven = search.best(k)
+        stream = search.stream
+        tuples, truth, witnesses = _explained(streams, tuples, logic, effort)
     stopped, bound = stream.stopped, stream.bound
     if stopped is not None and len(tuples) < k:
         # what was found but not yet proven to come next
         extra, _ = stream.unproven(k - len(tuples))
-        more, more_witnesses = _explain(streams, extra, rules)
+        extra, more, more_witnesses = _explained(streams, extra, logic, effort)
         tuples, truth = np.concatenate([tuples, extra]), np.concatenate([truth, more])
         witnesses = [np.concatenate(pair) for pair in zip(witnesses, more_witnesses, strict=True)]
-    # equal up to rounding of the bounds; the order is that of the recomputed truth, ties by ids
-    order = np.lexsort((*tuples.T[::-1], -truth)) if tuples.shape[1] else np.arange(len(tuples))
-    exact = len(tuples) == k or stopped is None
     if stopped is not None and len(tuples) == k > 0:
-        exact = bool(truth.min() >= bound * (1 - 1e-9))
+        # the limit came when nothing could change any more
+        proven = bool(truth.min() * (1 - EQUAL) > bound)
+    if not proven:
+        stopped = stopped or "timeout"
+    order, truth = in_order(tuples, truth, plan.rows.rank)
     return Ranking(
         tuples[order],
-        truth[order],
+        truth,
         tuple([witness[order] for witness in witnesses]),
-        exact=exact,
+        exact=proven,
         bound=bound,
-        pruned=None if exact else stopped,
+        pruned=None if proven else stopped,
     )
 
 
-def _explain(
-    streams: list[ClauseStream], tuples: NDArray[np.int32], logic: Logic
-) -> tuple[Values, list[NDArray[np.int32]]]:
-    """Truth and witnesses of tuples."""
-    points = [stream.points(tuples) for stream in streams]
-    return reduce(logic.disjunction, [value for value, _ in points]), [witness for _, witness in points]
+def in_order(tuples: Ids, truth: Values, rank: NDArray[np.int32]) -> tuple[NDArray[np.int64], Values]:
+    """The order by falling truth, then by names, and the truths in that order; nearly equal ones made equal."""
+    order = np.argsort(-truth, kind="stable")
+    truth = truth[order]
+    if len(truth) < 2:
+        return order, truth
+    falls = truth[1:] < truth[:-1] * (1 - EQUAL)
+    if falls.all():
+        return order, truth
+    group = np.concatenate([[0], np.cumsum(falls)])
+    ranks = rank[tuples[order]]
+    inside = np.lexsort((*ranks.T[::-1], group))
+    first = np.flatnonzero(np.concatenate([[True], falls]))
+    return order[inside], truth[first][group]
 
 
-def _joined(streams: list[ClauseStream], logic: Logic) -> Stream:
-    return streams[0] if len(streams) == 1 else Union(streams, logic)
+class _Search:
+    """The search of a query that is more than one part of one clause, or that is filtered."""
+
+    def __init__(
+        self,
+        plan: ExactPlan,
+        streams: list[ClauseStream],
+        logic: Logic,
+        effort: Effort,
+        only: Only | None,
+        holds: Holds | None,
+    ) -> None:
+        self.plan, self.logic, self.effort = plan, logic, effort
+        self.width = streams[0].width
+        self.test: Callable[[Ids], NDArray[np.bool_]] | None = None
+        found: list[Stream] = list(streams)
+        if only is not None:
+            assert holds is not None
+            given, wanted = holds, only == "observed"
+            self.test = lambda tuples: given(tuples, effort.search) == wanted
+        if only == "predicted":
+            found = self._missing()
+        self.stream: Stream = found[0] if len(found) == 1 else Union(found, streams, logic, effort)
+        if self.test is not None:
+            self.stream = Filter(self.stream, self.test, effort)
+
+    def _missing(self) -> list[Stream]:
+        """For each clause, what it gives beyond the facts."""
+        table = self.plan.table
+        weighted = bool((table.truth[table.observed] < 1).any()) if len(table.truth) else False
+        found: list[Stream] = []
+        for clause in self.plan.clauses:
+            rows, clauses = split_rows(table, missing_clauses(clause, weighted), self.plan.rows.rank)
+            own = [ClauseStream(bind_clause(c, rows), rows, self.logic, self.effort) for c in clauses]
+            found.append(Maximum(own, self.width))
+        return found
+
+    def best(self, k: int) -> tuple[Ids, bool]:
+        """The k best tuples, and whether that is proven: those of the least truth are the first by name."""
+        stream = self.stream
+        tuples, truth = stream.take(k + 1)
+        if len(truth) <= k:
+            return tuples, stream.stopped is None
+        if k == 0 or truth[k] < truth[k - 1] * (1 - EQUAL):
+            stream.bound = float(truth[k])
+            return tuples[:k], True
+        level, bound = float(truth[k - 1]), float(truth[k])
+        above = int(np.count_nonzero(truth[:k] > level * (1 + EQUAL)))
+        sure, tied = tuples[:above], [tuples[above:]]
+        listed = len(tuples) - above
+        while stream.bound >= level * (1 - EQUAL) and not stream.done and listed < LISTED + 4 * k:
+            if stream.stopped is not None:
+                stream.bound = bound
+                return np.concatenate([sure, np.concatenate(tied)[: k - above]]), False
+            more, values = stream.take(256)
+            # a plateau ends inside a block
+            same = values >= level * (1 - EQUAL)
+            tied.append(more[same])
+            listed += int(same.sum())
+            if not same.all():
+                break
+        else:
+            if not stream.done and stream.bound >= level * (1 - EQUAL):
+                known = np.concatenate([sure, *tied])
+                return self._by_name(known, above, k, level)
+        stream.bound = bound
+        equal = np.concatenate(tied)
+        order = np.lexsort(self.plan.rows.rank[equal].T[::-1])[: k - above]
+        return np.concatenate([sure, equal[order]]), True
+
+    def _by_name(self, known: Ids, above: int, k: int, level: float) -> tuple[Ids, bool]:
+        """Of a plateau that is too large to be listed, the first tuples by name."""
+        surely = {tuple(row) for row in known[:above].tolist()}
+
+        def admit(tuples: Ids) -> NDArray[np.bool_]:
+            fresh = np.array([tuple(row) not in surely for row in tuples.tolist()], dtype=bool)
+            if self.test is not None and fresh.any():
+                fresh[fresh] = self.test(tuples[fresh])
+            return fresh
+
+        alternatives = self.stream.alternatives()
+        found, proven = first_by_name(alternatives, self.logic, self.effort, level * (1 - EQUAL), k - above, admit)
+        self.stream.bound = level
+        if not proven:
+            # a tuple of the plateau is as good as another; only their order by name is not proven
+            order = np.lexsort(self.plan.rows.rank[known[above:]].T[::-1])[: k - above]
+            found = known[above:][order]
+        return np.concatenate([known[:above], found]), proven
 
 
-def score(clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logic: Logic | str = PRODUCT) -> Values:
+def _explained(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:
+    """Tuples with truth and witnesses; those that the time does not suffice for are left out."""
+    done = len(tuples)
+    truths, witnesses = [], []
+    for stream in streams:
+        truth, witness, done = stream.points(tuples[:done], effort.deadline)
+        truths.append(truth)
+        witnesses.append(witness)
+    truth = reduce(logic.disjunction, [value[:done] for value in truths])
+    return tuples[:done], truth, [witness[:done] for witness in witnesses]
+
+
+def explain(
+    plan: ExactPlan, tuples: NDArray[np.integer], logic: Logic = PRODUCT, deadline: Deadline | None = None
+) -> tuple[Values, tuple[Ids, ...]]:
+    """Truth [n] and best witnesses of given tuples [n, k]; raises `OutOfTime` at the deadline."""
+    effort = Effort(deadline) if deadline is not None else Effort()
+    ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(plan.clauses[0].free))
+    streams = [ClauseStream(clause, plan.rows, logic, effort) for clause in plan.bound]
+    found, truth, witnesses = _explained(streams, ids, logic, effort)
+    if len(found) < len(ids):
+        raise OutOfTime
+    return truth, tuple(witnesses)
+
+
+def score(clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logic: Logic = PRODUCT) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
-    rules = Logic.of(logic)
-    ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(clauses[0].free))
-    streams = _streams(clauses, table, rules, Budget())
-    truth: Values = reduce(rules.disjunction, [stream.points(ids)[0] for stream in streams])
-    return truth
-
-
-def _streams(clauses: Clauses, table: TruthTable, logic: Logic, budget: Budget) -> list[ClauseStream]:
-    made = plan(clauses, table)
-    return [ClauseStream(clause, made.rows, logic, budget) for clause in made.bound]
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Expected ranks (from 1) of tuples under random order among equals; `known` is False where the cap came first."""
-
-    rank: Values  # [n]; where not known, a lower bound
-    known: NDArray[np.bool_]  # [n]
-    truth: Values  # [n]
-
-
-def rank(
-    clauses: Clauses,
-    table: TruthTable,
-    tuples: NDArray[np.integer],
-    logic: Logic | str = PRODUCT,
-    cap: int = 100_000,
-    timeout: float | None = None,
-) -> Ranks:
-    """The rank of each tuple [n, k] among all of E^k: 1 + those with larger truth + half of the other equals.
-
-    Tuples above are only counted, and only until the least of the given ones is passed or `cap` tuples were counted.
-    """
-    rules = Logic.of(logic)
-    truth = score(clauses, table, tuples, rules)
-    stream = _joined(_streams(clauses, table, rules, Budget(timeout)), rules)
-    # rounding differs between the order of the search and that of the atoms
-    low, high = truth * (1 - 1e-9), truth * (1 + 1e-9)
-    above, equal = np.zeros(len(truth)), np.zeros(len(truth))
-    counted, block = 0, 256
-    positive = truth > 0
-    least = float(low[positive].min()) if positive.any() else np.inf
-    while counted < cap and stream.bound >= least and not stream.done and stream.stopped is None:
-        _, values = stream.take(min(block, cap - counted))
-        ascending = values[::-1]
-        beyond = len(values) - np.searchsorted(ascending, high, side="right")
-        above += beyond
-        equal += len(values) - np.searchsorted(ascending, low, side="left") - beyond
-        counted += len(values)
-        block = min(2 * block, 1 << 16)
-    known = positive & ((stream.bound < low) | stream.done)
-    if stream.done:
-        # truth 0: after everything, in random order among the rest of E^k
-        rest = float(table.entities) ** tuples.shape[1] - counted
-        above = np.where(positive, above, counted)
-        equal = np.where(positive, equal, rest)
-        known = known | ~positive
-    return Ranks(1 + above + np.maximum(equal - 1, 0) / 2, known, truth)
-
-
-def ask_many(
-    queries: Sequence[Clauses],
-    table: TruthTable,
-    k: int,
-    logic: Logic | str = PRODUCT,
-    timeout: float | None = None,
-    memory: int | None = None,
-    work: int | None = None,
-    only: Only = None,
-    workers: int | None = None,
-) -> list[Ranking]:
-    """The rankings of many queries, on all cores."""
-    facts = table.facts() if only is not None else None
-
-    def one(clauses: Clauses) -> Ranking:
-        return run(plan(clauses, table), table, k, logic, timeout, memory, work, only, facts)
-
-    threads = workers or os.cpu_count() or 1
-    if threads == 1 or len(queries) < 2:
-        return [one(clauses) for clauses in queries]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, queries))
+    return explain(plan(clauses, table), tuples, logic)[0]
 
 
 def warm() -> None:
@@ -219,8 +257,9 @@ def warm() -> None:
     zeros = np.zeros(4, dtype=np.int64)
     table = TruthTable.build(3, 1, heads, zeros, tails, np.array([1.0, 0.5, 0.5, 0.5]), zeros > 0)
     star = QueryGraph(("e", "x", "y"), (1, 2), (Edge(~0, 0, 0), Edge(0, 0, 1), Edge(0, 0, 2)))
-    run(plan([star], table), table, 3)
-    score([star], table, np.array([[0, 0]]))
-    state = new_state(plan([star], table).bound[0].parts[0])
+    planned = plan([star], table)
+    run(planned, 1)
+    explain(planned, np.array([[0, 0]]))
+    state = new_state(planned.bound[0].parts[0])
     for reason in (FULL_NODES, FULL_MEMO, FULL_SEEN):
         state = enlarged(state, reason)

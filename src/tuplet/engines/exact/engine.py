@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Search(Plan):
+class BestFirst(Plan):
     """A planned best-first search."""
 
     program: ExactPlan
@@ -27,7 +27,7 @@ class Search(Plan):
         return str(self.program)
 
 
-class Exact(Engine[Search]):
+class Exact(Engine[BestFirst]):
     """The exact joint top-k over all of E^k, with a bound on the rest."""
 
     name = "exact"
@@ -38,26 +38,25 @@ class Exact(Engine[Search]):
     def load(self) -> None:
         _warm()
 
-    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Search:
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
         from tuplet.engines import exact
 
-        return Search(clauses, source, exact.plan(clauses, source.table(clauses)))
+        return BestFirst(clauses, source, exact.plan(clauses, source.table(clauses), source.graph.entities.sort_rank))
 
-    def run(self, plan: Search, limits: Limits, deadline: Deadline) -> Ranking:
+    def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
+        from tuplet.engines import exact
+        from tuplet.engines.exact.effort import Effort
+        from tuplet.engines.facts import Checker
+
+        count = limits.count(plan.program.table.entities ** len(plan.clauses[0].free))
+        holds = Checker.of(plan.clauses, plan.source).holds if limits.only else None
+        effort = Effort(deadline, limits.memory, limits.work)
+        return exact.run(plan.program, count, limits.rules, effort, limits.only, holds)
+
+    def score(self, plan: BestFirst, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         from tuplet.engines import exact
 
-        table = plan.source.table(plan.clauses)
-        count = limits.count(table.entities ** len(plan.clauses[0].free))
-        timeout = None if deadline.seconds is None else max(1e-6, deadline.left())
-        facts = plan.source.facts if limits.only else None
-        return exact.run(
-            plan.program, table, count, limits.rules, timeout, limits.memory, limits.work, limits.only, facts
-        )
-
-    def score(self, plan: Search, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
-        from tuplet.engines import exact
-
-        return exact.score(plan.clauses, plan.source.table(plan.clauses), tuples, limits.rules)
+        return exact.explain(plan.program, tuples, limits.rules, deadline)[0]
 
 
 @cache

@@ -67,6 +67,14 @@ class Layout:
     fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
+    def leading(self, select: Longs) -> Longs:
+        """How many of the variables that are asked for first are known after each step. [steps]"""
+        found = []
+        for step in self.steps:
+            known = step.fixed if step.held else step.fixed | {step.variable}
+            found.append(next((i for i, v in enumerate(select.tolist()) if v not in known), len(select)))
+        return np.array(found, dtype=np.int64)
+
     def finish(self) -> None:
         """Writes the entries as an array; the slots are filled when relations and constants are known."""
         edges = len(self.arrays["edges"])

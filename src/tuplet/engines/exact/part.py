@@ -33,6 +33,8 @@ class Part:
     layout: Layout
     program: Program
     names: Names
+    select: Longs  # [free] its free variables in the order asked for
+    leading: Longs  # [steps] how many of these, from the first on, are known after each step
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,17 @@ class PartOutline:
     different: tuple[int, ...]
     constants: tuple[tuple[int, int], ...]  # atoms with a constant: number in the part, position in the clause
     shape: Shape
-    layouts: dict[tuple[int, ...], Layout]  # by order of the anchors
+    select: Longs
+    layouts: dict[tuple[int, ...], tuple[Layout, Longs]]  # with `leading`, by order of the anchors
 
-    def layout(self, spans: dict[int, tuple[int, int]]) -> Layout:
+    def layout(self, spans: dict[int, tuple[int, int]]) -> tuple[Layout, Longs]:
         """The layout for the given rows of the constants: the search starts at the shortest."""
         anchors = self.shape.anchors
         if len(anchors) > 1:
             anchors = tuple(sorted(anchors, key=lambda i: (spans[i][1] - spans[i][0], i)))
         if anchors not in self.layouts:
-            self.layouts[anchors] = layout_of(replace(self.shape, anchors=anchors))
+            layout = layout_of(replace(self.shape, anchors=anchors))
+            self.layouts[anchors] = layout, layout.leading(self.select)
         return self.layouts[anchors]
 
 
@@ -92,21 +96,30 @@ class BoundClause:
         return "\n".join(lines)
 
 
-def rows_of(table: TruthTable) -> Rows:
-    """The table's arrays as the kernels take them: plain, contiguous, read-only (one compiled version for all)."""
+def rows_of(table: TruthTable, rank: NDArray[np.int32] | None = None) -> Rows:
+    """The arrays of a table as the kernels take them; `rank` is the place of each entity by name (default: by id)."""
+    made: Rows | None = table.prepared.get("rows")
+    if made is None or (rank is not None and made.rank.base is not rank):
+        a = table.adjacency
+        arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
+        made = fixed_rows(*arrays, np.arange(table.entities, dtype=np.int32) if rank is None else rank)
+        table.prepared["rows"] = made
+    return made
+
+
+def fixed_rows(*arrays: NDArray[Any]) -> Rows:
+    """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
 
     def fixed(array: NDArray[Any]) -> NDArray[Any]:
         view = np.ascontiguousarray(np.asarray(array)).view()
         view.flags.writeable = False
         return view
 
-    a = table.adjacency
-    arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
     return Rows._make([fixed(array) for array in arrays])
 
 
-def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClause:
-    """The clause as programs on a table."""
+def bind_clause(clause: QueryGraph, rows: Rows) -> BoundClause:
+    """The clause as programs on the rows of a table."""
     edges, different = clause.edges, clause.different
     if len(set(edges)) < len(edges):
         edges = tuple(dict.fromkeys(edges))
@@ -118,7 +131,7 @@ def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClaus
     )
     ground: list[float] = []
     for i in outline.ground:
-        value = table.value(~edges[i].head, edges[i].relation, ~edges[i].tail)
+        value = value_of(rows, ~edges[i].head, edges[i].relation, ~edges[i].tail)
         ground.append(1.0 - value if edges[i].negated else value)
     for i in outline.ground_different:
         ground.append(float(different[i][0] != different[i][1]))
@@ -127,16 +140,23 @@ def bind_clause(clause: QueryGraph, table: TruthTable, rows: Rows) -> BoundClaus
         spans = {}
         for local, i in part.constants:
             head, relation, tail, _ = edges[i]
-            spans[local] = _span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
-        layout = part.layout(spans)
+            spans[local] = span_of(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
+        layout, leading = part.layout(spans)
         unequal = [~min(different[i]) for i in part.different]
         program = _fill(layout, [edges[i].relation for i in part.edges], spans, unequal, rows)
         names = tuple([clause.variables[v] for v in part.members])
-        parts.append(Part(part.members, part.free, part.existential, layout, program, names))
+        parts.append(Part(part.members, part.free, part.existential, layout, program, names, part.select, leading))
     return BoundClause(clause, outline, tuple(parts), tuple(ground))
 
 
-def _span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
+def value_of(rows: Rows, head: int, relation: int, tail: int) -> float:
+    """The truth of one edge."""
+    start, stop = span_of(rows, head, 2 * relation)
+    at = bisect_left(rows.neighbour, tail, start, stop)
+    return float(rows.truth[at]) if at < stop and rows.neighbour[at] == tail else 0.0
+
+
+def span_of(rows: Rows, entity: int, view: int) -> tuple[int, int]:
     """Where the neighbours of an entity under a view lie; an empty span if it has none."""
     low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
     row = bisect_left(rows.row_entity, entity, low, high)
@@ -200,7 +220,10 @@ def _part_outline(
         tuple((number.get(different[i][0], -1), number.get(different[i][1], -1)) for i in unequal),
         tuple(local for local, i in constants if not edges[i][2]),
     )
-    return PartOutline(tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, {})
+    select = np.array([number[v] for v in free if v in number] or [0], dtype=np.int64)
+    return PartOutline(
+        tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, select, {}
+    )
 
 
 def _fill(

@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 import heapq
-import time
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.engines.exact.effort import SLICE, Effort
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels import search as search_kernel
 from tuplet.engines.exact.kernels.rows import Rows, State
 from tuplet.engines.exact.part import BoundClause, Part
+from tuplet.engines.exact.state import MOST_NODES, enlarged, longer, new_state, size_of
+from tuplet.query.limits import Deadline
 from tuplet.query.logic import Logic
 
 Ids: TypeAlias = NDArray[np.int32]
 Values: TypeAlias = NDArray[np.float64]
 
-# Row entries looked at between two looks at the clock.
-SLICE = 300_000
-# Entries a second on a slow machine, to size slices near a deadline.
-SLOWEST = 2_000_000
-COPIED = 5e8  # bytes a second, on a slow machine
 # Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
 FIRST_ROOM = 4096
-MOST_NODES = 1 << 26
-
-
-class Budget:
-    """Time, memory and work that a query may still use."""
-
-    def __init__(self, timeout: float | None = None, memory: int | None = None, work: int | None = None) -> None:
-        # The search ends a little before its time: the best so far still has to be sorted and explained.
-        self.deadline = None if timeout is None else time.perf_counter() + timeout - min(0.15 * timeout, 0.6)
-        self.memory, self.work = memory, work
-        self.used = 0  # work done
-        self.held = 0  # bytes of state
-
-    def slice(self, size: int) -> int:
-        """How much of a slice may be used: not beyond the work left, and not far beyond the deadline."""
-        if self.deadline is not None:
-            size = min(size, SLICE + int(SLOWEST * max(0.0, self.deadline - time.perf_counter())))
-        return size if self.work is None else max(1, min(size, self.work - self.used))
-
-    def too_late_for(self, size: int) -> bool:
-        """Whether copying so many bytes into a larger place would outlast the time."""
-        return self.deadline is not None and time.perf_counter() + size / COPIED >= self.deadline
-
-    def exceeded(self) -> str | None:
-        """The limit that is reached, if any."""
-        if self.deadline is not None and time.perf_counter() >= self.deadline:
-            return "timeout"
-        if self.memory is not None and self.held > self.memory:
-            return "memory"
-        if self.work is not None and self.used >= self.work:
-            return "work"
-        return None
+# Truths this near to each other, relatively, are equal: products differ in the order of their factors.
+EQUAL = 1e-12
 
 
 class Stream(Protocol):
@@ -75,129 +42,137 @@ class Stream(Protocol):
         """After a limit: up to n tuples that are known but not proven to come next."""
         ...
 
-
-def new_state(part: Part) -> State:
-    """Empty memory for a search."""
-    variables = len(part.members)
-    nodes = 1024
-    levels = max(1, len(part.program.levels))
-    checks = len(part.program.entries) + 1
-    return State(
-        count=np.zeros(9, dtype=np.int64),
-        nodes=np.empty((nodes, 8), dtype=np.int64),
-        worth=np.empty((nodes, 4)),
-        heap_bound=np.empty(2 * nodes),
-        heap_item=np.empty(2 * nodes, dtype=np.int64),
-        memo_key=np.zeros(2048, dtype=np.int64),
-        memo_value=np.empty(2048),
-        seen=np.zeros(1024, dtype=np.int64),
-        assign=np.zeros(variables, dtype=np.int64),
-        witness=np.zeros(variables, dtype=np.int64),
-        span=np.zeros((checks, 2), dtype=np.int64),
-        frame=np.empty((variables + 2, 8), dtype=np.int64),
-        frame_value=np.empty((variables + 2, 2)),
-        frame_span=np.empty((variables + 2, checks, 2), dtype=np.int64),
-        level=np.zeros((levels, 4), dtype=np.int64),
-        level_value=np.zeros((levels + 1, 2)),
-        level_span=np.zeros((levels, checks, 2), dtype=np.int64),
-    )
-
-
-def enlarged(state: State, reason: int) -> State:
-    """The state with twice (memo: four times) the room that ran out."""
-    if reason == kernel.FULL_MEMO:
-        size = 4 * len(state.memo_key)
-        keys, values = np.zeros(size, dtype=np.int64), np.empty(size)
-        kernel.rehash(state.memo_key, state.memo_value, keys, values)
-        return state._replace(memo_key=keys, memo_value=values)
-    if reason == kernel.FULL_SEEN:
-        keys = np.zeros(4 * len(state.seen), dtype=np.int64)
-        kernel.rehash(state.seen, state.seen, keys, np.empty(len(keys), dtype=np.int64))
-        return state._replace(seen=keys)
-    names = ("nodes", "worth", "heap_bound", "heap_item")
-    return state._replace(**{name: _longer(getattr(state, name)) for name in names})
-
-
-def _longer(array: NDArray[Any]) -> NDArray[Any]:
-    """The array with room for as many rows again."""
-    grown = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    grown[: len(array)] = array
-    return grown
-
-
-def size_of(state: State) -> int:
-    """Bytes of a state."""
-    return sum(array.nbytes for array in state)
+    def alternatives(self) -> list[list[ClauseStream]]:
+        """What gives a tuple truth: for each clause of a disjunction the streams whose maximum counts."""
+        ...
 
 
 class PartStream:
-    """The tuples of one connected part."""
-
-    def __init__(self, part: Part, rows: Rows, logic: Logic, budget: Budget) -> None:
-        self.part, self.rows, self.budget = part, rows, budget
-        self.godel = logic.name == "godel"
-        self.state = new_state(part)
-        self.bound, self.done, self.stopped = 1.0, False, None
-        self._held = 0
+    """The tuples of one connected part, as the best values of all its variables [n, variables], free ones first."""
 
     done: bool
     stopped: str | None
 
+    def __init__(self, part: Part, rows: Rows, logic: Logic, effort: Effort) -> None:
+        self.part, self.rows, self.effort = part, rows, effort
+        self.godel = logic.minimum
+        self.state: State = new_state(part)
+        self.bound, self.done, self.stopped = 1.0, False, None
+        self._held = 0
+
     def take(self, n: int) -> tuple[Ids, Values]:
-        """The next n tuples, as the best values of all variables of the part [n, variables], the free ones first."""
+        """The next n tuples with their truth."""
+        if self.done or self.stopped is not None:
+            n = 0
         room = min(n, FIRST_ROOM)
         out, truth = np.empty((room, len(self.part.members)), dtype=np.int32), np.empty(room)
+        self.state.count[kernel.EMITTED] = 0
+        while True:
+            status = self._search(out, truth)
+            if status == kernel.FILLED and len(out) < n:
+                out, truth = longer(out)[:n], longer(truth)[:n]
+                continue
+            break
         count = self.state.count
-        count[kernel.EMITTED] = 0
+        found = int(count[kernel.EMITTED])
+        self.done = status == kernel.EXHAUSTED
+        self.bound = float(self.state.heap_bound[0]) if count[kernel.HEAP] else 0.0 if count[kernel.NODES] else 1.0
+        return out[:found], truth[:found]
+
+    def best(self, n: int) -> tuple[Ids, Values, bool]:
+        """The n best tuples, and whether they are proven to be: those of the least truth are the first by name.
+
+        Nothing can be taken afterwards: of the last plateau of equal truths only what comes first by name is kept.
+        """
+        tuples, truth = self.take(n + 1)
+        if len(truth) <= n:
+            return tuples, truth, self.stopped is None
+        self.bound = float(truth[n])
+        if n == 0 or truth[n] < truth[n - 1] * (1 - EQUAL):
+            return tuples[:n], truth[:n], True
+        level = truth[n - 1]
+        above = int(np.count_nonzero(truth[:n] > level * (1 + EQUAL)))
+        wanted, state = n - above, self.state
+        tied, tied_truth = tuples[above:], truth[above:]
+        state.floor[0] = level * (1 - EQUAL)
+        room = max(64, wanted)
+        out, value = np.empty((room, tuples.shape[1]), dtype=np.int32), np.empty(room)
+        while True:
+            ranks = self.rows.rank[tied[:, self.part.select]]
+            order = np.lexsort(ranks.T[::-1])[:wanted]
+            tied, tied_truth = tied[order], tied_truth[order]
+            state.cut[0], state.cut[1:] = 1, ranks[order[-1]]
+            self.state.count[kernel.EMITTED] = 0
+            status = self._search(out, value)
+            state = self.state
+            found = int(state.count[kernel.EMITTED])
+            tied, tied_truth = np.concatenate([tied, out[:found]]), np.concatenate([tied_truth, value[:found]])
+            if status != kernel.FILLED:
+                break
+        order = np.lexsort(self.rows.rank[tied[:, self.part.select]].T[::-1])[:wanted]
+        tuples, truth = (
+            np.concatenate([tuples[:above], tied[order]]),
+            np.concatenate([truth[:above], tied_truth[order]]),
+        )
+        return tuples, truth, self.stopped is None
+
+    def _search(self, out: Ids, truth: Values) -> int:
+        """Goes on until `out` is full, nothing is left, or a limit is reached (then `stopped` says which)."""
         slice_size = SLICE
         while True:
+            self.stopped = self.effort.exceeded()
+            if self.stopped is not None:
+                return int(kernel.SLICE)
+            count = self.state.count
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
-            count[kernel.LIMIT] = before + self.budget.slice(slice_size)
-            status = search_kernel.search(self.rows, self.part.program, self.state, len(out), out, truth, self.godel)
-            self.budget.used += int(count[kernel.VISITS]) - before
-            if status == kernel.FILLED and len(out) < n:
-                out, truth = (_longer(array)[:n] for array in (out, truth))
-                continue
-            if status in (kernel.FILLED, kernel.EXHAUSTED):
-                break
+            count[kernel.LIMIT] = before + self.effort.slice(slice_size)
+            status = int(
+                search_kernel.search(self.rows, self.part.program, self.state, len(out), out, truth, self.godel)
+            )
+            self.effort.used += int(count[kernel.VISITS]) - before
+            if status in (kernel.FILLED, kernel.EXHAUSTED, kernel.BELOW):
+                return status
             if status == kernel.SLICE:
                 # a step that alone needs more than a slice gets a larger one
                 slice_size = 2 * slice_size if count[kernel.COMMITS] == commits else SLICE
-            elif self.budget.too_late_for(size_of(self.state)):
+            elif self.effort.too_late_for(size_of(self.state)):
                 self.stopped = "timeout"
-                break
+                return status
             else:
-                self.state = enlarged(self.state, status)
-                count = self.state.count
-            size = size_of(self.state)
-            self.budget.held += size - self._held
-            self._held = size
-            self.stopped = self.budget.exceeded()
-            if self.stopped is None and len(self.state.nodes) > MOST_NODES:
-                self.stopped = "memory"
-            if self.stopped is not None:
-                break
-        found = int(count[kernel.EMITTED])
-        self.done = status == kernel.EXHAUSTED
-        self.bound = float(self.state.heap_bound[0]) if count[kernel.HEAP] else 0.0
-        return out[:found], truth[:found]
+                self._enlarge(status)
+                if len(self.state.nodes) > MOST_NODES:
+                    self.stopped = "memory"
+                    return status
 
-    def points(self, tuples: Ids, most: Values) -> tuple[Values, Ids]:
-        """Truth of tuples [n, free], none of it above `most` [n], and the best values of all variables."""
+    def _enlarge(self, reason: int) -> None:
+        self.state = enlarged(self.state, reason)
+        size = size_of(self.state)
+        self.effort.held += size - self._held
+        self._held = size
+
+    def points(self, tuples: Ids, most: Values, until: Deadline) -> tuple[Values, Ids, int]:
+        """Truth of tuples [n, free], none of it above `most` [n], the best values of all variables, how many are done.
+
+        All are, unless the time is up.
+        """
         n = len(tuples)
         truth, witness = np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
         done, slice_size = 0, SLICE
-        while done < n:
+        while done < n and not until.over():
             count, before = self.state.count, done
-            count[kernel.LIMIT] = count[kernel.VISITS] + slice_size
-            done = point_kernel.points(
-                self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel
+            visits = int(count[kernel.VISITS])
+            count[kernel.LIMIT] = visits + slice_size
+            done = int(
+                point_kernel.points(
+                    self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel
+                )
             )
+            self.effort.used += int(count[kernel.VISITS]) - visits
             if done < n and count[kernel.ABORT] == kernel.SLICE:
                 slice_size = 2 * slice_size if done == before else SLICE
             elif done < n:
-                self.state = enlarged(self.state, int(count[kernel.ABORT]))
-        return truth, witness
+                self._enlarge(int(count[kernel.ABORT]))
+        return truth, witness, done
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
         """Complete tuples that wait in the heap with their true value, best first."""
@@ -234,48 +209,59 @@ class ClauseStream:
     done: bool
     stopped: str | None
 
-    def __init__(self, clause: BoundClause, rows: Rows, logic: Logic, budget: Budget) -> None:
-        self.clause, self.logic = clause, logic
+    def __init__(self, clause: BoundClause, rows: Rows, logic: Logic, effort: Effort) -> None:
+        self.clause, self.rows, self.logic, self.effort = clause, rows, logic, effort
         self.factor = float(logic.all(np.array(clause.ground))) if clause.ground else 1.0
         self.width = len(clause.clause.free)
-        streams = [PartStream(p, rows, logic, budget) for p in clause.parts]
-        self.parts = [s for s in streams if not s.part.existential]
-        self.aside = [s for s in streams if s.part.existential]
-        self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part
-        self.lists: list[tuple[Ids, Values]] = [
-            (np.zeros((0, p.part.free), dtype=np.int32), np.zeros(0)) for p in self.parts
-        ]
         self.columns, self.places = clause.outline.columns, clause.outline.places
         self.done, self.stopped = self.factor <= 0, None
         self.bound = 0.0 if self.done else self.factor
+        streams = [PartStream(p, rows, logic, effort) for p in clause.parts]
+        self.parts = [s for s in streams if not s.part.existential]
+        self.aside = [s for s in streams if s.part.existential]
+        self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part
+        self.lists: list[tuple[Ids, Values]] = []  # what was taken from each part
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.pushed: set[tuple[int, ...]] = set()
         self._started = False
 
-    def points(self, tuples: Ids, most: Values | None = None) -> tuple[Values, Ids]:
-        """Truth of tuples [n, k], none of it above `most` [n], and the best values of all variables [n, variables]."""
+    @property
+    def single(self) -> bool:
+        """One part and nothing aside: nothing is combined."""
+        return len(self.parts) == 1 and not self.aside
+
+    def alternatives(self) -> list[list[ClauseStream]]:
+        return [[self]]
+
+    def points(self, tuples: Ids, until: Deadline, most: Values | None = None) -> tuple[Values, Ids, int]:
+        """Truth of tuples [n, k], none of it above `most` [n], the best values of all variables, how many are done.
+
+        None are done where a limit kept the best of a purely existential part from being known.
+        """
         if not self._started:
             self._start()
         n = len(tuples)
-        single = most is not None and len(self.parts) == 1 and self.factor == 1.0
-        limit = most if single and most is not None else np.ones(n)
         witness = np.full((n, len(self.clause.clause.variables)), -1, dtype=np.int32)
         truth = np.full(n, float(self.logic.all(np.array(self.clause.ground))))
+        if self._unknown_aside():
+            return truth, witness, 0
+        single = most is not None and len(self.parts) == 1 and self.factor == 1.0
+        limit = most if single and most is not None else np.ones(n)
+        done = n
         for part, places in zip(self.parts, self.places, strict=True):
-            value, found = part.points(np.ascontiguousarray(tuples[:, places], dtype=np.int32), limit)
-            truth = self.logic.conjunction(truth, value)
-            witness[:, part.part.members] = found
+            given = np.ascontiguousarray(tuples[:done, places], dtype=np.int32)
+            value, found, done = part.points(given, limit[:done], until)
+            truth[:done] = self.logic.conjunction(truth[:done], value[:done])
+            witness[:done, part.part.members] = found[:done]
         for part, best in zip(self.aside, self.best_aside, strict=True):
-            value, found = part.points(best, np.ones(len(best)))
+            value, found, finished = part.points(best, np.ones(len(best)), until)
+            done = done if finished == len(best) else 0
             truth = self.logic.conjunction(truth, value[0] if len(value) else 0.0)
             witness[:, part.part.members] = found if len(best) else -1
         witness[truth <= 0] = -1
-        return truth, witness
+        return truth, witness, done
 
     def take(self, n: int) -> tuple[Ids, Values]:
-        if len(self.parts) == 1 and not self.aside:
-            values, truth, _ = self._take_single(n)
-            return values, truth
         if not self._started and not self.done:
             self._start()
         if self.done or self.stopped is not None:
@@ -284,37 +270,37 @@ class ClauseStream:
             return self._combine(n)
         values, truth = self.parts[0].take(n)
         self._follow(self.parts[0])
-        return values[:, self.columns], self.logic.conjunction(truth, self.factor)
+        return values[:, self.columns], self.logic.conjunction(truth, self.factor) if self.factor != 1.0 else truth
 
-    def take_explained(self, n: int) -> tuple[Ids, Values, Ids]:
-        """The next n tuples with their truth and the best values of all variables of the clause."""
-        if len(self.parts) == 1 and not self.aside:
-            return self._take_single(n)
-        tuples, found = self.take(n)
-        return (tuples, *self.points(tuples, found))
+    def best(self, n: int) -> tuple[Ids, Values, Ids, bool]:
+        """Of a single part, the n best tuples with their truth, the best values of all variables, whether proven.
 
-    def _take_single(self, n: int) -> tuple[Ids, Values, Ids]:
-        """A clause of one part needs no combining."""
+        Among equals of the least truth those that come first by name are chosen.
+        """
         self._started = True
-        if self.done or self.stopped is not None:
-            return (*self._none(), np.zeros((0, len(self.clause.clause.variables)), dtype=np.int32))
+        if self.done:
+            return (*self._none(), np.zeros((0, len(self.clause.clause.variables)), dtype=np.int32), True)
         part = self.parts[0]
-        values, truth = part.take(n)
+        values, truth, proven = part.best(n)
         self._follow(part)
         if self.factor != 1.0:
             truth = self.logic.conjunction(truth, self.factor)
         if self.clause.outline.in_order:
-            return values, truth, values
-        return values[:, self.columns], truth, values[:, self.clause.outline.order]
+            return values, truth, values, proven
+        return values[:, self.columns], truth, values[:, self.clause.outline.order], proven
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
-        if len(self.parts) != 1 or not self._started:
+        if len(self.parts) != 1 or not self._started or self._unknown_aside():
             return self._none()
         tuples, truth = self.parts[0].unproven(n)
         return tuples[:, self.columns], self.logic.conjunction(truth, self.factor)
 
     def _none(self) -> tuple[Ids, Values]:
         return np.zeros((0, self.width), dtype=np.int32), np.zeros(0)
+
+    def _unknown_aside(self) -> bool:
+        """Whether a limit kept the best value of a purely existential part from being known."""
+        return any(not len(best) and part.stopped for part, best in zip(self.aside, self.best_aside, strict=True))
 
     def _start(self) -> None:
         """Purely existential parts give one factor: their best value."""
@@ -329,10 +315,11 @@ class ClauseStream:
         if not self.parts and not self.done:
             heapq.heappush(self.heap, (-self.factor, ()))
         elif len(self.parts) > 1 and not self.done:
+            self.lists = [(np.zeros((0, p.part.free), dtype=np.int32), np.zeros(0)) for p in self.parts]
             self._push((0,) * len(self.parts))
 
     def _follow(self, part: PartStream) -> None:
-        self.bound = float(self.logic.conjunction(part.bound, self.factor))
+        self.bound = part.bound if self.factor == 1.0 else float(self.logic.conjunction(part.bound, self.factor))
         self.done, self.stopped = part.done, part.stopped
 
     def _combine(self, n: int) -> tuple[Ids, Values]:
@@ -340,6 +327,10 @@ class ClauseStream:
         tuples: list[NDArray[np.int32]] = []
         truth: list[float] = []
         while self.heap and len(truth) < n and self.stopped is None:
+            if len(truth) % 256 == 0:
+                self.stopped = self.effort.exceeded()
+                if self.stopped is not None:
+                    break
             value, places = heapq.heappop(self.heap)
             truth.append(-value)
             chosen = [self.lists[i][0][place] for i, place in enumerate(places)]

@@ -52,7 +52,7 @@ BOUND, PERMANENT, TRANSIENT, BASE = range(4)
 # places of `count`
 NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED = range(9)
 # why `search` returned
-FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN = range(6)
+FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN, BELOW = range(7)
 
 # Kernels keep no references and allocate nothing; without reference counting they are five times faster.
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
@@ -64,15 +64,16 @@ LOWEST_BITS = (1 << 40) - 1
 
 
 class Rows(NamedTuple):
-    """The arrays of a truth table."""
+    """The arrays of a truth table: view v has the rows view_ptr[v] : view_ptr[v + 1], ends exclusive everywhere."""
 
-    view_ptr: Any
-    row_entity: Any
-    row_ptr: Any
-    neighbour: Any
-    truth: Any
-    by_truth: Any
-    row_best: Any
+    view_ptr: Any  # [views + 1]
+    row_entity: Any  # [rows] ascending within a view
+    row_ptr: Any  # [rows + 1] row i has the entries row_ptr[i] : row_ptr[i + 1]
+    neighbour: Any  # [entries] ascending within a row
+    truth: Any  # [entries] beside `neighbour`, float32 or (weighted graphs) float64
+    by_truth: Any  # [entries] offsets within the row in order of falling truth
+    row_best: Any  # [rows] the largest truth of the row
+    rank: Any  # [entities] place of each entity in order of names
 
 
 class Program(NamedTuple):
@@ -94,16 +95,22 @@ class Program(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything a search remembers."""
+    """Everything a search remembers.
 
-    count: Any
-    nodes: Any
-    worth: Any
-    heap_bound: Any
-    heap_item: Any
-    memo_key: Any
-    memo_value: Any
-    seen: Any
+    Bit layouts: an item of the heap is ((step + 1) * 4 + kind) << 40 | node; a key of `seen` is
+    (stage << 5 | step) << 31 | entity, plus 1, where a stage is the number of a node; a key of the memo is
+    directed edge << 32 | entity, plus 1. So there are at most 2^26 nodes (MOST_NODES), 31 steps (MOST_VARIABLES) and
+    2^31 entities. Key 0 marks a free place.
+    """
+
+    count: Any  # [9] places named above
+    nodes: Any  # [·, 8] prefixes: node 0 is the empty one, parents come before children
+    worth: Any  # [·, 4] beside `nodes`
+    heap_bound: Any  # [·] binary heap, largest bound first, among equals the larger item
+    heap_item: Any  # [·] beside `heap_bound`
+    memo_key: Any  # [power of two] open addressing, at most half full
+    memo_value: Any  # [power of two] beside `memo_key`
+    seen: Any  # [power of two] set of keys, at most half full
     assign: Any  # [variables] entities of the node at hand
     witness: Any  # [variables]
     span: Any  # [·, 2] rows of the checks of the node at hand
@@ -113,6 +120,10 @@ class State(NamedTuple):
     level: Any  # [levels, 4]
     level_value: Any  # [levels, 2]
     level_span: Any  # [levels, ·, 2]
+    floor: Any  # [1] nothing below is wanted
+    cut: Any  # [1 + free] whether tuples behind a given one in order of names are dropped, and the ranks of that one
+    select: Any  # [free] the part's variables in the order asked for
+    leading: Any  # [steps] how many of the variables asked for first are known after each step
 
 
 @inlined

@@ -16,6 +16,7 @@ from tuplet.engines.exact.kernels.point import (
 from tuplet.engines.exact.kernels.rows import (
     ABORT,
     BASE,
+    BELOW,
     BOUND,
     CHECK_A,
     CHECK_B,
@@ -122,10 +123,24 @@ def restore(program, state, node):
         at = state.nodes[at, PARENT]
 
 
+@inlined
+def behind(rows, state, step):
+    """Whether the prefix in `assign`, complete up to a step, can only lead to tuples behind the cut."""
+    for i in range(state.leading[step]):
+        mine, last = rows.rank[state.assign[state.select[i]]], state.cut[1 + i]
+        if mine != last:
+            return mine > last
+    return False
+
+
 @compiled
 def search(rows, program, state, wanted, out, out_truth, godel):
-    """Emits tuples in order of decreasing truth into `out` until `wanted` are there; says why it returned."""
+    """Emits tuples in order of decreasing truth into `out` until `wanted` are there; says why it returned.
+
+    With a cut, tuples that come behind it in order of names are dropped; that is for the last plateau of equal truths.
+    """
     count, nodes, worth = state.count, state.nodes, state.worth
+    cut = state.cut[0] != 0
     last = len(program.steps) - 1
     count[ABORT] = 0
     if count[NODES] == 0:
@@ -137,16 +152,22 @@ def search(rows, program, state, wanted, out, out_truth, godel):
     while count[EMITTED] < wanted:
         if count[HEAP] == 0 and ready < 0:
             return EXHAUSTED
+        if ready < 0 and state.heap_bound[0] < state.floor[0]:
+            return BELOW
         if ready >= 0:
+            # a node that is at least as good as the heap's first needs no turn through it, unless room runs out
             push_ready = (
                 count[VISITS] > count[LIMIT]
                 or count[NODES] + 2 > len(nodes)
                 or count[HEAP] + 3 > len(state.heap_item)
                 or 2 * count[SEEN] + 2 > len(state.seen)
+                or worth[ready, BOUND] < state.floor[0]
             )
             if push_ready:
                 push(state, worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready))
                 ready = np.int64(-1)
+                if state.heap_bound[0] < state.floor[0]:
+                    return BELOW
         if count[VISITS] > count[LIMIT]:
             return SLICE
         if count[NODES] + 2 > len(nodes) or count[HEAP] + 3 > len(state.heap_item):
@@ -163,6 +184,8 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         node, kind = item & LOWEST_BITS, (item >> 40) & 3
         step = nodes[node, STEP]
         restore(program, state, node)
+        if cut and step >= 0 and behind(rows, state, step):
+            continue
         if kind == TUPLE:
             emit(rows, program, state, node, bound, out, out_truth, godel)
             if count[ABORT]:
@@ -210,7 +233,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             else:
                 nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
             nodes[node, POSITION] = nodes[node, START]
-        status, ready = advance(rows, program, state, node, step + 1, bound, godel)
+        status, ready = advance(rows, program, state, node, step + 1, bound, cut, godel)
         if status:
             push(state, bound, item_of(step, CURSOR, node))
             return status
@@ -226,7 +249,7 @@ def key_of(stage, step, entity):
 
 
 @inlined
-def advance(rows, program, state, node, step, bound, godel):
+def advance(rows, program, state, node, step, bound, cut, godel):
     """Draws children of a node from its row while they may be the best of all.
 
     Returns 0 or why it stopped short, and a child that is at least as good as all in the heap, or -1.
@@ -242,7 +265,7 @@ def advance(rows, program, state, node, step, bound, godel):
         place = start + rows.by_truth[position] if generator >= 0 else position
         given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
         least = min(bound, conj(worth[node, BASE], given, godel))
-        if count[HEAP] and least < state.heap_bound[0]:
+        if least < state.floor[0] or (count[HEAP] and least < state.heap_bound[0]):
             push(state, least, item_of(step - 1, CURSOR, node))
             return 0, none
         if count[NODES] + 2 > len(nodes) or count[HEAP] + 3 > len(state.heap_item):
@@ -252,6 +275,13 @@ def advance(rows, program, state, node, step, bound, godel):
             return SLICE, none
         best = none
         y = np.int64(rows.neighbour[place]) if generator >= 0 else np.int64(program.list_ids[place])
+        if cut:
+            state.assign[variable] = y
+            if behind(rows, state, step):
+                position += 1
+                nodes[node, POSITION] = position
+                count[COMMITS] += 1
+                continue
         permanent, transient = worth[node, PERMANENT], worth[node, TRANSIENT]
         for e in range(first, end):
             value = given if e == generator else check(rows, program, state, state.span, e, first, variable, y)

@@ -1,0 +1,124 @@
+"""What is missing: the clauses whose answers rest on something that no fact states, found as such by the search.
+
+A tuple that the facts do not give has only witnesses in which some atom is no stated fact: a positive one that is
+predicted or, in a weighted graph, a negated one whose edge is stated but not certain. Witnesses are told apart by the
+first such atom. So a clause of m atoms becomes up to m clauses over parts of the truth table: atoms before that one
+hold on facts, that one does not, atoms behind it may or may not. Each tuple that is missing comes up in one of them at
+its truth; tuples that the facts give through another witness come up, too, and are dropped by whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.engines.exact.kernels.rows import Rows
+from tuplet.engines.exact.part import fixed_rows
+from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Clauses
+from tuplet.truth.table import TruthTable
+
+# Parts of a truth table: every edge; stated ones; predicted ones; every edge with stated ones certain (so that a
+# negation is 0 there); stated ones that are not certain, with the truth of their negation.
+ALL, STATED, PREDICTED, CERTAIN, DOUBTED = range(5)
+KEPT = 8  # sets of relations whose parts are kept
+
+
+def missing_clauses(clause: QueryGraph, weighted: bool) -> list[QueryGraph]:
+    """The clauses that find what a clause gives beyond the facts; relation r of part p is called 5·r + p.
+
+    >>> chain = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 1, 1)))
+    >>> [[edge.relation for edge in found.edges] for found in missing_clauses(chain, weighted=False)]
+    [[2, 5], [1, 7]]
+    """
+    found = []
+    for first, atom in enumerate(clause.edges):
+        if atom.negated and not weighted:
+            continue  # the negation of a certain fact is never true
+        edges = []
+        for i, edge in enumerate(clause.edges):
+            if i == first:
+                # the doubt about a stated edge is a positive atom
+                edges.append(_named(edge, DOUBTED if edge.negated else PREDICTED)._replace(negated=False))
+            elif edge.negated:
+                edges.append(_named(edge, CERTAIN if weighted and i < first else ALL))
+            else:
+                edges.append(_named(edge, STATED if i < first else ALL))
+        found.append(replace(clause, edges=tuple(edges)))
+    return found
+
+
+def _named(edge: Edge, part: int) -> Edge:
+    return edge._replace(relation=5 * edge.relation + part)
+
+
+def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> tuple[Rows, list[QueryGraph]]:
+    """Rows that hold the parts that the clauses name, and the clauses with these parts numbered from 0."""
+    wanted = sorted({edge.relation for clause in clauses for edge in clause.edges})
+    number = {name: i for i, name in enumerate(wanted)}
+    kept: dict[tuple[int, ...], Rows] = table.prepared.setdefault("split", {})
+    key = tuple(wanted)
+    if key not in kept:
+        if len(kept) >= KEPT:
+            kept.pop(next(iter(kept)))
+        kept[key] = _rows(table, wanted, rank)
+    numbered = [replace(c, edges=tuple(e._replace(relation=number[e.relation]) for e in c.edges)) for c in clauses]
+    return kept[key], numbered
+
+
+def _rows(table: TruthTable, wanted: Sequence[int], rank: NDArray[np.int32]) -> Rows:
+    a = table.adjacency
+    view_ptr, lengths = [0], []
+    columns: list[list[NDArray[np.generic]]] = [[], [], [], [], []]  # row_entity, neighbour, truth, by_truth, row_best
+    for name in wanted:
+        relation, part = divmod(name, 5)
+        for view in (2 * relation, 2 * relation + 1):
+            low, high = int(a.view_ptr[view]), int(a.view_ptr[view + 1])
+            start, stop = int(a.row_ptr[low]), int(a.row_ptr[high])
+            keep, truth = _part(part, table.truth[start:stop], table.observed[start:stop])
+            row = np.repeat(np.arange(high - low), np.diff(a.row_ptr[low : high + 1]))[keep]
+            truth = truth[keep]
+            length = np.bincount(row, minlength=high - low)
+            order = np.lexsort((-truth, row))  # stable: equal truths stay in order of id
+            begin = np.repeat(np.cumsum(length) - length, length)
+            filled = length > 0
+            length = length[filled]
+            first = np.cumsum(length) - length
+            for column, array in zip(
+                columns,
+                (
+                    a.row_entity[low:high][filled],
+                    a.neighbour[start:stop][keep],
+                    truth,
+                    (order - begin).astype(np.int32),
+                    truth[order[first]],
+                ),
+                strict=True,
+            ):
+                column.append(array)
+            lengths.append(length)
+            view_ptr.append(view_ptr[-1] + len(length))
+    row_entity, neighbour, truth_, by_truth, row_best = (np.concatenate(column) for column in columns)
+    row_ptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+    return fixed_rows(
+        np.array(view_ptr, dtype=np.int64), row_entity, row_ptr, neighbour, truth_, by_truth, row_best, rank
+    )
+
+
+def _part(
+    part: int, truth: NDArray[np.floating], observed: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
+    """Which entries belong to a part, and the truth of all entries in it."""
+    if part == STATED:
+        return observed, truth
+    if part == PREDICTED:
+        return ~observed, truth
+    if part == CERTAIN:
+        return np.ones(len(truth), dtype=bool), np.where(observed, truth.dtype.type(1), truth)
+    if part == DOUBTED:
+        doubt = truth.dtype.type(1) - truth
+        return observed & (doubt > 0), doubt
+    return np.ones(len(truth), dtype=bool), truth
