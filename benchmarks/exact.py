@@ -150,7 +150,7 @@ def ask(query: QueryGraph, table: TruthTable, k: int, clock: str = "wall") -> tu
     """Milliseconds and truth list of one query, planning included."""
     now = CLOCKS[clock]
     start = now()
-    ranking = exact.run(exact.plan([query], table), table, k)
+    ranking = exact.run(exact.plan([query], table), k)
     took = 1e3 * (now() - start)
     if not ranking.exact:
         raise SystemExit(f"not exact: {query}")

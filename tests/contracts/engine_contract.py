@@ -253,7 +253,13 @@ def check_listed(
 
 
 def check_cut_short(
-    run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str, only: str | None = None, **limits: object
+    run: Run,
+    clauses: list[QueryGraph],
+    table: TruthTable,
+    k: int,
+    logic: str,
+    only: str | None = None,
+    **limits: object,
 ) -> bool:
     """A search stopped early shows true values and an honest bound; returns whether it was stopped."""
     rules = Logic.of(logic)

@@ -59,7 +59,10 @@ def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> 
     """Rows that hold the parts that the clauses name, and the clauses with these parts numbered from 0."""
     wanted = sorted({edge.relation for clause in clauses for edge in clause.edges})
     number = {name: i for i, name in enumerate(wanted)}
-    kept: dict[tuple[int, ...], Rows] = table.prepared.setdefault("split", {})
+    known, kept = table.prepared.get("split", (None, {}))
+    if known is not rank:
+        kept = {}
+        table.prepared["split"] = rank, kept
     key = tuple(wanted)
     if key not in kept:
         if len(kept) >= KEPT:

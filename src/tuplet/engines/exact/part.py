@@ -98,13 +98,14 @@ class BoundClause:
 
 def rows_of(table: TruthTable, rank: NDArray[np.int32] | None = None) -> Rows:
     """The arrays of a table as the kernels take them; `rank` is the place of each entity by name (default: by id)."""
-    made: Rows | None = table.prepared.get("rows")
-    if made is None or (rank is not None and made.rank.base is not rank):
+    known, made = table.prepared.get("rows", (None, None))
+    if made is None or known is not rank:
         a = table.adjacency
         arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
         made = fixed_rows(*arrays, np.arange(table.entities, dtype=np.int32) if rank is None else rank)
-        table.prepared["rows"] = made
-    return made
+        table.prepared["rows"] = rank, made
+    rows: Rows = made
+    return rows
 
 
 def fixed_rows(*arrays: NDArray[Any]) -> Rows:
