@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from tuplet import registry
-from tuplet.engines.facts import holds
+from tuplet.engines.facts import judge
+from tuplet.engines.given import explain_tuples
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.parse import parse
@@ -28,7 +29,6 @@ from tuplet.query.limits import DEFAULT_K, Deadline, Limits, OutOfTime
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
-from tuplet.serve.explain import explain_tuples
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy, problem
 from tuplet.serve.metrics import Metrics
 from tuplet.store import Store
@@ -170,7 +170,7 @@ class Service:
             limit = question.tree.limit
             limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
             limits = replace(self.limits.within(limits), timeout=deadline.seconds)
-            answers = ask(question, engine, holds, limits, deadline.before(*_TO_ENCODE))
+            answers = ask(question, engine, judge, limits, deadline.before(*_TO_ENCODE))
         except TupletError:
             self.metrics.refused()
             raise
@@ -209,10 +209,11 @@ class Service:
             raise BadInput("the query contradicts itself: it has no answers")
         limits = Limits(k=1, logic=request.logic)
         try:
-            ranking = explain_tuples(question, question.ids([[request.values[n] for n in names]]), limits, deadline)
+            ids = question.ids([[request.values[n] for n in names]])
+            ranking = explain_tuples(question.clauses, question.source, ids, limits, deadline)
         except OutOfTime:
             raise OverLimit("time", f"the tuple could not be explained within {deadline.seconds:g} s") from None
-        answer = explained(question, ranking, engine, holds, limits, deadline, deadline.clock())[0]
+        answer = explained(question, ranking, engine, judge, limits, deadline, deadline.clock())[0]
         return encode({"query": request.query, **answer.to_dict(), "text": str(answer.explain())})
 
     def plan(self, request: models.PlanRequest, deadline: Deadline) -> bytes:
