@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.baselines.symbolic.cqd import BASELINE, CqdOptions, atoms_of, embedded, objective, optimise, replaced
+from tuplet.baselines.options import CqdOptions
+from tuplet.baselines.symbolic.cqd import BASELINE, atoms_of, embedded, objective, optimise, replaced
 from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
@@ -16,7 +17,7 @@ from tuplet.graph.names import Vocabulary
 from tuplet.pipeline import train
 from tuplet.predict.embeddings import ComplEx, DistMult, TransE
 from tuplet.predict.model_folder import load, save
-from tuplet.query.limits import Limits
+from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.logic import GODEL, PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.source import Source
@@ -56,12 +57,15 @@ def test_a_beam_carries_on_the_best_entities_only() -> None:
     table = TruthTable.build(5, 2, heads, relation, tails, truth, np.zeros(5, dtype=bool))
     source = Source(rings(5), truth=table)
     chain = [QueryGraph(("e", "f"), (1,), (Edge(~0, 0, 0), Edge(0, 1, 1)))]
-    one, two = (BASELINE.marginals(chain, source, Limits(options={"beam": beam}))[0] for beam in (1, 2))
+
+    def found(clauses: list[QueryGraph], beam: int) -> np.ndarray:
+        return BASELINE.marginals_batch([clauses], source, Limits(options={"beam": beam}), NO_DEADLINE)[0][0]
+
+    one, two = (found(chain, beam) for beam in (1, 2))
     assert one == pytest.approx([0, 0, 0, 0.45, 0])
     assert two == pytest.approx([0, 0, 0, 0.72, 0.8])
     # What no constant reaches is not cut: ?f hangs on the asked variable.
-    asked = [chain[0].marginal([1]), QueryGraph(("e", "f"), (0,), chain[0].edges)]
-    assert BASELINE.marginals([asked[1]], source, Limits(options={"beam": 1}))[0] == pytest.approx([0, 0.45, 0.8, 0, 0])
+    assert found([QueryGraph(("e", "f"), (0,), chain[0].edges)], 1) == pytest.approx([0, 0.45, 0.8, 0, 0])
 
 
 TREES = {
@@ -161,7 +165,7 @@ def test_answers_rank_far_above_chance(folder: Path) -> None:
     queries = [[QueryGraph(("e", "f"), (0, 1), (Edge(~i, 0, 0), Edge(0, 1, 1)))] for i in range(24)]
     source = Source(rings())
     limits = Limits(options={"method": "co", "model": str(folder), "steps": "200"})
-    found = BASELINE.marginals_batch(queries, source, limits)
+    found = BASELINE.marginals_batch(queries, source, limits, NO_DEADLINE)
     ranks = np.array(
         [[(vectors[0] > vectors[0][(i + 1) % 24]).sum(), (vectors[1] > vectors[1][(i + 3) % 24]).sum()]
          for i, vectors in enumerate(found)]
@@ -175,7 +179,7 @@ def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     one = [QueryGraph(("x",), (0,), (Edge(~1, 0, 0),))]
 
     def ask(query: list[QueryGraph] = one, **options: str) -> None:
-        BASELINE.marginals(query, source, Limits(options={"method": "co", **options}))
+        BASELINE.marginals_batch([query], source, Limits(options={"method": "co", **options}), NO_DEADLINE)
 
     with pytest.raises(BadInput, match=r"engine 'cqd' needs a trained link predictor here: --option model=FOLDER"):
         ask()

@@ -8,7 +8,7 @@ import pytest
 from tuplet.baselines.symbolic.fit import BASELINE, one_way
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.limits import Limits
+from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
@@ -23,7 +23,8 @@ def asked(edges: list[tuple[int, int, int, float]], entities: int, relations: in
 
 
 def marginals(clause: QueryGraph, source: Source, **options: object) -> np.ndarray:
-    return BASELINE.marginals([clause], source, Limits(options=options))
+    (found,) = BASELINE.marginals_batch([[clause]], source, Limits(options=options), NO_DEADLINE)
+    return found
 
 
 def test_in_paper_mode_nothing_flows_back_from_a_free_leaf() -> None:
@@ -89,6 +90,6 @@ def test_a_batch_is_its_queries() -> None:
     source = asked(list({e[:3]: e for e in edges}.values()), 3, 3)
     queries = [[QueryGraph(("x", "y"), (0, 1), (Edge(~(i % 3), i % 3, 0), Edge(0, (i + 1) % 3, 1)))] for i in range(9)]
     for options in ({}, {"mode": "paper"}):
-        together = BASELINE.marginals_batch(queries, source, Limits(options=options))
+        together = BASELINE.marginals_batch(queries, source, Limits(options=options), NO_DEADLINE)
         for query, found in zip(queries, together, strict=True):
-            assert found == pytest.approx(BASELINE.marginals(query, source, Limits(options=options)))
+            assert found == pytest.approx(marginals(query[0], source, **options))

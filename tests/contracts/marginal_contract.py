@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from tuplet.engines.registry import ENGINES, Elsewhere
 
+from tuplet import registry
 from tuplet.engines import brute
+from tuplet.engines.marginals import MarginalEngine
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.limits import Limits, Option
+from tuplet.query.limits import NO_DEADLINE, Limits, Option
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.source import Source
@@ -35,11 +37,11 @@ def marginals(
     logic: str = "product",
     options: Mapping[str, Option] | None = None,
 ) -> np.ndarray:
-    """The marginals of a baseline [k, entities]."""
-    runner = ENGINES[engine]
-    assert isinstance(runner, Elsewhere)
-    vectors: np.ndarray = runner.engine.vectors(clauses, source, Limits(logic=Logic.of(logic), options=options or {}))
-    return vectors
+    """The marginals that an engine multiplies [k, entities]."""
+    limits = Limits(logic=logic, options=options or {}, budget="all")
+    runner: MarginalEngine[Any] = registry.find("engines", engine)
+    plan = runner.plan(clauses, source, limits)
+    return runner.truth(runner.marginals([plan], limits, NO_DEADLINE)[0])
 
 
 def oracle(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:

@@ -18,9 +18,10 @@ from engine_contract import (
 )
 
 from tuplet.engines import brute
-from tuplet.engines.ns3.budget import Budget
-from tuplet.engines.ns3.run import marginals, run, run_batch
-from tuplet.engines.ns3.sparse import Table
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import marginal_vectors, run, run_many
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Ranking
@@ -30,11 +31,11 @@ TRUTHS = ("product", "godel")
 
 
 def unlimited(clauses: list[QueryGraph], table: TruthTable, k: int, logic: str) -> Ranking:
-    return run(clauses, table, k, Budget.all(), logic)
+    return run(clauses, table, k, BoxBudget.all(), logic)
 
 
 def adaptive(clauses: list[QueryGraph], table: TruthTable, k: int, logic: str) -> Ranking:
-    return run(clauses, table, k, Budget(B=2, merge="adaptive", enumerate=1), logic)
+    return run(clauses, table, k, BoxBudget(B=2, merge="adaptive", enumerate=1), logic)
 
 
 def some_table(rng: np.random.Generator, most: int = 9) -> TruthTable:
@@ -83,12 +84,10 @@ def test_certificates_are_never_wrong_and_values_never_too_high() -> None:
         rng = np.random.default_rng(20_000 + seed)
         table = some_table(rng)
         clauses, logic, k = some_query(rng, table), TRUTHS[seed % 2], int(rng.choice([1, 2, 5, 10]))
-        budget = Budget(
+        budget = BoxBudget(
             B=int(rng.choice([1, 2, 3, 5, 20])),
             merge=str(rng.choice(["progressive", "simultaneous"])),
             enumerate=int(rng.choice([1, 2, 10])),
-            index=str(rng.choice(["global", "global", "local"])),
-            pad=bool(rng.random() < 0.3),
         )
         tensor = dense(clauses, table, logic)
         ranking = run(clauses, table, k, budget, logic)
@@ -117,7 +116,7 @@ def test_cliques_with_nested_cuts_are_bounded() -> None:
         edges = tuple(Edge(a, int(rng.integers(2)), b) for a, b in combinations(range(4 + seed % 2), 2))
         clauses = [QueryGraph(tuple(f"v{i}" for i in range(4 + seed % 2)), (0, 1)[: 1 + seed % 2], edges)]
         tensor = dense(clauses, table)
-        ranking = run(clauses, table, 2, Budget(B=4, enumerate=1))
+        ranking = run(clauses, table, 2, BoxBudget(B=4, enumerate=1))
         rest = tensor.copy()
         for key in map(tuple, ranking.tuples.tolist()):
             rest[key] = 0
@@ -135,7 +134,7 @@ def test_values_are_exact_where_no_existential_domain_is_cut(name: str) -> None:
         table = random_table(rng, 9, 3, 0.35, coarse=False)
         clauses = shape_query(name, rng, table)
         tensor = dense(clauses, table)
-        ranking = run(clauses, table, None, Budget(B=table.entities, enumerate=None))
+        ranking = run(clauses, table, None, BoxBudget(B=table.entities, enumerate=None))
         assert len(ranking.tuples) <= len(clauses[0].free) * table.entities
         np.testing.assert_allclose(ranking.truth, [tensor[tuple(t)] for t in ranking.tuples.tolist()], rtol=1e-9)
         listed += len(ranking.tuples)
@@ -150,8 +149,8 @@ def test_recall_rises_with_the_budget() -> None:
             rng = np.random.default_rng(seed)
             table = random_table(rng, 40, 3, 0.08, coarse=False)
             clauses = shape_query(list(SHAPES)[seed % 14], rng, table)
-            best = {tuple(t) for t in run(clauses, table, 30, Budget.all()).tuples.tolist()}
-            box = run(clauses, table, None, Budget(B=size))
+            best = {tuple(t) for t in run(clauses, table, 30, BoxBudget.all()).tuples.tolist()}
+            box = run(clauses, table, None, BoxBudget(B=size))
             found += len(best & {tuple(t) for t in box.tuples.tolist()})
             wanted += len(best)
         shares.append(found / wanted)
@@ -165,7 +164,7 @@ def test_witnesses_of_a_budgeted_box_explain_what_is_shown() -> None:
         rng = np.random.default_rng(seed)
         table = some_table(rng)
         clauses = some_query(rng, table)
-        ranking = run(clauses, table, 10, Budget(B=3, enumerate=1))
+        ranking = run(clauses, table, 10, BoxBudget(B=3, enumerate=1))
         for i, truth in enumerate(ranking.truth):
             total = 0.0
             for clause, assignment in zip(clauses, ranking.assignments, strict=True):
@@ -194,13 +193,13 @@ def test_marginalisation_commutes_with_answers() -> None:
         if not table.edges:
             continue
         clauses = some_query(rng, table)
-        answers = {tuple(t) for t in run(clauses, table, None, Budget.all()).tuples.tolist()}
+        answers = {tuple(t) for t in run(clauses, table, None, BoxBudget.all()).tuples.tolist()}
         places = range(len(clauses[0].free))
         for size in range(1, len(places) + 1):
             for keep in combinations(places, size):
                 smaller = [clause.marginal([clause.free[i] for i in keep]) for clause in clauses]
                 projected = {tuple(t[i] for i in keep) for t in answers}
-                found = run(smaller, table, None, Budget.all())
+                found = run(smaller, table, None, BoxBudget.all())
                 assert {tuple(t) for t in found.tuples.tolist()} == projected
                 assert (found.truth == 1).all()
                 subsets += 1
@@ -216,12 +215,10 @@ def test_fuzzy_marginals(logic: str) -> None:
         table = some_table(rng)
         clauses = some_query(rng, table)
         tensor = dense(clauses, table, logic)
-        for place, marginal in enumerate(marginals(clauses, table, Budget.all(), logic)):
+        search = FuzzySearch(TensorTable.of(table), Logic.of(logic), enumerate=None)
+        for place, found in enumerate(marginal_vectors([clauses], search, BoxBudget.all())[0]):
             others = tuple(i for i in range(tensor.ndim) if i != place)
             best = tensor.max(axis=others) if others else tensor
-            found = np.zeros(table.entities)
-            found[marginal.entities] = marginal.truth
-            assert (np.diff(marginal.truth) <= 0).all()
             if len(clauses) == 1 or logic == "godel":
                 np.testing.assert_allclose(found, best, rtol=1e-9)
                 single += 1
@@ -238,11 +235,18 @@ def test_a_batch_is_its_queries(merge: str) -> None:
         rng = np.random.default_rng(7)
         table = random_table(rng, 25, 3, 0.12, coarse=True)
         queries = [shape_query(name, rng, table) for _ in range(12)]
-        budget = Budget(B=6, merge=merge)
-        together = run_batch(queries, Table.of(table, block=64), 7, budget)
-        for i, clauses in enumerate(queries):
-            alone = run(clauses, table, 7, budget)
-            assert together.tuples[together.query == i].tolist() == alone.tuples.tolist()
-            np.testing.assert_allclose(together.truth[together.query == i], alone.truth, rtol=1e-12)
-            assert together.exact[i] == alone.exact
-            np.testing.assert_allclose(together.bound[i], alone.bound, rtol=1e-12)
+        budget = BoxBudget(B=6, merge=merge)
+        search = FuzzySearch(TensorTable.of(table, block=64), Logic.of("product"))
+        for k in (7, None):
+            together = run_many(queries, search, k, budget)
+            bare = run_many(queries, search, k, budget, explain=False)
+            for clauses, found, unexplained in zip(queries, together, bare, strict=True):
+                alone = run(clauses, table, k, budget)
+                for one in (found, unexplained):
+                    assert one.tuples.tolist() == alone.tuples.tolist()
+                    np.testing.assert_allclose(one.truth, alone.truth, rtol=1e-12)
+                    assert (one.exact, one.pruned) == (alone.exact, alone.pruned)
+                    np.testing.assert_allclose(one.bound, alone.bound, rtol=1e-12)
+                for ours, theirs in zip(found.assignments, alone.assignments, strict=True):
+                    assert ours.tolist() == theirs.tolist()
+                assert unexplained.assignments == ()

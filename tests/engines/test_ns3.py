@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +12,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.ns3.algorithm import allocate, marginalise, merge, pose, solve
-from tuplet.engines.ns3.batch import Clause
-from tuplet.engines.ns3.budget import Budget
-from tuplet.engines.ns3.run import marginals, run, run_batch, run_marginal, solve_batch
-from tuplet.engines.ns3.search import Search
-from tuplet.engines.ns3.sparse import Table
-from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.engines.ns3.batch import ClauseBatch
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import run, run_many
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import TensorTable
+from tuplet.errors import BudgetExceeded
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import PRODUCT
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Ranking
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 CHAIN = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(~0, 0, 0), Edge(0, 1, 1), Edge(1, 0, 2)))
@@ -33,6 +40,29 @@ def random_table(seed: int = 0, entities: int = 30, density: float = 0.15) -> Tr
     observed = rng.random(len(heads)) < 0.3
     truth = np.where(observed, 1, rng.uniform(0.01, 0.99, len(heads)))
     return TruthTable.build(entities, 2, heads, relation, tails, truth, observed)
+
+
+def source_of(table: TruthTable) -> Source:
+    """A table as something that can be asked: its observed edges are the facts."""
+    heads, relation, tails, entry = table.adjacency.triples()
+    facts = [column[table.observed[entry]] for column in (heads, relation, tails)]
+    names = (Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", 2)))
+    return Source(KnowledgeGraph.of(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
+
+
+def ask(engine: str, clause: QueryGraph, table: TruthTable, deadline: Deadline = NO_DEADLINE, **fields: Any) -> Ranking:
+    """What an engine finds, asked as users ask it."""
+    runner, limits = registry.find("engines", engine), Limits(**fields)
+    found: Ranking = runner.run(runner.plan([clause], source_of(table), limits), limits, deadline)
+    return found
+
+
+def marginals(clause: QueryGraph, table: TruthTable, **fields: Any) -> np.ndarray:
+    """NS3's marginals [k, entities]."""
+    runner, limits = registry.find("engines", "ns3-marginal"), Limits(**fields)
+    plans = [runner.plan([clause], source_of(table), limits)]
+    vectors: np.ndarray = runner.truth(runner.marginals(plans, limits, NO_DEADLINE)[0])
+    return vectors
 
 
 def whole(*numbers: int) -> list[torch.Tensor]:
@@ -79,48 +109,45 @@ def test_allocation_keeps_to_rows_and_budget(nodes: list[tuple[float, int]], siz
     assert np.prod([b - 0.5 if b > 1 else 1 for b in share]) <= size * (1 + 1e-6)
 
 
-def problem(clauses: list[QueryGraph], table: TruthTable, budget: Budget):  # type: ignore[no-untyped-def]
-    listed = Table.of(table)
-    return pose(Search(listed, PRODUCT, budget.enumerate), [Clause.of([c], listed) for c in clauses], budget)[0]
+def problem(clauses: list[QueryGraph], table: TruthTable, budget: BoxBudget):  # type: ignore[no-untyped-def]
+    listed = TensorTable.of(table)
+    return pose(FuzzySearch(listed, PRODUCT, budget.enumerate), [ClauseBatch.of([c], listed) for c in clauses], budget)[
+        0
+    ]
 
 
-@pytest.mark.parametrize("pad", [False, True])
-def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget(pad: bool) -> None:
+def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget() -> None:
     table = random_table()
-    asked = problem([STAR], table, Budget(B=20, pad=pad))
+    asked = problem([STAR], table, BoxBudget(B=20))
     u, v = (marginalise(asked, place)[0] for place in (0, 1))
     rows, _, cut = merge(asked, (u, v))
     share = [int(b) for b in allocate([u.value.sum()[None], v.value.sum()[None]], whole(len(u.rows), len(v.rows)), 40)]
     pairs = set(zip(rows.columns[0].tolist(), rows.columns[1].tolist(), strict=True))
     assert len(pairs) == len(rows) <= 40
-    if pad:
-        assert len(rows) == 40
-    else:
-        best = [
-            set(node.rows.columns[0][torch.argsort(node.value, descending=True, stable=True)[:b]].tolist())
-            for node, b in zip((u, v), share, strict=True)
-        ]
-        product = {(a, b) for a in best[0] for b in best[1]}
-        assert pairs <= product
-        assert len(pairs) == min(40, len(product))
-        others = [
-            float(c) for node, b in zip((u, v), share, strict=True) for c in sorted(node.value.tolist())[::-1][b:]
-        ]
-        assert float(cut[0]) >= max(others, default=0) * (1 - 1e-9)
+    best = [
+        set(node.rows.columns[0][torch.argsort(node.value, descending=True, stable=True)[:b]].tolist())
+        for node, b in zip((u, v), share, strict=True)
+    ]
+    product = {(a, b) for a in best[0] for b in best[1]}
+    assert pairs <= product
+    assert len(pairs) == min(40, len(product))
+    others = [float(c) for node, b in zip((u, v), share, strict=True) for c in sorted(node.value.tolist())[::-1][b:]]
+    assert float(cut[0]) >= max(others, default=0) * (1 - 1e-9)
 
 
 def test_progressive_and_simultaneous_agree_for_two_variables() -> None:
     for seed in range(5):
         table = random_table(seed)
-        one, two = (run([STAR], table, 20, Budget(B=6, merge=how)) for how in ("progressive", "simultaneous"))
+        one, two = (run([STAR], table, 20, BoxBudget(B=6, merge=how)) for how in ("progressive", "simultaneous"))
         assert one.tuples.tolist() == two.tuples.tolist()
 
 
 def test_progressive_keeps_n_times_b_tuples() -> None:
-    table = Table.of(random_table(3, 40, 0.2))
+    table = TensorTable.of(random_table(3, 40, 0.2))
     for size in (2, 5, 10):
         for how in ("progressive", "simultaneous"):
-            box = solve_batch([[CHAIN]], table, 5, Budget(B=size, merge=how))
+            asked = [ClauseBatch.of([CHAIN], table)]
+            box, _ = solve(FuzzySearch(table, PRODUCT), asked, BoxBudget(B=size, merge=how))
             assert len(box.rows) <= 3 * size
 
 
@@ -128,7 +155,7 @@ def test_only_filters_before_the_best_are_cut() -> None:
     for seed in range(6):
         table = random_table(seed, 8, 0.3)
         for only in ("predicted", "observed"):
-            ours = run([STAR], table, 4, Budget.all(), only=only)  # type: ignore[arg-type]
+            ours = ask("ns3", STAR, table, k=4, budget="all", only=only)
             theirs = brute.run([STAR], table, 4, only=only)  # type: ignore[arg-type]
             assert ours.exact
             np.testing.assert_allclose(ours.truth, theirs.truth, rtol=1e-9)
@@ -137,49 +164,39 @@ def test_only_filters_before_the_best_are_cut() -> None:
 
 def test_marginals_rank_each_variable() -> None:
     table = random_table(1, 10, 0.3)
-    for place, marginal in enumerate(marginals([STAR], table, Budget.all())):
+    for place, vector in enumerate(marginals(STAR, table)):
         theirs = brute.run([STAR.marginal([STAR.free[place]])], table, 100)
-        assert dict(zip(marginal.entities.tolist(), marginal.truth.tolist(), strict=True)) == pytest.approx(
-            dict(zip(theirs.tuples[:, 0].tolist(), theirs.truth.tolist(), strict=True))
-        )
+        expected = np.zeros(table.entities)
+        expected[theirs.tuples[:, 0]] = theirs.truth
+        assert vector == pytest.approx(expected)
 
 
 def test_tuples_ranked_by_marginals() -> None:
     table = random_table(2, 10, 0.3)
-    first, second = (dict(zip(*m, strict=True)) for m in marginals([STAR], table))
-    products = sorted((p * q for p in first.values() for q in second.values()), reverse=True)
-    ranking = run_marginal([STAR], table, 12)
+    first, second = marginals(STAR, table)
+    products = np.sort(np.outer(first, second).ravel())[::-1]
+    ranking = ask("ns3-marginal", STAR, table, k=12)
     np.testing.assert_allclose(ranking.truth, products[:12])
     assert not ranking.exact
     assert ranking.pruned
     assert ranking.bound >= brute.run([STAR], table, 1).truth[0]
     for (x, y), truth in zip(ranking.tuples.tolist(), ranking.truth, strict=True):
         assert truth == pytest.approx(first[x] * second[y])
-    observed = run_marginal([STAR], table, 5, only="observed")
+    observed = ask("ns3-marginal", STAR, table, k=5, only="observed")
     crisp = {tuple(t) for t in brute.run([STAR], table, 100, only="observed").tuples.tolist()}
     assert {tuple(t) for t in observed.tuples.tolist()} <= crisp
-    alone = run_marginal([STAR.marginal([0])], table, 5)
+    assert len(observed.tuples)
+    alone = ask("ns3-marginal", STAR.marginal([0]), table, k=5)
     assert alone.exact
     nothing = TruthTable.build(4, 2, *(np.array([1]) for _ in range(3)), np.array([0.5]), np.array([False]))
-    empty = run_marginal([STAR], nothing, 5)
+    empty = ask("ns3-marginal", STAR, nothing, k=5)
     assert empty.exact
     assert not len(empty.tuples)
 
 
-def test_normalised_values_keep_the_order_and_claim_nothing() -> None:
-    table = random_table(4)
-    plain, scaled = (run([STAR], table, 20, Budget(B=10, normalise=flag)) for flag in (False, True))
-    assert scaled.tuples.tolist() == plain.tuples.tolist()
-    assert scaled.truth[0] == pytest.approx(1)
-    assert not scaled.exact
-    assert scaled.bound == 1
-    batch = run_batch([[STAR]], Table.of(table), 5, Budget(B=10, normalise=True))
-    assert not batch.exact.any()
-
-
 def test_the_same_question_gets_the_same_answer() -> None:
     table = random_table(5, 40, 0.2)
-    for budget in (Budget(B=7), Budget(B=7, merge="simultaneous"), Budget(B=3, merge="adaptive")):
+    for budget in (BoxBudget(B=7), BoxBudget(B=7, merge="simultaneous"), BoxBudget(B=3, merge="adaptive")):
         one, two = (run([CHAIN], table, 15, budget) for _ in range(2))
         assert one.tuples.tolist() == two.tuples.tolist()
         assert one.truth.tolist() == two.truth.tolist()
@@ -189,7 +206,8 @@ def test_the_same_question_gets_the_same_answer() -> None:
 def test_single_precision_is_close() -> None:
     table = random_table(6)
     double, single = (
-        run_batch([[STAR]] * 2, Table.of(table, dtype=kind), 9) for kind in (torch.float64, torch.float32)
+        run_many([[STAR]] * 2, FuzzySearch(TensorTable.of(table, dtype=kind), PRODUCT), 9)[1]
+        for kind in (torch.float64, torch.float32)
     )
     np.testing.assert_allclose(single.truth, double.truth, rtol=1e-5)
 
@@ -205,48 +223,58 @@ def test_twenty_atoms_do_not_underflow() -> None:
     assert ranking.exact
 
 
-def test_time_and_size_limits() -> None:
+@pytest.mark.parametrize("engine", ["ns3", "ns3-marginal"])
+def test_a_deadline_that_passes_anywhere_is_said(engine: str) -> None:
+    """The clock moves with every look at it, so the time is up at each of the places in turn that look."""
+    table = random_table(7, 12, 0.4)
+    fields = {"k": 5, "budget": 3, "merge": "adaptive", "only": "predicted"}
+    whole = ask(engine, STAR, table, **fields)
+    stopped = some = 0
+    for looks in range(1, 400):
+        found = ask(engine, STAR, table, Deadline(looks, itertools.count().__next__), **fields)
+        if found.pruned != "timeout":
+            assert found.tuples.tolist() == whole.tuples.tolist()
+            break
+        assert not found.exact
+        assert len(found.assignments[0]) == len(found.tuples)
+        true = brute.score([STAR], table, found.tuples)
+        if engine == "ns3":
+            assert found.truth == pytest.approx(true)
+            assert found.bound >= whole.truth[0] * (1 - 1e-9) or len(found.tuples)
+        stopped += 1
+        some += len(found.tuples) > 0
+    assert found.pruned != "timeout"
+    assert stopped > 5
+    assert some or engine != "ns3", "an adaptive search shows what it had"
+
+
+def test_size_limits() -> None:
     table = random_table(7, 60, 0.5)
-    start = time.monotonic()
-    stopped = run([CHAIN], table, 5, Budget.all(), timeout=1e-6)
-    assert time.monotonic() - start < 5
-    assert not stopped.exact
-    assert "timeout" in str(stopped.pruned)
-    assert stopped.bound == 1
-    assert stopped.assignments[0].shape == (0, 3)
-    assert "timeout" in str(run_marginal([CHAIN], table, 5, timeout=1e-6).pruned)
     with pytest.raises(BudgetExceeded, match="joint domain"):
-        run([STAR], table, 5, Budget(B=None, rows=100))
+        run([STAR], table, 5, BoxBudget(B=None, rows=100))
     # The adaptive mode keeps what it has when the next box would be too large.
-    kept = run([STAR], table, 2000, Budget(B=2, merge="adaptive", rows=100))
+    kept = run([STAR], table, 2000, BoxBudget(B=2, merge="adaptive", rows=100))
     assert not kept.exact
     assert len(kept.tuples)
     assert "joint domain" in str(kept.pruned)
-    batch = run_batch([[STAR]], Table.of(table), 2000, Budget(B=2, merge="adaptive", rows=100))
-    assert not batch.exact[0]
 
 
-def test_budgets_that_make_no_sense() -> None:
-    for wrong, message in (
-        ({"B": 0}, "at least 1"),
-        ({"enumerate": 0}, "cycle"),
-        ({"merge": "progresive"}, "'progressive'"),
-    ):
-        with pytest.raises(BadInput, match=message):
-            Budget(**wrong)  # type: ignore[arg-type]
-    assert Budget(B=5).of(3) == 15
-    assert Budget.all().of(3) is None
-    assert Budget(B=100, rows=50).grown() == replace(Budget.all(), rows=50)
+def test_budgets() -> None:
+    assert BoxBudget(B=5).of(3) == 15
+    assert BoxBudget.all().of(3) is None
+    assert BoxBudget(B=100, rows=50).grown() == replace(BoxBudget.all(), rows=50)
 
 
 def test_unions_are_scored_in_every_clause() -> None:
     """A tuple of one clause is scored in the other too, never assumed 0 there."""
     table = random_table(8, 8, 0.35)
     other = QueryGraph(("x", "y"), (1, 0), (Edge(0, 1, 1), Edge(0, 0, ~2)))
-    ours, theirs = run([STAR, other], table, 200, Budget.all()), brute.run([STAR, other], table, 200)
+    ours, theirs = run([STAR, other], table, 200, BoxBudget.all()), brute.run([STAR, other], table, 200)
     np.testing.assert_allclose(ours.truth, theirs.truth, rtol=1e-9)
-    listed = Table.of(table)
-    box, asked = solve(Search(listed, PRODUCT), [Clause.of([c], listed) for c in (STAR, other)], Budget(B=3))
+    listed = TensorTable.of(table)
+    box, asked = solve(
+        FuzzySearch(listed, PRODUCT), [ClauseBatch.of([c], listed) for c in (STAR, other)], BoxBudget(B=3)
+    )
     assert asked.unknowns == 2
     true = brute.score([STAR, other], table, torch.stack(box.rows.columns, 1).numpy())
     assert (box.value.numpy() <= true * (1 + 1e-9)).all()

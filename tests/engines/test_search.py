@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.engines.ns3.batch import Clause, Rows
-from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.batch import ClauseBatch, NodeRows
+from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.domains import reduce_domains, spanning_tree
-from tuplet.engines.ns3.run import run, run_batch
-from tuplet.engines.ns3.search import Search
-from tuplet.engines.ns3.sparse import Table, best_of, blocks, falling, find, ranges, ranks
+from tuplet.engines.ns3.run import run, run_many
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import TensorTable, best_of, blocks, falling, find, ranges, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.logic import GODEL, PRODUCT
 from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.truth.table import Row, TruthTable
+from tuplet.truth.table import TruthTable
 
 # r0: 0→1 .5, 0→2 1, 1→3 .8, 2→3 .4, 2→4 .9; r1: 3→1 .5, 3→2 .25, 4→2 1, 2→2 .6
 EDGES = [(0, 0, 1, 0.5), (0, 0, 2, 1), (1, 0, 3, 0.8), (2, 0, 3, 0.4), (2, 0, 4, 0.9)]
@@ -29,12 +29,12 @@ def truth() -> TruthTable:
 
 
 def truths(query: QueryGraph, table: TruthTable, **options: object) -> dict[tuple[int, ...], float]:
-    ranking = run([query], table, None, Budget.all(), **options)  # type: ignore[arg-type]
+    ranking = run([query], table, None, BoxBudget.all(), **options)  # type: ignore[arg-type]
     return {tuple(t): v for t, v in zip(ranking.tuples.tolist(), ranking.truth.tolist(), strict=True)}
 
 
 def test_table_reads_like_the_truth(truth: TruthTable) -> None:
-    table = Table.of(truth)
+    table = TensorTable.of(truth)
     every = torch.cartesian_prod(torch.arange(2), torch.arange(5), torch.arange(5))
     relation, head, tail = every.T
     expected = [truth.value(h, r, t) for r, h, t in every.tolist()]
@@ -52,44 +52,11 @@ def test_table_reads_like_the_truth(truth: TruthTable) -> None:
 
 
 def test_a_table_of_some_relations(truth: TruthTable) -> None:
-    table = Table.of(truth, [1])
+    table = TensorTable.of(truth, [1])
     assert table.number.tolist() == [-1, 0]
     one = torch.tensor([0])
     assert table.value(one, torch.tensor([4]), torch.tensor([2])).tolist() == [1]
     assert len(table.truth) == 8
-
-
-def test_truth_on_demand_is_the_same(truth: TruthTable) -> None:
-    class OnDemand:
-        """Rows alone: neither arrays nor whole relations are offered."""
-
-        entities, relations, threshold = truth.entities, truth.relations, truth.threshold
-
-        def row(self, entity: int, relation: int, inverse: bool) -> Row:
-            return truth.row(entity, relation, inverse)
-
-        def value(self, head: int, relation: int, tail: int) -> float:
-            return truth.value(head, relation, tail)
-
-        def observed_edge(self, head: int, relation: int, tail: int) -> bool:
-            return truth.observed_edge(head, relation, tail)
-
-        def row_max(self, entity: int, relation: int, inverse: bool) -> float:
-            return truth.row_max(entity, relation, inverse)
-
-    class InRelations(OnDemand):
-        """Whole relations are offered, and only those of the query may be asked for."""
-
-        def table(self, relations: list[int]) -> TruthTable:
-            assert relations == [0, 1]
-            return truth
-
-    query = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~0, 0, 2), Edge(2, 0, 0), Edge(0, 1, 1)))
-    ours, *theirs = (run([query], source, 5, only="predicted") for source in (truth, OnDemand(), InRelations()))
-    assert len(ours.tuples)
-    for other in theirs:
-        assert ours.tuples.tolist() == other.tuples.tolist()
-        assert ours.truth.tolist() == other.truth.tolist()
 
 
 def test_flat_lists() -> None:
@@ -169,8 +136,8 @@ def test_a_cut_cycle_tries_the_best_rows() -> None:
     values = rng.uniform(0.1, 0.9, len(heads))
     table = TruthTable.build(12, 1, heads, 0 * heads, tails, values, values > 1)
     triangle = QueryGraph(("x", "a", "b"), (0,), (Edge(0, 0, 1), Edge(1, 0, 2), Edge(2, 0, 0)))
-    full = run([triangle], table, None, Budget.all())
-    few = run([triangle], table, None, Budget(enumerate=1))
+    full = run([triangle], table, None, BoxBudget.all())
+    few = run([triangle], table, None, BoxBudget(enumerate=1))
     assert full.exact
     assert not few.exact
     assert len(few.tuples) < len(full.tuples)
@@ -178,16 +145,12 @@ def test_a_cut_cycle_tries_the_best_rows() -> None:
 
 
 def test_domains_are_the_best_of_the_index(truth: TruthTable) -> None:
-    table = Table.of(truth)
+    table = TensorTable.of(truth)
     chain = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))
-    search, clause = Search(table, PRODUCT), Clause.of([chain], table)
+    search, clause = FuzzySearch(table, PRODUCT), ClauseBatch.of([chain], table)
     domains = reduce_domains(search, clause, 1)
     assert {v: rows.columns[0].tolist() for v, rows in domains.rows.items()} == {0: [2], 1: [4]}
     assert {v: float(d) for v, d in domains.dropped.items()} == pytest.approx({0: 0.4, 1: 0.4})
-    local = reduce_domains(search, clause, 2, "local")
-    # 2 is a tail of r0 with truth 1 and has a tail with truth .9; 1 gives .5·.8
-    assert local.rows[0].columns[0].tolist() == [1, 2]
-    assert local.index[0].tolist() == pytest.approx([0.4, 0.9])
     every = reduce_domains(search, clause, None)
     assert every.index[1].tolist() == pytest.approx([0.4, 0.9])
     assert all(not float(lost) for lost in every.dropped.values())
@@ -195,30 +158,30 @@ def test_domains_are_the_best_of_the_index(truth: TruthTable) -> None:
 
 def test_the_spanning_tree_starts_at_constants_and_prefers_doubled_edges(truth: TruthTable) -> None:
     edges = (Edge(0, 0, 1), Edge(1, 0, 2), Edge(0, 0, 2), Edge(2, 1, 0), Edge(1, 0, ~0))
-    clause = Clause.of([QueryGraph(("a", "b", "c"), (0,), edges)], Table.of(truth))
+    clause = ClauseBatch.of([QueryGraph(("a", "b", "c"), (0,), edges)], TensorTable.of(truth))
     assert [tuple(branch) for branch in spanning_tree(clause)] == [(None, 1), (1, 0), (0, 2)]
 
 
 def test_search_has_one_unknown(truth: TruthTable) -> None:
-    table = Table.of(truth)
-    pair = Clause.of([QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))], table)
-    search = Search(table, GODEL)
+    table = TensorTable.of(truth)
+    pair = ClauseBatch.of([QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))], table)
+    search = FuzzySearch(table, GODEL)
     domains = reduce_domains(search, pair, None)
     with pytest.raises(ValueError, match="one unknown"):
-        search(domains, pair, Rows((0,), domains.rows[0].query, domains.rows[0].columns))
+        search(domains, pair, NodeRows((0,), domains.rows[0].query, domains.rows[0].columns))
 
 
 def test_batches_hold_queries_written_either_way(truth: TruthTable) -> None:
     one = [QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))]
     other = [QueryGraph(("x", "y"), (0, 1), (Edge(0, 1, ~2), Edge(1, 0, 0)))]
-    batch = run_batch([one, other, one], Table.of(truth), 4)
-    for i, query in enumerate((one, other, one)):
-        assert batch.tuples[batch.query == i].tolist() == run(query, truth, 4).tuples.tolist()
+    queries = [one, other, one]
+    for query, found in zip(queries, run_many(queries, FuzzySearch(TensorTable.of(truth), PRODUCT), 4), strict=True):
+        assert found.tuples.tolist() == run(query, truth, 4).tuples.tolist()
     with pytest.raises(BadInput, match="one shape"):
-        Clause.of([one[0], one[0].marginal([0])], Table.of(truth))
+        ClauseBatch.of([one[0], one[0].marginal([0])], TensorTable.of(truth))
 
 
 def test_keys_that_do_not_fit_are_refused() -> None:
     huge = TruthTable.build(2**31 - 1, 8, *(np.array([0]) for _ in range(3)), np.array([0.5]), np.array([False]))
     with pytest.raises(BudgetExceeded, match="63-bit"):
-        Table.of(huge)
+        TensorTable.of(huge)

@@ -1,7 +1,7 @@
 """What all baselines have in common: they answer marginally, one score vector over all entities per free variable.
 
-A baseline is a class with `marginals`; everything else (ranking tuples, options, refusals, benchmark rows) is written
-once for all of them. Its module ends with `BASELINE = …()`, and its name is listed in `tuplet.engines.registry`.
+A baseline is a class with `marginals_batch`; everything else (ranking tuples, options, refusals, benchmark rows) is
+written once for all of them. Its module ends with `BASELINE = …()`; `baselines/engine.py` has its engine.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.engines.marginals import Scores
 from tuplet.errors import BadInput, Refused
-from tuplet.query.limits import Limits
+from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
@@ -25,17 +26,16 @@ from tuplet.settings import from_options
 if TYPE_CHECKING:
     from tuplet.predict.embeddings import EmbeddingModel
 
-Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities], higher is better, float32 or float64
-Settings = TypeVar("Settings")
+Knobs = TypeVar("Knobs")
 
 
-class Baseline(ABC, Generic[Settings]):
+class Baseline(ABC, Generic[Knobs]):
     """A way to rank the entities of each free variable, the other variables existential."""
 
     name: ClassVar[str]
     steps: ClassVar[tuple[str, ...]]  # what it does, as `--plan` prints it
     values: ClassVar[str] = "truth values"  # what the marginals that are multiplied are: e.g. "sigmoid of the scores"
-    settings: type[Settings]  # a frozen dataclass of `tuplet.settings.knob`s: the options
+    settings: type[Knobs]  # a frozen dataclass of `tuplet.settings.knob`s: the options
 
     def load(self) -> None:
         """Bring in what is compiled; most have nothing to bring in."""
@@ -44,18 +44,19 @@ class Baseline(ABC, Generic[Settings]):
         """Raise `Refused` for a clause that this method cannot answer, naming what it is that it cannot."""
 
     @abstractmethod
-    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> Scores:
-        """One score vector over all entities for each free variable [k, entities]; higher is better."""
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> Sequence[Scores]:
+        """For each query one score vector over all entities for each free variable [k, entities]; higher is better.
 
-    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> Sequence[Scores]:
-        """The same for many queries of one shape; one by one unless a baseline can do better."""
-        return [self.marginals(clauses, source, limits) for clauses in queries]
+        Raises `OutOfTime` at the deadline.
+        """
 
     def truth(self, scores: Scores) -> NDArray[np.float64]:
         """Scores as numbers in 0 … 1 that may be multiplied: a monotone map, named in `values`."""
         return scores.astype(np.float64)
 
-    def options(self, limits: Limits) -> Settings:
+    def options(self, limits: Limits) -> Knobs:
         """The options as this baseline takes them."""
         return from_options(self.settings, limits.options, f"engine {self.name!r}")
 

@@ -5,7 +5,7 @@ What a baseline computes is imported when it is first used, so that listing engi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.query.engine import Engine, Plan, Tuples, Values
-from tuplet.query.limits import Deadline, Limits, Option, OutOfTime
+from tuplet.baselines.options import CqdOptions, FitOptions, QtoOptions, TrainedOptions
+from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits, top_products
+from tuplet.query.engine import Plan, Tuples, Values
+from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
 
 if TYPE_CHECKING:
-    from tuplet.baselines.base import Baseline, Scores
+    from tuplet.baselines.base import Baseline
 
 
 @dataclass(frozen=True)
-class Marginals(Plan):
+class BaselinePlan(Plan):
     """A plan of fixed lines: every baseline does the same for every query."""
 
     lines: tuple[str, ...]
@@ -34,12 +36,10 @@ class Marginals(Plan):
         return "\n".join(self.lines)
 
 
-class MarginalEngine(Engine[Marginals]):
+class BaselineEngine(MarginalEngine[BaselinePlan]):
     """A baseline as an engine: tuples by the product (godel: the minimum) of their members' marginals; never exact."""
 
     module: ClassVar[str]  # where its `BASELINE` is
-    batched = True
-    marginal = True
 
     @cached_property
     def baseline(self) -> Baseline[Any]:
@@ -47,15 +47,10 @@ class MarginalEngine(Engine[Marginals]):
         found: Baseline[Any] = import_module(self.module).BASELINE
         return found
 
-    def settings(self, given: Mapping[str, Option]) -> Any:
-        from tuplet.settings import from_options
-
-        return from_options(self.baseline.settings, given, f"engine {self.name!r}")
-
     def load(self) -> None:
         self.baseline.load()
 
-    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Marginals:
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BaselinePlan:
         source.values()
         for clause in clauses:
             self.baseline.refuse(clause)
@@ -63,80 +58,81 @@ class MarginalEngine(Engine[Marginals]):
         lines = [*self.baseline.steps, *(f"marginal: every entity for {name}, the others existential" for name in free)]
         if len(free) > 1:
             lines.append(f"rank tuples by the product of the marginals of their members ({self.baseline.values})")
-        return Marginals(clauses, source, tuple(lines))
+        return BaselinePlan(clauses, source, tuple(lines))
 
-    def marginals(self, plans: Sequence[Marginals], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
-        """The scores of every entity for each free variable, of queries of one shape: [k, entities] each."""
+    def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
         return self.baseline.marginals_batch([p.clauses for p in plans], plans[0].source, limits, deadline)
 
     def truth(self, scores: Scores) -> NDArray[np.float64]:
-        """Scores as numbers that may be multiplied."""
         return self.baseline.truth(scores)
 
-    def run(self, plan: Marginals, limits: Limits, deadline: Deadline) -> Ranking:
-        import torch
+    def run(self, plan: BaselinePlan, limits: Limits, deadline: Deadline) -> Ranking:
+        return self.run_many([plan], limits, deadline)[0]
 
-        from tuplet.engines.marginals import LISTED, Members, top_products
-        from tuplet.engines.ns3.run import explain_tuples, stopped
+    def run_many(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
+        from tuplet.engines.ns3.run import stopped
 
-        table = plan.source.table(plan.clauses)  # for the witnesses, also of baselines that do not search it
         try:
-            vectors = self.truth(self.marginals([plan], limits, deadline)[0])
-            members = []
-            for vector in vectors:
-                entities = np.flatnonzero(vector > 0)
-                members.append(Members(torch.as_tensor(entities), torch.as_tensor(vector[entities])))
-            found, value = top_products(
-                members, limits.count(LISTED), limits.rules, plan.clauses, limits.only, plan.source, deadline
-            )
-            tuples = found.numpy().astype(np.int32)
-            assignments = explain_tuples(plan.clauses, table, tuples, limits.rules, deadline)
+            scores = self.marginals(plans, limits, deadline)
         except OutOfTime:
-            return stopped(None, plan.clauses)
-        return Ranking(tuples, value.numpy(), assignments, exact=False, bound=1.0, pruned=self.note(limits))
+            return [stopped(plan.clauses) for plan in plans]
+        return [self._ranking(plan, own, limits, deadline) for plan, own in zip(plans, scores, strict=True)]
 
-    def note(self, limits: Limits) -> str:
-        """What every list of this engine says of itself."""
-        how = "product" if limits.logic == "product" else "minimum"
-        return f"truth is the {how} of marginals ({self.baseline.values}), and this is not an exact engine"
+    def _ranking(self, plan: BaselinePlan, scores: Scores, limits: Limits, deadline: Deadline) -> Ranking:
+        """The tuples of one query, with the witnesses that the truth table has for them."""
+        from tuplet.engines.ns3.run import explain_tuples, search_of, stopped
 
-    def score(self, plan: Marginals, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
+        clauses, source, rules = plan.clauses, plan.source, limits.rules
+        try:
+            admitted = admits(limits.only, clauses, source, deadline)
+            tuples, value = top_products(self.truth(scores), limits.count(LISTED), rules, admitted)
+            found = explain_tuples(clauses, search_of([clauses], source, rules, deadline), tuples)
+        except OutOfTime:
+            return stopped(clauses)
+        how = f"truth is the {rules.word} of marginals ({self.baseline.values}), and this is not an exact engine"
+        return Ranking(tuples, value, found, exact=False, bound=1.0, pruned=how)
+
+    def score(self, plan: BaselinePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         vectors = self.truth(self.marginals([plan], limits, deadline)[0])
         return limits.rules.all(np.stack([v[column] for v, column in zip(vectors, tuples.T, strict=True)], axis=1))
 
 
-class Fit(MarginalEngine):
+class FitEngine(BaselineEngine):
     """FIT."""
 
     name = "fit"
     summary = "FIT: max-marginals of each variable on the truth table"
     module = "tuplet.baselines.symbolic.fit"
+    options = FitOptions
 
 
-class Qto(MarginalEngine):
+class QtoEngine(BaselineEngine):
     """QTO."""
 
     name = "qto"
     summary = "QTO: exact max-product on trees, negation made stricter"
     module = "tuplet.baselines.symbolic.qto"
+    options = QtoOptions
 
 
-class Cqd(MarginalEngine):
+class CqdEngine(BaselineEngine):
     """CQD."""
 
     name = "cqd"
     summary = "CQD: beam search or gradient over the scores of a link predictor"
     module = "tuplet.baselines.symbolic.cqd"
+    options = CqdOptions
 
 
-class TrainedEngine(MarginalEngine):
+class TrainedEngine(BaselineEngine):
     """A query model: it needs a model of its own, so it is for the command line and Python."""
 
     needs_model = True
+    options = TrainedOptions
     served = False
 
 
-class Lmpnn(TrainedEngine):
+class LmpnnEngine(TrainedEngine):
     """LMPNN."""
 
     name = "lmpnn"
@@ -144,7 +140,7 @@ class Lmpnn(TrainedEngine):
     module = "tuplet.baselines.trained.lmpnn"
 
 
-class BetaE(TrainedEngine):
+class BetaEEngine(TrainedEngine):
     """BetaE."""
 
     name = "betae"
@@ -152,7 +148,7 @@ class BetaE(TrainedEngine):
     module = "tuplet.baselines.trained.betae"
 
 
-class LogicE(TrainedEngine):
+class LogicEEngine(TrainedEngine):
     """LogicE."""
 
     name = "logice"
@@ -160,7 +156,7 @@ class LogicE(TrainedEngine):
     module = "tuplet.baselines.trained.logice"
 
 
-class ConE(TrainedEngine):
+class ConEEngine(TrainedEngine):
     """ConE."""
 
     name = "cone"

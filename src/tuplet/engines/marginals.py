@@ -1,74 +1,84 @@
-"""Tuples from marginals: one list of entities for each free variable becomes a list of tuples, best product first.
+"""Tuples from marginals: one truth vector for each free variable becomes a list of tuples, best product first.
 
 An estimate of the joint ranking: the members of a tuple listed here may not go together at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tuplet.engines.ns3.sparse import Tensor, falling, ranges
-from tuplet.graph.adjacency import Adjacency
+from tuplet.engines.facts import holds
+from tuplet.query.engine import Engine, P, Tuples, Values
+from tuplet.query.limits import Deadline, Limits, Only
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses
+from tuplet.query.source import Source
 
-Only: TypeAlias = Literal["predicted", "observed"] | None
+Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities], higher is better, float32 or float64
+Admits: TypeAlias = Callable[[Tuples], NDArray[np.bool_]]  # which tuples [n, k] a filter lets through
 
 LISTED = 10_000  # the most tuples that are ranked by marginals
+TESTED = 256  # tuples whose status is looked up at once
 
 
-class Members(NamedTuple):
-    """The entities that one variable may take, each with its marginal."""
+class MarginalEngine(Engine[P]):
+    """An engine that ranks each free variable on its own, the others existential."""
 
-    entities: Tensor
-    value: Tensor
+    batched = True
+    marginal = True
+
+    @abstractmethod
+    def marginals(self, plans: Sequence[P], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        """The scores of every entity for each free variable: [k, entities] for each plan; raises `OutOfTime`."""
+
+    def truth(self, scores: Scores) -> NDArray[np.float64]:
+        """Scores as numbers that may be multiplied: here they are that already."""
+        return scores.astype(np.float64, copy=False)
 
 
-def best_products(members: Sequence[Members], most: int, logic: Logic) -> tuple[Tensor, Tensor]:
-    """The tuples of largest conjunction of marginals [n, k], and that conjunction [n].
+def best_products(vectors: NDArray[np.float64], most: int, logic: Logic) -> tuple[Tuples, Values]:
+    """The tuples of largest conjunction of marginals [n, k], and that conjunction [n]; what is 0 is left out.
 
     A pair of the i-th and the j-th best stands behind (i + 1)(j + 1) - 1 others, so few pairs can be among the best.
 
-    >>> one = Members(torch.tensor([7, 8]), torch.tensor([0.5, 1.0]))
-    >>> [part.tolist() for part in best_products([one, one], 3, Logic.of("product"))]
-    [[[8, 8], [8, 7], [7, 8]], [1.0, 0.5, 0.5]]
+    >>> one = np.array([0, 0.5, 1.0])
+    >>> [part.tolist() for part in best_products(np.stack([one, one]), 3, Logic.of("product"))]
+    [[[2, 2], [2, 1], [1, 2]], [1.0, 0.5, 0.5]]
     """
-    device = members[0].value.device
-    tuples = torch.zeros((1, 0), dtype=torch.int64, device=device)
-    value = torch.ones(1, dtype=members[0].value.dtype, device=device)
-    for entities, own in members:
-        top = falling(torch.zeros_like(entities), own, -entities)[:most]
-        place = torch.arange(len(value), device=device)
-        left, right = ranges(torch.zeros_like(place), (most // (place + 1)).clamp(max=len(top)))
-        pair = own[top][right]
-        joint = value[left] * pair if logic.name == "product" else torch.minimum(value[left], pair)
-        order = torch.argsort(joint, descending=True, stable=True)[:most]
-        tuples = torch.cat([tuples[left[order]], entities[top][right[order]][:, None]], 1)
+    tuples, value = np.zeros((1, 0), dtype=np.int32), np.ones(1)
+    for vector in vectors:
+        entities = np.flatnonzero(vector > 0)
+        top = entities[np.argsort(-vector[entities], kind="stable")[:most]]
+        partners = np.minimum(most // (np.arange(len(value)) + 1), len(top))
+        left = np.repeat(np.arange(len(value)), partners)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(partners) - partners, partners)
+        joint = logic.conjunction(value[left], vector[top][right])
+        order = np.argsort(-joint, kind="stable")[:most]
+        tuples = np.column_stack([tuples[left[order]], top[right[order]].astype(np.int32)])
         value = joint[order]
     return tuples, value
 
 
-def top_products(
-    members: Sequence[Members], k: int, logic: Logic, clauses: Clauses, only: Only, facts: Adjacency | None
-) -> tuple[Tensor, Tensor]:
-    """The `k` best products that the filter admits, among the first 10,000 products."""
-    k = min(k, LISTED)
-    tuples, value = best_products(members, k if only is None else LISTED, logic)
-    if only is not None:
-        assert facts is not None
-        status = is_crisp(clauses, facts, tuples.cpu().numpy())
-        keep = torch.as_tensor(status == (only == "observed"), device=tuples.device).nonzero().view(-1)[:k]
-        tuples, value = tuples[keep], value[keep]
-    return tuples, value
+def top_products(vectors: NDArray[np.float64], k: int, logic: Logic, admits: Admits | None) -> tuple[Tuples, Values]:
+    """The `k` best products that a filter admits, among the first 10,000 products."""
+    tuples, value = best_products(vectors, LISTED if admits else min(k, LISTED), logic)
+    if admits is None:
+        return tuples, value
+    kept = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(tuples), TESTED):
+        if len(kept) >= k:
+            break
+        kept = np.append(kept, start + np.flatnonzero(admits(tuples[start : start + TESTED])))
+    return tuples[kept[:k]], value[kept[:k]]
 
 
-def is_crisp(clauses: Clauses, facts: Adjacency, tuples: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which tuples are answers on the observed facts."""
-    from tuplet.engines import crisp  # compiled: only needed for this filter
-
-    return crisp.holds(clauses, facts, tuples.astype(np.int32))
+def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadline) -> Admits | None:
+    """What `only` lets through; None if that is everything."""
+    if only is None:
+        return None
+    return lambda tuples: holds(clauses, source, tuples, deadline) == (only == "observed")

@@ -16,7 +16,7 @@ Values: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Logic:
-    """A conjunction with its dual disjunction, on numbers or arrays of numbers in [0, 1].
+    """A conjunction with its dual disjunction, on numbers in [0, 1] and arrays of them, of NumPy or of torch.
 
     >>> float(PRODUCT.conjunction(0.5, 0.5)), float(PRODUCT.disjunction(0.5, 0.5))
     (0.25, 0.75)
@@ -33,11 +33,25 @@ class Logic:
 
     def conjunction(self, a: Any, b: Any) -> Any:
         """Truth of `a and b`."""
-        return np.multiply(a, b) if self.name == "product" else np.minimum(a, b)
+        if self.name == "product":
+            return a * b
+        return a.minimum(b) if hasattr(a, "minimum") else np.minimum(a, b)  # torch has it as a method
 
     def disjunction(self, a: Any, b: Any) -> Any:
         """Truth of `a or b`. The product form is a + b − ab, written so that small truths keep their digits."""
-        return np.add(a, np.multiply(b, np.subtract(1.0, a))) if self.name == "product" else np.maximum(a, b)
+        if self.name == "product":
+            return a + b * (1.0 - a)
+        return a.maximum(b) if hasattr(a, "maximum") else np.maximum(a, b)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether `a or a` is a: then a disjunction is no truer than its truest part."""
+        return self.name == "godel"
+
+    @property
+    def word(self) -> str:
+        """What a conjunction is, in one word."""
+        return "product" if self.name == "product" else "minimum"
 
     def all(self, values: Values, axis: int = -1) -> Values:
         """Conjunction along an axis; 1 of nothing."""

@@ -8,7 +8,6 @@ that the atoms become true; then each free variable in turn is replaced by every
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,37 +19,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tuplet.baselines.base import Baseline, predictor, refuse_cycles
-from tuplet.baselines.symbolic.fit import EVERYTHING, searching
-from tuplet.engines.ns3.run import by_shape, marginal_vectors
-from tuplet.engines.ns3.search import Clock
+from tuplet.baselines.options import CqdOptions
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.query.limits import Limits
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
-from tuplet.settings import knob
 
 End: TypeAlias = int | Tensor  # a variable, or the entity of each query [n]
-Rows: TypeAlias = Callable[[End], Tensor]  # the vectors of an end [n, width]
+VectorsOf: TypeAlias = Callable[[End], Tensor]  # the vectors of an end [n, width]
 
 _TOGETHER = 512  # queries optimised at once
 _SETTLED = 1e-9  # a loss that changes by less has converged
-
-
-@dataclass(frozen=True)
-class CqdOptions:
-    """How CQD searches."""
-
-    method: str = knob("beam", "beam (on the truth table, or on a model) or co (gradient)", choices=("beam", "co"))
-    beam: int = knob(64, "of beam: entities of a variable that are carried on", least=1)
-    model: str = knob("", "the folder of a bilinear link predictor (tuplet train); beam can do without")
-    steps: int = knob(1000, "of co: gradient steps at most", least=1)
-    learning_rate: float = knob(0.1, "of co: step size of AdamW", least=0)
-    regularisation: float = knob(0.05, "of co: weight of Σ|·|³ over the vectors of the variables", least=0)
-    seed: int = knob(0, "of co: decides the initial vectors", least=0)
-    device: str = knob("cpu", "of a model: cpu or cuda")
 
 
 class Cqd(Baseline[CqdOptions]):
@@ -64,25 +48,24 @@ class Cqd(Baseline[CqdOptions]):
     values = "truth values; with a model, sigmoids of its scores"
     settings = CqdOptions
 
-    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> NDArray[np.float64]:
-        return self.marginals_batch([clauses], source, limits)[0]
-
-    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> list[NDArray[np.float64]]:
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
         options = self.options(limits)
         if options.method == "co" or options.model:
             model = predictor(options.model, options.device, source, self.name)
-            return embedded(queries, model, options, limits.logic, limits.timeout)
-        search = searching(queries, source, limits, self.name)
+            return embedded(queries, model, options, limits.rules, deadline)
+        search = search_of(queries, source, limits.rules, deadline)
         # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
         narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
-        return marginal_vectors(queries, narrow, EVERYTHING)
+        return marginal_vectors(queries, narrow, BoxBudget.all())
 
 
 # --- on the scores of a link predictor -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Atom:
+class ScoredAtom:
     """One atom of many queries of one shape, walked from the end that lies nearer to a constant."""
 
     source: End
@@ -101,12 +84,11 @@ def embedded(
     model: EmbeddingModel,
     options: CqdOptions,
     logic: Logic,
-    timeout: float | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> list[NDArray[np.float64]]:
     """The truth of every entity for each free variable of each query, by the scores of a model [k, entities]."""
     if not model.bilinear:
         raise BadInput(f"engine 'cqd' needs a bilinear predictor (complex, distmult), not {model.kind}")
-    clock = Clock(None if timeout is None else time.monotonic() + timeout)
     found = [np.zeros((len(clauses[0].free), model.entities)) for clauses in queries]
     for numbers in by_shape(queries):
         for start in range(0, len(numbers), _TOGETHER):
@@ -114,7 +96,7 @@ def embedded(
             for same in zip(*(queries[i] for i in some), strict=True):
                 refuse_different(same[0])
                 ask = optimised if options.method == "co" else beamed
-                vectors = ask(same, model, options, logic, clock).cpu().numpy()
+                vectors = ask(same, model, options, logic, deadline).cpu().numpy()
                 for number, own in zip(some, vectors, strict=True):
                     found[number] = logic.disjunction(found[number], own)
     return found
@@ -128,7 +110,7 @@ def refuse_different(clause: QueryGraph) -> None:
 
 
 def beamed(
-    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, clock: Clock
+    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
 ) -> Tensor:
     """CQD-Beam: the marginals of one clause of queries of one shape [n, k, entities]; the clause is a tree."""
     refuse_cycles(graphs[0], "cqd")
@@ -139,16 +121,16 @@ def beamed(
 
     def value(v: int, without: int | None = None) -> tuple[Tensor, bool]:
         """The truth of every entity for a variable and all that hangs on it [n, entities]; whether a constant does."""
-        clock.check()
+        deadline.check()
         truth, known = ones(model.entities), False
         for atom in atoms:
             if atom.variables == {v}:
-                truth = _joint(truth, _replaced(model, atom, v, lambda end: model.entity[end]), logic)
+                truth = logic.conjunction(truth, _replaced(model, atom, v, lambda end: model.entity[end]))
                 known |= not atom.negated
         for u in sorted({u for atom in atoms if v in atom.variables for u in atom.variables} - {v, without}):
             of_u, reached = value(u, v)
             if reached:  # else nothing is known of u, and its best score is near 1 for every entity
-                truth, known = _joint(truth, message(u, v, of_u), logic), True
+                truth, known = logic.conjunction(truth, message(u, v, of_u)), True
         return truth, known
 
     def message(u: int, v: int, of_u: Tensor) -> Tensor:
@@ -157,10 +139,11 @@ def beamed(
         between = [atom for atom in atoms if atom.variables == {u, v}]
         rows = []
         for i in range(n):
+            deadline.check()
             truth = best[i][:, None]
             for atom in between:
                 here = replace(atom, row=atom.row[i].expand(len(entity[i])))
-                truth = _joint(truth, _replaced(model, here, v, lambda _: model.entity[entity[i]]), logic)  # noqa: B023
+                truth = logic.conjunction(truth, _replaced(model, here, v, lambda _: model.entity[entity[i]]))  # noqa: B023
             rows.append(truth.amax(0))
         return torch.stack(rows)
 
@@ -169,16 +152,17 @@ def beamed(
         truth, left = value(asked)[0], set(range(len(shape.variables))) - _reached(atoms, asked)
         while left:  # a part of its own: only its best assignment matters
             root = min(left)
-            truth = _joint(truth, value(root)[0].amax(1, keepdim=True), logic)
+            truth = logic.conjunction(truth, value(root)[0].amax(1, keepdim=True))
             left -= _reached(atoms, root)
         for atom in atoms:
             if not atom.variables:
-                truth = _joint(truth, _truth(_score(model, atom, lambda end: model.entity[end]), atom.negated), logic)
+                score = _score(model, atom, lambda end: model.entity[end])
+                truth = logic.conjunction(truth, _truth(score, atom.negated))
         vectors.append(truth)
     return torch.stack(vectors, 1)
 
 
-def _reached(atoms: Sequence[Atom], start: int) -> set[int]:
+def _reached(atoms: Sequence[ScoredAtom], start: int) -> set[int]:
     """The variables joined with one, itself included."""
     found = {start}
     for _ in atoms:
@@ -187,18 +171,18 @@ def _reached(atoms: Sequence[Atom], start: int) -> set[int]:
 
 
 def optimised(
-    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, clock: Clock
+    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
 ) -> Tensor:
     """CQD-CO: the marginals of one clause of queries of one shape [n, k, entities]."""
     shape, atoms = graphs[0], atoms_of(graphs, model)
     generator = torch.Generator().manual_seed(options.seed)
     start = 1e-3 * torch.randn(len(shape.variables), model.entity.shape[1], generator=generator)
     first = start.to(model.device).expand(len(graphs), *start.shape)
-    guess = optimise(model, atoms, first, options, logic, clock)
+    guess = optimise(model, atoms, first, options, logic, deadline)
     return torch.stack([replaced(model, atoms, guess, v, logic) for v in shape.free], 1)
 
 
-def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[Atom]:
+def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[ScoredAtom]:
     """The atoms of queries that have one shape; they may write a relation either way."""
     distance = _distances(graphs[0])
 
@@ -214,7 +198,7 @@ def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[Atom]:
             targets.append(edge.head if backwards else edge.tail)
             rows.append(edge.relation + (model.relations if backwards else 0))
         row = torch.tensor(rows, device=model.device)
-        atoms.append(Atom(end(sources), end(targets), row, same[0].negated))
+        atoms.append(ScoredAtom(end(sources), end(targets), row, same[0].negated))
     return atoms
 
 
@@ -233,11 +217,11 @@ def _distances(graph: QueryGraph) -> dict[int, int]:
 
 def optimise(
     model: EmbeddingModel,
-    atoms: Sequence[Atom],
+    atoms: Sequence[ScoredAtom],
     start: Tensor,
     options: CqdOptions,
     logic: Logic,
-    clock: Clock | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Tensor:
     """The vectors of all variables of a batch of queries [n, variables, width] from their start.
 
@@ -247,8 +231,7 @@ def optimise(
     optimiser = torch.optim.AdamW([guess], lr=options.learning_rate)
     last: Tensor | None = None
     for _ in range(options.steps):
-        if clock is not None:
-            clock.check()
+        deadline.check()
         optimiser.zero_grad()
         truth, penalty = objective(model, atoms, guess, logic)
         (options.regularisation * penalty - truth.sum()).backward()  # type: ignore[no-untyped-call]
@@ -260,16 +243,16 @@ def optimise(
     return guess.detach()
 
 
-def objective(model: EmbeddingModel, atoms: Sequence[Atom], guess: Tensor, logic: Logic) -> tuple[Tensor, Tensor]:
+def objective(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, logic: Logic) -> tuple[Tensor, Tensor]:
     """The truth of each query under the guessed vectors [n], and Σ|·|³ of all of them."""
     truth = torch.ones(len(guess), 1, dtype=guess.dtype, device=guess.device)
     for atom in atoms:
-        truth = _joint(truth, _truth(_score(model, atom, partial(_rows, model, guess)), atom.negated), logic)
+        truth = logic.conjunction(truth, _truth(_score(model, atom, partial(_rows, model, guess)), atom.negated))
     none = guess[:0, 0]
     return truth[:, 0], model.penalty(guess.flatten(0, 1), none, none)
 
 
-def replaced(model: EmbeddingModel, atoms: Sequence[Atom], guess: Tensor, variable: int, logic: Logic) -> Tensor:
+def replaced(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, variable: int, logic: Logic) -> Tensor:
     """The truth of every query with one variable replaced by every entity, the others as guessed [n, entities]."""
     truth = torch.ones(len(guess), model.entities, dtype=torch.float64, device=guess.device)
     rows = partial(_rows, model, guess)
@@ -278,16 +261,16 @@ def replaced(model: EmbeddingModel, atoms: Sequence[Atom], guess: Tensor, variab
             own = _replaced(model, atom, variable, rows)
         else:
             own = _truth(_score(model, atom, rows).double(), atom.negated)
-        truth = _joint(truth, own, logic)
+        truth = logic.conjunction(truth, own)
     return truth
 
 
-def _score(model: EmbeddingModel, atom: Atom, rows: Rows) -> Tensor:
+def _score(model: EmbeddingModel, atom: ScoredAtom, rows: VectorsOf) -> Tensor:
     """The score of an atom between the vectors of its ends [n, 1]."""
     return model.score(model.query(rows(atom.source), model.relation[atom.row]), rows(atom.target))[:, None]
 
 
-def _replaced(model: EmbeddingModel, atom: Atom, variable: int, rows: Rows) -> Tensor:
+def _replaced(model: EmbeddingModel, atom: ScoredAtom, variable: int, rows: VectorsOf) -> Tensor:
     """The truth of an atom with every entity in the place of a variable [n, entities]; `rows` are those of its ends."""
     relation = model.relation[atom.row]
     ends = [isinstance(end, int) and end == variable for end in (atom.source, atom.target)]
@@ -308,10 +291,6 @@ def _rows(model: EmbeddingModel, guess: Tensor, end: End) -> Tensor:
 def _truth(score: Tensor, negated: bool) -> Tensor:
     """σ(score), or 1 − σ(score) = σ(−score), which keeps its digits."""
     return torch.sigmoid(-score if negated else score)
-
-
-def _joint(a: Tensor, b: Tensor, logic: Logic) -> Tensor:
-    return a * b if logic.name == "product" else torch.minimum(a, b)
 
 
 BASELINE = Cqd()

@@ -7,33 +7,22 @@ The mode `paper` is FIT as published comparisons with several free variables ran
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.baselines.base import Baseline
-from tuplet.engines.ns3.budget import Budget
-from tuplet.engines.ns3.run import marginal_vectors
-from tuplet.engines.ns3.search import Clock, Search
-from tuplet.engines.ns3.sparse import Table
-from tuplet.query.limits import Limits
+from tuplet.baselines.options import FitOptions
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import marginal_vectors, search_of
+from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
-from tuplet.settings import knob
 
-EVERYTHING = Budget.all()
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How FIT searches."""
-
-    most: int | None = knob(10, "candidates tried where a cycle is cut, besides those of truth 1; all: exact", least=1)
-    mode: str = knob("fair", "fair, or paper: one way only, most candidates in all", choices=("fair", "paper"))
+EVERYTHING = BoxBudget.all()
 
 
 class Fit(Baseline[FitOptions]):
@@ -46,12 +35,11 @@ class Fit(Baseline[FitOptions]):
     )
     settings = FitOptions
 
-    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> NDArray[np.float64]:
-        return self.marginals_batch([clauses], source, limits)[0]
-
-    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> list[NDArray[np.float64]]:
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
         options = self.options(limits)
-        search = searching(queries, source, limits, self.name)
+        search = search_of(queries, source, limits.rules, deadline)
         if options.mode == "fair":
             return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
         narrow = replace(search, enumerate=options.most, certain=False)
@@ -60,16 +48,6 @@ class Fit(Baseline[FitOptions]):
             asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
             places.append(marginal_vectors(asked, narrow, EVERYTHING))
         return [np.concatenate(parts) for parts in zip(*places, strict=True)]
-
-
-def searching(queries: Sequence[Clauses], source: Source, limits: Limits, engine: str) -> Search:
-    """The search on the truth values that some queries need, within the time limit."""
-    table = source.tensors if len(queries) > 1 else None
-    if table is None:
-        relations = {edge.relation for clauses in queries for clause in clauses for edge in clause.edges}
-        table = Table.of(source.values(engine), relations)
-    deadline = None if limits.timeout is None else time.monotonic() + limits.timeout
-    return Search(table, limits.logic, clock=Clock(deadline))
 
 
 def one_way(clause: QueryGraph, place: int) -> QueryGraph:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.baselines.base import Baseline, refuse_cycles
-from tuplet.baselines.symbolic.fit import EVERYTHING, searching
-from tuplet.engines.ns3.run import marginal_vectors
-from tuplet.query.limits import Limits
+from tuplet.baselines.options import QtoOptions
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import marginal_vectors, search_of
+from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
-from tuplet.settings import knob
-
-
-@dataclass(frozen=True)
-class QtoOptions:
-    """How QTO counts negation."""
-
-    neg_scale: float = knob(1.0, "a negated atom counts 1 − min(1, neg_scale · truth)", least=0)
 
 
 class Qto(Baseline[QtoOptions]):
@@ -37,12 +29,11 @@ class Qto(Baseline[QtoOptions]):
     def refuse(self, clause: QueryGraph) -> None:
         refuse_cycles(clause, self.name)
 
-    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> NDArray[np.float64]:
-        return self.marginals_batch([clauses], source, limits)[0]
-
-    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> list[NDArray[np.float64]]:
-        search = searching(queries, source, limits, self.name)
-        return marginal_vectors(queries, search, EVERYTHING, self.options(limits).neg_scale)
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
+        search = search_of(queries, source, limits.rules, deadline)
+        return marginal_vectors(queries, search, BoxBudget.all(), self.options(limits).neg_scale)
 
 
 BASELINE = Qto()

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.baselines.base import Baseline, Scores
+from tuplet.baselines.base import Baseline
+from tuplet.baselines.options import TrainedOptions
 from tuplet.baselines.trained.answering import by_pattern, pattern_of, scores, softmax
 from tuplet.baselines.trained.embedding import MODELS, QueryModel, walk
 from tuplet.baselines.trained.model_files import load
+from tuplet.engines.marginals import Scores
 from tuplet.errors import BadInput, Refused
 from tuplet.predict.model_folder import DESCRIPTION, describe
 from tuplet.predict.train import pick_device
-from tuplet.query.limits import Limits
+from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
-from tuplet.settings import knob
-
-
-@dataclass(frozen=True)
-class TrainedOptions:
-    """Where the model is, and where it runs."""
-
-    model: str = knob("", "a folder of `tuplet train --model NAME`")
-    device: str = knob("auto", "auto, cpu or cuda")
 
 
 class Trained(Baseline[TrainedOptions]):
@@ -51,15 +43,15 @@ class Trained(Baseline[TrainedOptions]):
                 name = clause.variables[variable]
                 raise Refused(f"engine {self.name!r} starts from constants; none reaches ?{name}; try 'exact'")
 
-    def marginals(self, clauses: Clauses, source: Source, limits: Limits) -> Scores:
-        return self.marginals_batch([clauses], source, limits)[0]
-
-    def marginals_batch(self, queries: Sequence[Clauses], source: Source, limits: Limits) -> Sequence[Scores]:
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> Sequence[Scores]:
         options = self.options(limits)
         device = pick_device(options.device)
         model = opened(self.name, options.model, str(device), source)
         found: dict[int, Scores] = {}
         for numbers, clauses in by_pattern(queries):
+            deadline.check()
             found |= zip(numbers, scores(model, clauses, device).numpy(), strict=True)
         return [found[number] for number in range(len(queries))]
 

@@ -14,36 +14,54 @@ does not have: every cut records the best truth it may have lost, so a result sa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
 
-from tuplet.engines.ns3.batch import Clause, Domains, Literal, Rows, merged
+from tuplet.engines.ns3.batch import ClauseBatch, Domains, LiteralBatch, NodeRows, merged
 from tuplet.engines.ns3.box import Box, gather
-from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.domains import reduce_domains
-from tuplet.engines.ns3.search import Search
-from tuplet.engines.ns3.sparse import Tensor, best_of, counts, ranges, ranks, totals
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import Tensor, best_of, blocks, counts, ranges, ranks, totals
 from tuplet.errors import BudgetExceeded
 
 _SPARSE = 1 << 16  # a joint domain that may be larger than this is joined along an edge where there is one
 
 
 @dataclass(frozen=True)
-class Fuzzy:
+class FuzzyNode:
     """A node with its fuzzy vector: rows of positive value only. Members are places among the free variables."""
 
-    rows: Rows
+    rows: NodeRows
     value: Tensor
     upper: Tensor  # no tuple with this row is truer, whatever the domains left out
     score: Tensor  # index score, for ties
 
-    def take(self, at: Tensor) -> Fuzzy:
-        return Fuzzy(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
+    @staticmethod
+    def joined(parts: Sequence[FuzzyNode]) -> FuzzyNode:
+        """One node of parts that follow one another."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.rows.columns for part in parts), strict=True)
+        rows = NodeRows(
+            parts[0].rows.members,
+            torch.cat([part.rows.query for part in parts]),
+            tuple(torch.cat(column) for column in columns),
+        )
+        return FuzzyNode(
+            rows,
+            torch.cat([part.value for part in parts]),
+            torch.cat([part.upper for part in parts]),
+            torch.cat([part.score for part in parts]),
+        )
 
-    def of_queries(self, number: Tensor) -> Fuzzy:
+    def take(self, at: Tensor) -> FuzzyNode:
+        return FuzzyNode(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
+
+    def of_queries(self, number: Tensor) -> FuzzyNode:
         """The rows of some queries, renumbered (`number` is -1 for the others)."""
         some = self.take((number[self.rows.query] >= 0).nonzero().view(-1))
         return replace(some, rows=replace(some.rows, query=number[some.rows.query]))
@@ -53,9 +71,9 @@ class Fuzzy:
 class Problem:
     """Queries of one shape with their reduced domains."""
 
-    search: Search
+    search: FuzzySearch
     domains: tuple[Domains, ...]  # per clause
-    budget: Budget
+    budget: BoxBudget
 
     @property
     def queries(self) -> int:
@@ -74,12 +92,12 @@ class Problem:
 
 
 def pose(
-    search: Search, clauses: Sequence[Clause], budget: Budget, floor: Tensor | None = None
+    search: FuzzySearch, clauses: Sequence[ClauseBatch], budget: BoxBudget, floor: Tensor | None = None
 ) -> tuple[Problem, Tensor]:
     """The queries on reduced domains, and a bound on the tuples that have a member outside of them [queries]."""
     # Clauses below the floor may be above it together.
-    alone = floor if len(clauses) == 1 or search.logic.name == "godel" else None
-    domains = tuple(reduce_domains(search, clause, budget.B, budget.index, alone) for clause in clauses)
+    alone = floor if len(clauses) == 1 or search.logic.idempotent else None
+    domains = tuple(reduce_domains(search, clause, budget.B, alone) for clause in clauses)
     problem = Problem(search, domains, budget)
     outside = problem.nothing()
     for place in range(problem.unknowns):
@@ -90,7 +108,7 @@ def pose(
     return problem, outside
 
 
-def evaluate(problem: Problem, rows: Rows) -> tuple[Tensor, Tensor]:
+def evaluate(problem: Problem, rows: NodeRows) -> tuple[Tensor, Tensor]:
     """Truth of the rows of one node, all other variables existential, and its upper bound; clauses are combined.
 
     T = 1 − Π_c (1 − T_c). Every clause is searched from C = 1 on the same rows, with all of its edges.
@@ -103,7 +121,7 @@ def evaluate(problem: Problem, rows: Rows) -> tuple[Tensor, Tensor]:
         for other in variables[1:]:
             shape = shape.merge(variables[0], other)
         own = len(variables) == 1 and rows.query is domains.rows[variables[0]].query
-        target = domains.rows[variables[0]] if own else Rows(variables, rows.query, rows.columns)
+        target = domains.rows[variables[0]] if own else NodeRows(variables, rows.query, rows.columns)
         truth, lost = search(domains, replace(domains.clause, shape=shape), target)
         for variable, dropped in domains.dropped.items():
             if variable not in variables:
@@ -113,7 +131,7 @@ def evaluate(problem: Problem, rows: Rows) -> tuple[Tensor, Tensor]:
     return value, upper
 
 
-def marginalise(problem: Problem, place: int) -> tuple[Fuzzy, Tensor]:
+def marginalise(problem: Problem, place: int) -> tuple[FuzzyNode, Tensor]:
     """The fuzzy vector of one free variable, the others existential; and a bound on what it leaves out.
 
     M[φ, {y_i}] = φ(y_i), and A[M[φ, {y_i}]] = M[A[φ], {y_i}]: a tuple that is an answer has only members that are
@@ -129,17 +147,17 @@ def marginalise(problem: Problem, place: int) -> tuple[Fuzzy, Tensor]:
         keys = [some.key(some.members[0], entities) for some in own]
         key, at = torch.unique(torch.cat(keys), return_inverse=True)
         query = torch.div(key, entities, rounding_mode="floor")
-        rows = Rows((place,), query, (key - query * entities,))
+        rows = NodeRows((place,), query, (key - query * entities,))
         score = best_of(at, torch.cat(scores), len(key))
     return positive(problem, rows, score)
 
 
-def positive(problem: Problem, rows: Rows, score: Tensor) -> tuple[Fuzzy, Tensor]:
+def positive(problem: Problem, rows: NodeRows, score: Tensor) -> tuple[FuzzyNode, Tensor]:
     """The rows that are true in the box, and a bound on the others [queries]."""
     value, upper = evaluate(problem, rows)
     false = (value <= 0).nonzero().view(-1)
     lost = best_of(rows.query[false], upper[false], problem.queries)
-    return Fuzzy(rows, value, upper, score).take((value > 0).nonzero().view(-1)), lost
+    return FuzzyNode(rows, value, upper, score).take((value > 0).nonzero().view(-1)), lost
 
 
 def allocate(count: Sequence[Tensor], rows: Sequence[Tensor], size: int | None) -> list[Tensor]:
@@ -172,7 +190,7 @@ def allocate(count: Sequence[Tensor], rows: Sequence[Tensor], size: int | None) 
     return list(share.long())
 
 
-def merge(problem: Problem, nodes: Sequence[Fuzzy]) -> tuple[Rows, Tensor, Tensor]:
+def merge(problem: Problem, nodes: Sequence[FuzzyNode]) -> tuple[NodeRows, Tensor, Tensor]:
     """The joint domain of some nodes: the product of their best rows; also index scores and a bound on what is cut.
 
     y_u and y_v become one node γ with B_γ = n_γ · B tuples. Edges between members are its self-loops, the others keep
@@ -183,8 +201,6 @@ def merge(problem: Problem, nodes: Sequence[Fuzzy]) -> tuple[Rows, Tensor, Tenso
     count = [totals(node.rows.query, node.value, queries) for node in nodes]
     available = [counts(node.rows.query, queries) for node in nodes]
     share = allocate(count, available, size)
-    if budget.pad and size is not None:
-        share = [torch.minimum(b + 1, most) for b, most in zip(share, available, strict=True)]
     cut = problem.nothing()
     chosen = []
     for node, b in zip(nodes, share, strict=True):
@@ -203,43 +219,52 @@ def merge(problem: Problem, nodes: Sequence[Fuzzy]) -> tuple[Rows, Tensor, Tenso
     return joint.rows, joint.score, cut
 
 
-def product(problem: Problem, u: Fuzzy, v: Fuzzy, size: int | None) -> Fuzzy:
+def product(problem: Problem, u: FuzzyNode, v: FuzzyNode, size: int | None) -> FuzzyNode:
     """All pairs of rows of two nodes.
 
     Where the domain may grow large and an edge joins the two, only the pairs that the edge makes true are listed; the
     others have truth 0.
     """
-    queries = problem.queries
     edges = _edges_between(problem, u, v) if size is None or size > _SPARSE else []
-    if edges:
-        clause = problem.domains[0].clause
-        near, far = (replace(n.rows, members=tuple(clause.shape.free[p] for p in n.rows.members)) for n in (v, u))
-        met = merged(list(problem.search.pairs(edges, near, far)), problem.search.table)
-        order = torch.argsort(met.second * max(len(v.rows), 1) + met.first)
-        left, right = met.second[order], met.first[order]
-    else:
-        length = counts(v.rows.query, queries)
-        start = torch.cumsum(length, 0) - length
-        total = int(length[u.rows.query].sum())
-        if total > problem.budget.rows:
-            raise BudgetExceeded(
-                f"a joint domain of {total:,} tuples is larger than {problem.budget.rows:,}; give a smaller budget"
-            )
-        left, right = ranges(start[u.rows.query], length[u.rows.query])
-    rows = Rows(
-        u.rows.members + v.rows.members,
-        u.rows.query[left],
-        (*(column[left] for column in u.rows.columns), *(column[right] for column in v.rows.columns)),
-    )
-    return Fuzzy(
-        rows,
-        u.value[left] * v.value[right],
-        torch.minimum(u.upper[left], v.upper[right]),
-        u.score[left] * v.score[right],
-    )
+    met = _met(problem, edges, u, v) if edges else _crossed(problem, u, v)
+    parts = []
+    for left, right in met:
+        rows = NodeRows(
+            u.rows.members + v.rows.members,
+            u.rows.query[left],
+            (*(column[left] for column in u.rows.columns), *(column[right] for column in v.rows.columns)),
+        )
+        value, upper = u.value[left] * v.value[right], torch.minimum(u.upper[left], v.upper[right])
+        parts.append(FuzzyNode(rows, value, upper, u.score[left] * v.score[right]))
+    return FuzzyNode.joined(parts)
 
 
-def _edges_between(problem: Problem, u: Fuzzy, v: Fuzzy) -> list[Literal]:
+def _met(problem: Problem, edges: list[LiteralBatch], u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
+    """The pairs of rows that edges make true, in order."""
+    free = problem.domains[0].clause.shape.free
+    near, far = (replace(node.rows, members=tuple(free[p] for p in node.rows.members)) for node in (v, u))
+    met = merged(list(problem.search.pairs(edges, near, far)), problem.search.table)
+    order = torch.argsort(met.second * max(len(v.rows), 1) + met.first)
+    yield met.second[order], met.first[order]
+
+
+def _crossed(problem: Problem, u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
+    """All pairs of rows of one query, in blocks."""
+    length = counts(v.rows.query, problem.queries)
+    start = (torch.cumsum(length, 0) - length)[u.rows.query]
+    length = length[u.rows.query]
+    total = int(length.sum())
+    if total > problem.budget.rows:
+        raise BudgetExceeded(
+            f"a joint domain of {total:,} tuples is larger than {problem.budget.rows:,}; give a smaller budget"
+        )
+    for part in blocks(length, problem.search.table.block):
+        problem.search.deadline.check()
+        left, right = ranges(start[part], length[part])
+        yield left + part.start, right
+
+
+def _edges_between(problem: Problem, u: FuzzyNode, v: FuzzyNode) -> list[LiteralBatch]:
     """The literals between two nodes, if there is one clause, the second node is one variable, and one is positive."""
     if len(problem.domains) > 1 or len(v.rows.members) > 1:
         return []
@@ -250,13 +275,13 @@ def _edges_between(problem: Problem, u: Fuzzy, v: Fuzzy) -> list[Literal]:
 
 
 def solve(
-    search: Search, clauses: Sequence[Clause], budget: Budget, floor: Tensor | None = None
+    search: FuzzySearch, clauses: Sequence[ClauseBatch], budget: BoxBudget, floor: Tensor | None = None
 ) -> tuple[Box, Problem]:
     """The joint ranking of queries of one shape. `floor` [queries] drops what is known to be below the k-th truth."""
     problem, outside = pose(search, clauses, budget, floor)
     if not problem.unknowns:
         here = torch.arange(problem.queries, device=search.table.device)
-        return Box(Rows((), here, ()), *evaluate(problem, Rows((), here, ())), outside), problem
+        return Box(NodeRows((), here, ()), *evaluate(problem, NodeRows((), here, ())), outside), problem
     nodes = []
     for place in range(problem.unknowns):
         node, lost = marginalise(problem, place)
@@ -271,7 +296,7 @@ def solve(
     return progressive(problem, nodes, outside, floor), problem
 
 
-def above(problem: Problem, node: Fuzzy, floor: Tensor | None) -> tuple[Fuzzy, Tensor]:
+def above(problem: Problem, node: FuzzyNode, floor: Tensor | None) -> tuple[FuzzyNode, Tensor]:
     """The rows that reach the floor, and a bound on the others."""
     if floor is None:
         return node, problem.nothing()
@@ -280,7 +305,7 @@ def above(problem: Problem, node: Fuzzy, floor: Tensor | None) -> tuple[Fuzzy, T
     return node.take((node.upper >= floor[node.rows.query]).nonzero().view(-1)), lost
 
 
-def progressive(problem: Problem, nodes: list[Fuzzy], outside: Tensor, floor: Tensor | None = None) -> Box:
+def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor: Tensor | None = None) -> Box:
     """Merges, again and again, the two nodes with the smallest product of fuzzy counts, until one is left.
 
     Queries may differ in what they merge; those that agree go on together.
@@ -308,7 +333,7 @@ def progressive(problem: Problem, nodes: list[Fuzzy], outside: Tensor, floor: Te
 
 def _part(
     problem: Problem,
-    nodes: list[Fuzzy],
+    nodes: list[FuzzyNode],
     queries: Tensor,
     pair: tuple[int, int],
     outside: Tensor,
@@ -332,8 +357,8 @@ def _part(
     return progressive(problem, [*rest, joint], outside.maximum(lost).maximum(below), floor)
 
 
-def _box(problem: Problem, rows: Rows, outside: Tensor) -> Box:
+def _box(problem: Problem, rows: NodeRows, outside: Tensor) -> Box:
     value, upper = evaluate(problem, rows)
     places = range(problem.unknowns)
-    rows = Rows(tuple(places), rows.query, tuple(rows.column(place) for place in places))
+    rows = NodeRows(tuple(places), rows.query, tuple(rows.column(place) for place in places))
     return Box(rows, value, upper, outside)

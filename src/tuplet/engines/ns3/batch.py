@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from tuplet.engines.ns3.sparse import Table, Tensor
+from tuplet.engines.ns3.sparse import Tensor, TensorTable
 from tuplet.errors import BadInput
 from tuplet.query.query_graph import Edge, QueryGraph
 
@@ -16,7 +16,7 @@ Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queri
 
 
 @dataclass(frozen=True, eq=False)
-class Literal:
+class LiteralBatch:
     """One atom of a shape: the relations and constants of all queries of a batch. Without relation: `head != tail`.
 
     Queries may write the relation either way, so it is given as a view (see `Adjacency`) that leads from head to tail.
@@ -43,7 +43,7 @@ class Literal:
         from_head = self.head == start if both else self.head is start
         return self.view if from_head else self.view ^ 1
 
-    def truth(self, table: Table, query: Tensor, entity_of: Callable[[int], Tensor]) -> Tensor:
+    def truth(self, table: TensorTable, query: Tensor, entity_of: Callable[[int], Tensor]) -> Tensor:
         """Truth for rows of queries, given the entities of the variables in each row. [rows]"""
         head, tail = (entity_of(end) if isinstance(end, int) else end[query] for end in (self.head, self.tail))
         if self.view is None:
@@ -53,27 +53,31 @@ class Literal:
             return value
         return 1 - value if self.scale == 1 else 1 - (self.scale * value).clamp(max=1)
 
-    def take(self, queries: Tensor) -> Literal:
+    def take(self, queries: Tensor) -> LiteralBatch:
         head, tail = (end if isinstance(end, int) else end[queries] for end in (self.head, self.tail))
         return replace(self, head=head, tail=tail, view=None if self.view is None else self.view[queries])
 
-    def clamp(self, variable: int, entity: Tensor) -> Literal:
+    def clamp(self, variable: int, entity: Tensor) -> LiteralBatch:
         """The literal with a variable known in every query."""
         ends = (self.head, self.tail)
         head, tail = (entity if isinstance(end, int) and end == variable else end for end in ends)
         return replace(self, head=head, tail=tail)
 
 
+# The literals that join two different nodes, by the pair of nodes.
+Links: TypeAlias = dict[frozenset[int], list[LiteralBatch]]
+
+
 @dataclass(frozen=True)
-class Clause:
+class ClauseBatch:
     """A clause of many queries of one shape. `shape` says what is asked: its free variables, perhaps merged."""
 
     shape: QueryGraph
-    literals: tuple[Literal, ...]
+    literals: tuple[LiteralBatch, ...]
     queries: int
 
     @staticmethod
-    def of(graphs: Sequence[QueryGraph], table: Table, scale: float = 1.0) -> Clause:
+    def of(graphs: Sequence[QueryGraph], table: TensorTable, scale: float = 1.0) -> ClauseBatch:
         """The clauses of several queries as one; they may differ in relations and constants only.
 
         `scale` is that of negated literals.
@@ -92,20 +96,20 @@ class Clause:
             tails = [edge.head if swap else edge.tail for edge, swap in zip(same, swapped, strict=True)]
             relation = table.number[torch.tensor([edge.relation for edge in same], device=table.device)]
             view = 2 * relation + torch.tensor(swapped, dtype=torch.int64, device=table.device)
-            literals.append(Literal(term(heads), term(tails), view, same[0].negated, scale))
+            literals.append(LiteralBatch(term(heads), term(tails), view, same[0].negated, scale))
         for pairs in zip(*(graph.different for graph in graphs), strict=True):
-            literals.append(Literal(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
-        return Clause(shape, tuple(literals), len(graphs))
+            literals.append(LiteralBatch(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
+        return ClauseBatch(shape, tuple(literals), len(graphs))
 
-    def take(self, queries: Tensor) -> Clause:
-        return Clause(self.shape, tuple(literal.take(queries) for literal in self.literals), len(queries))
+    def take(self, queries: Tensor) -> ClauseBatch:
+        return ClauseBatch(self.shape, tuple(literal.take(queries) for literal in self.literals), len(queries))
 
-    def clamp(self, variable: int, entity: Tensor) -> Clause:
+    def clamp(self, variable: int, entity: Tensor) -> ClauseBatch:
         return replace(self, literals=tuple(literal.clamp(variable, entity) for literal in self.literals))
 
-    def links(self, node_of: Callable[[int], int]) -> dict[frozenset[int], list[Literal]]:
+    def links(self, node_of: Callable[[int], int]) -> Links:
         """The literals that join two different nodes, by the pair of nodes."""
-        found: dict[frozenset[int], list[Literal]] = {}
+        found: Links = {}
         for literal in self.literals:
             pair = frozenset(node_of(variable) for variable in literal.variables)
             if len(pair) == 2:
@@ -125,7 +129,7 @@ def structure(graph: QueryGraph) -> object:
 
 
 @dataclass(frozen=True)
-class Rows:
+class NodeRows:
     """A domain: assignments of one variable, or of the members of a hypernode, in order of their query."""
 
     members: tuple[int, ...]
@@ -138,8 +142,8 @@ class Rows:
     def column(self, variable: int) -> Tensor:
         return self.columns[self.members.index(variable)]
 
-    def take(self, at: Tensor) -> Rows:
-        return Rows(self.members, self.query[at], tuple(column[at] for column in self.columns))
+    def take(self, at: Tensor) -> NodeRows:
+        return NodeRows(self.members, self.query[at], tuple(column[at] for column in self.columns))
 
     def key(self, variable: int, entities: int) -> Tensor:
         """One number per row for (query, entity of a variable)."""
@@ -154,7 +158,7 @@ class Pairs(NamedTuple):
     truth: Tensor
 
 
-def merged(parts: list[Pairs], table: Table) -> Pairs:
+def merged(parts: list[Pairs], table: TensorTable) -> Pairs:
     """Blocks of pairs as one."""
     if len(parts) == 1:
         return parts[0]
@@ -167,8 +171,8 @@ def merged(parts: list[Pairs], table: Table) -> Pairs:
 class Domains:
     """The reduced domain of every variable of a clause, and what nothing outside of them exceeds."""
 
-    clause: Clause
-    rows: dict[int, Rows]
+    clause: ClauseBatch
+    rows: dict[int, NodeRows]
     value: dict[int, Tensor]  # literals with constants and self-loops, on the rows
     index: dict[int, Tensor]  # the index value of each row: no assignment with this row is truer
     score: dict[int, Tensor]  # local index, for ties

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from tuplet.engines.ns3.batch import Rows
+from tuplet.engines.ns3.batch import NodeRows
 from tuplet.engines.ns3.sparse import Tensor, best_of, counts, falling
 
 
@@ -15,7 +15,7 @@ from tuplet.engines.ns3.sparse import Tensor, best_of, counts, falling
 class Box:
     """The joint domain that was searched: all of its rows with their truth, and bounds on everything else."""
 
-    rows: Rows  # columns in the order of the free variables
+    rows: NodeRows  # columns in the order of the free variables
     value: Tensor
     upper: Tensor
     outside: Tensor  # [queries] no tuple outside of the box is truer
@@ -26,13 +26,10 @@ class Box:
         keys = [-column[true] for column in self.rows.columns]
         return true[falling(self.rows.query[true], self.value[true], *keys)]
 
-    def take(self, queries: Tensor) -> Box:
-        """The rows of some queries, renumbered."""
-        number = torch.full_like(self.outside, -1, dtype=torch.int64)
-        number[queries] = torch.arange(len(queries), device=queries.device)
-        at = (number[self.rows.query] >= 0).nonzero().view(-1)
-        rows = self.rows.take(at)
-        return Box(replace(rows, query=number[rows.query]), self.value[at], self.upper[at], self.outside[queries])
+    def tuples(self, at: Tensor) -> Tensor:
+        """The tuples of some rows. [n, k]"""
+        columns = [column[at] for column in self.rows.columns]
+        return torch.stack(columns, 1) if columns else at[:, None][:, :0]
 
     def certify(
         self, shown: Tensor, k: int | Tensor | None, hidden: Tensor | None = None
@@ -43,7 +40,7 @@ class Box:
 
         A tuple in the box is at most as true as `upper`, one outside at most `outside`. If the k-th truth shown is not
         below the bound of all others, and no row shown could be truer than it is shown, the list is the true one.
-        Rows marked `hidden` are not asked for.
+        NodeRows marked `hidden` are not asked for.
         """
         queries = len(self.outside)
         slack = 1 + (1e-9 if self.value.dtype == torch.float64 else 1e-5)
@@ -67,7 +64,7 @@ def gather(parts: Sequence[tuple[Tensor, Box]], queries: int) -> Box:
     order = torch.argsort(query, stable=True)
     columns = (torch.cat(column)[order] for column in zip(*(box.rows.columns for _, box in parts), strict=True))
     return Box(
-        Rows(first.rows.members, query[order], tuple(columns)),
+        NodeRows(first.rows.members, query[order], tuple(columns)),
         torch.cat([box.value for _, box in parts])[order],
         torch.cat([box.upper for _, box in parts])[order],
         outside,

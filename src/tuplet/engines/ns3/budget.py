@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from tuplet.errors import BadInput, nearest
-
-Merge = Literal["progressive", "simultaneous", "adaptive"]
-Index = Literal["global", "local"]
-_CHOICES = {"merge": ("progressive", "simultaneous", "adaptive"), "index": ("global", "local")}
+from tuplet.query.limits import DEFAULT_BUDGET, Limits
 
 
 @dataclass(frozen=True)
-class Budget:
+class BoxBudget:
     """How much of E^k is searched. `B` entities per variable, n·B tuples for a hypernode of n variables; None: all."""
 
-    B: int | None = 4000
-    merge: Merge = "progressive"
+    B: int | None = DEFAULT_BUDGET
+    merge: str = "progressive"
     enumerate: int | None = 10  # rows tried where a cycle is cut, besides those of truth 1; None: all
-    index: Index = "global"
-    normalise: bool = False  # divide by the maximum after each slicing: values are then relative, never certified
-    pad: bool = False  # fill a joint domain that rounding left short with the next best products
     rows: int = 1 << 27  # joint domains larger than this are refused
 
-    def __post_init__(self) -> None:
-        if self.B is not None and self.B < 1:
-            raise BadInput(f"the budget must be at least 1, or 'all', not {self.B}")
-        if self.enumerate is not None and self.enumerate < 1:
-            raise BadInput(f"at least 1 row must be tried on a cycle, not {self.enumerate}")
-        for key, choices in _CHOICES.items():
-            given = getattr(self, key)
-            if given not in choices:
-                near = nearest(given, choices) or list(choices)
-                raise BadInput(f"unknown {key} {given!r}; did you mean {' or '.join(map(repr, near))}?")
+    @staticmethod
+    def all(merge: str = "progressive") -> BoxBudget:
+        """No caps: domains are all that can be true."""
+        return BoxBudget(B=None, merge=merge, enumerate=None)
 
     @staticmethod
-    def all(merge: Merge = "progressive") -> Budget:
-        """No caps: domains are all that can be true."""
-        return Budget(B=None, merge=merge, enumerate=None)
+    def within(limits: Limits) -> BoxBudget:
+        """The budget that a question allows."""
+        return BoxBudget.all(limits.merge) if limits.budget == "all" else BoxBudget(limits.budget, limits.merge)
 
-    def grown(self, times: int = 4) -> Budget:
+    @property
+    def grows(self) -> bool:
+        """Whether a larger budget is tried where this one proves too little."""
+        return self.merge == "adaptive" and self.B is not None
+
+    def grown(self, times: int = 4) -> BoxBudget:
         """A larger budget; all, once it passes the limit of rows."""
         if self.B is None or self.B * times > self.rows:
             return replace(self, B=None, enumerate=None)
@@ -49,6 +40,3 @@ class Budget:
     def of(self, variables: int) -> int | None:
         """B_γ = n_γ · B."""
         return None if self.B is None else variables * self.B
-
-
-DEFAULT = Budget()

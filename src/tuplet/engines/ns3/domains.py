@@ -1,10 +1,11 @@
 """Domain reduction: for every variable of a clause the entities worth searching, by an index that needs no training.
 
+    index          G(v)[a] = the best truth of any assignment with v = a, by max-product messages on a spanning tree
     local index    L(v)[a] = Π over the positive edges at v of the best truth that a has on that side of the relation
-    global index   G(v)[a] = the best truth of any assignment with v = a, by max-product messages on a spanning tree
 
 Both are upper bounds of the truth of every tuple with v = a: edges that an index does not look at count as true. So
-what a cut leaves out is bounded by the best index value that it leaves out, and on a tree G is the exact marginal.
+what a cut leaves out is bounded by the best index value that it leaves out, and on a tree G is the exact marginal. The
+local index decides ties alone. Messages read all listed edges of the relations: this step is not bounded by B.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from typing import NamedTuple
 
 import torch
 
-from tuplet.engines.ns3.batch import Clause, Domains, Literal, Pairs, Rows, merged
-from tuplet.engines.ns3.budget import Index
-from tuplet.engines.ns3.search import Search
+from tuplet.engines.ns3.batch import ClauseBatch, Domains, LiteralBatch, NodeRows, Pairs, merged
+from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import Tensor, best_of, blocks, counts, distinct, ranges, ranks
 
 
@@ -27,16 +27,15 @@ class Branch(NamedTuple):
     child: int
 
 
-def reduce_domains(
-    search: Search, clause: Clause, most: int | None, index: Index = "global", floor: Tensor | None = None
-) -> Domains:
+def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, floor: Tensor | None = None) -> Domains:
     """The `most` best entities of every variable by the index (None: all that can be true).
 
     `floor` [queries] drops entities whose index value is below it. Ties go by the local index, then by number.
     """
-    domains = _everyone(search, clause) if index == "local" else _messages(search, clause)
+    domains = _messages(search, clause)
     keep, dropped = {}, {}
     for v, rows in domains.rows.items():
+        search.deadline.check()
         estimate = domains.index[v]
         within = estimate > 0
         if most is not None and len(rows) and int(counts(rows.query, clause.queries).max()) > most:
@@ -49,28 +48,20 @@ def reduce_domains(
     return domains.restrict(keep, dropped)
 
 
-def _variables(clause: Clause) -> list[int]:
+def _variables(clause: ClauseBatch) -> list[int]:
     """The variables that are still unknown."""
     return sorted({v for literal in clause.literals for v in literal.variables})
 
 
-def _everyone(search: Search, clause: Clause) -> Domains:
-    """Domains of the local index: everyone on the right side of a relation of the variable."""
-    rows = {v: _members(search, clause, v) for v in _variables(clause)}
-    score = {v: local_index(search, clause, r) for v, r in rows.items()}
-    value = {v: _unary(search, clause, r) for v, r in rows.items()}
-    return Domains(clause, rows, value, score, score, {})
-
-
-def _messages(search: Search, clause: Clause) -> Domains:
-    """Domains of the global index: everyone that a walk along the spanning tree reaches, with messages both ways."""
+def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
+    """Everyone that a walk along the spanning tree reaches, with messages both ways."""
     links = clause.links(lambda v: v)
     tree = spanning_tree(clause)
-    rows: dict[int, Rows] = {}
+    rows: dict[int, NodeRows] = {}
     value: dict[int, Tensor] = {}
     pairs: dict[tuple[int, int], Pairs] = {}
     for parent, child in tree:
-        search.clock.check()
+        search.deadline.check()
         found = _from_constants(search, clause, child)
         if found is None and parent is None:
             found = _members(search, clause, child)
@@ -93,10 +84,12 @@ def _messages(search: Search, clause: Clause) -> Domains:
 
     for parent, child in reversed(tree):
         if parent is not None:
+            search.deadline.check()
             first, second, truth = pairs[parent, child]
             incoming[parent][child] = best_of(first, search.joint(product(child)[second], truth), len(rows[parent]))
     for parent, child in tree:
         if parent is not None:
+            search.deadline.check()
             first, second, truth = pairs[parent, child]
             incoming[child][parent] = best_of(
                 second, search.joint(product(parent, without=child)[first], truth), len(rows[child])
@@ -105,7 +98,7 @@ def _messages(search: Search, clause: Clause) -> Domains:
     return Domains(clause, rows, value, {v: product(v) for v in rows}, score, {}, pairs)
 
 
-def spanning_tree(clause: Clause) -> list[Branch]:
+def spanning_tree(clause: ClauseBatch) -> list[Branch]:
     """A spanning forest over positive edges: roots are variables next to constants, doubled edges come first."""
     links = {
         pair: bundle
@@ -126,7 +119,7 @@ def spanning_tree(clause: Clause) -> list[Branch]:
     return tree
 
 
-def local_index(search: Search, clause: Clause, rows: Rows) -> Tensor:
+def local_index(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
     """L(v): the conjunction, over the positive edges at v, of the best truth on v's side. [rows]"""
     (v,) = rows.members
     total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
@@ -136,7 +129,7 @@ def local_index(search: Search, clause: Clause, rows: Rows) -> Tensor:
     return total
 
 
-def _constant_literals(clause: Clause, v: int) -> list[Literal]:
+def _constant_literals(clause: ClauseBatch, v: int) -> list[LiteralBatch]:
     """Literals between a variable and a constant."""
     return [
         literal
@@ -145,7 +138,7 @@ def _constant_literals(clause: Clause, v: int) -> list[Literal]:
     ]
 
 
-def _unary(search: Search, clause: Clause, rows: Rows) -> Tensor:
+def _unary(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
     """The literals that a variable has with constants and with itself. [rows]"""
     total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
     for literal in clause.literals:
@@ -154,7 +147,7 @@ def _unary(search: Search, clause: Clause, rows: Rows) -> Tensor:
     return total
 
 
-def _from_constants(search: Search, clause: Clause, v: int) -> Rows | None:
+def _from_constants(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows | None:
     """The neighbours of the constant with the fewest of them."""
     best = None
     for literal in _constant_literals(clause, v):
@@ -168,19 +161,21 @@ def _from_constants(search: Search, clause: Clause, v: int) -> Rows | None:
     if best is None:
         return None
     query, at = ranges(*best[1])
-    return Rows((v,), query, (search.table.neighbour[at].long(),))
+    return NodeRows((v,), query, (search.table.neighbour[at].long(),))
 
 
-def _members(search: Search, clause: Clause, v: int) -> Rows:
+def _members(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows:
     """Everyone on v's side of the rarest relation at v."""
     views = [lit.view_from(v) for lit in clause.literals if lit.positive and v in lit.variables]
     table = search.table
     view = min(views, key=lambda some: int((table.view_ptr[some + 1] - table.view_ptr[some]).sum()))
     query, entity = table.members(view)
-    return Rows((v,), query, (entity,))
+    return NodeRows((v,), query, (entity,))
 
 
-def _reached(search: Search, clause: Clause, bundle: list[Literal], parents: Rows, v: int) -> Rows:
+def _reached(
+    search: FuzzySearch, clause: ClauseBatch, bundle: list[LiteralBatch], parents: NodeRows, v: int
+) -> NodeRows:
     """Everyone joined to a parent's row by the literal of the bundle that leads to fewest edges."""
     table, (parent,) = search.table, parents.members
     options = [
@@ -192,9 +187,10 @@ def _reached(search: Search, clause: Clause, bundle: list[Literal], parents: Row
 
     def keys() -> Iterator[Tensor]:
         for part in blocks(length, table.block):
+            search.deadline.check()
             source, at = ranges(start[part], length[part])
             yield parents.query[part][source] * table.entities + table.neighbour[at]
 
     key = distinct(keys(), int(length.sum()), clause.queries * table.entities, table.device)
     query = torch.div(key, table.entities, rounding_mode="floor")
-    return Rows((v,), query, (key - query * table.entities,))
+    return NodeRows((v,), query, (key - query * table.entities,))

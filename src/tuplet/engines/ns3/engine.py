@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tuplet.engines.ns3.budget import Budget
+from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits
+from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.query.engine import Engine, Plan, Tuples, Values
-from tuplet.query.limits import Deadline, Limits
+from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
+from tuplet.settings import knob
 
-
-def budget_of(limits: Limits) -> Budget:
-    """How much may be searched."""
-    return Budget.all(limits.merge) if limits.budget == "all" else Budget(int(limits.budget), limits.merge)
+if TYPE_CHECKING:
+    from tuplet.engines.ns3.search import FuzzySearch
 
 
 @dataclass(frozen=True)
-class Merging(Plan):
+class Ns3Options:
+    """Where NS3 runs."""
+
+    device: str = knob("cpu", "auto, cpu or cuda")
+
+
+@dataclass(frozen=True)
+class MergePlan(Plan):
     """Which tuples are looked at is decided by fuzzy counts while it runs; what is fixed is the order of the ideas."""
 
     joint: bool
@@ -42,7 +50,7 @@ class Merging(Plan):
         return "\n".join(lines)
 
 
-class Ns3(Engine[Merging]):
+class Ns3(Engine[MergePlan]):
     """The paper's search under a budget."""
 
     name = "ns3"
@@ -50,25 +58,43 @@ class Ns3(Engine[Merging]):
     exact = True
     batched = True
     prunes = True
+    options = Ns3Options
     joint = True
 
     def load(self) -> None:
         import tuplet.engines.ns3.run as _  # noqa: F401 - loading is the point
 
-    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Merging:
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> MergePlan:
         source.values()
-        return Merging(clauses, source, self.joint)
+        return MergePlan(clauses, source, self.joint)
 
-    def run(self, plan: Merging, limits: Limits, deadline: Deadline) -> Ranking:
-        from tuplet.engines.ns3 import run as ns3_run
+    def run(self, plan: MergePlan, limits: Limits, deadline: Deadline) -> Ranking:
+        return self._run([plan], limits, deadline, explain=True)[0]
 
-        table = plan.source.table(plan.clauses)
-        search = ns3_run.run if self.joint else ns3_run.run_marginal
-        count = limits.count(min(table.entities ** len(plan.clauses[0].free), 1 << 62))
-        timeout = None if deadline.seconds is None else max(1e-6, deadline.left())
-        return search(plan.clauses, table, count, budget_of(limits), limits.rules, limits.only, timeout)
+    def run_many(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
+        """The rankings of several plans; where all tuples are asked for, these are whole boxes without witnesses."""
+        return self._run(plans, limits, deadline, explain=limits.k != "all")
 
-    def score(self, plan: Merging, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
+    def _run(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool) -> list[Ranking]:
+        from tuplet.engines.ns3.run import run_many, stopped
+
+        try:
+            search = self.search(plans, limits, deadline)
+        except OutOfTime:
+            return [stopped(plan.clauses, explain=explain) for plan in plans]
+        filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
+        queries = [plan.clauses for plan in plans]
+        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain)
+
+    def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
+        """The search on what these plans need of their source."""
+        from tuplet.engines.ns3.run import search_of
+        from tuplet.predict.train import pick_device
+
+        device = str(pick_device(self.settings(limits.options).device))
+        return search_of([plan.clauses for plan in plans], plans[0].source, limits.rules, deadline, device)
+
+    def score(self, plan: MergePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         # The truth of a given tuple needs no search: it is the exact engine's.
         from tuplet.engines.exact.engine import Exact
 
@@ -76,11 +102,33 @@ class Ns3(Engine[Merging]):
         return exact.score(exact.plan(plan.clauses, plan.source, limits), tuples, limits, deadline)
 
 
-class Ns3Marginal(Ns3):
+class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
     """NS3's marginals, multiplied."""
 
     name = "ns3-marginal"
     summary = "tuples by the product of NS3's marginals: an estimate of the joint ranking"
     exact = False
-    marginal = True
     joint = False
+
+    def marginals(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        from tuplet.engines.ns3.run import marginal_vectors
+
+        budget = BoxBudget.within(limits)
+        search = replace(self.search(plans, limits, deadline), enumerate=budget.enumerate)
+        return marginal_vectors([plan.clauses for plan in plans], search, budget)
+
+    def _run(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool) -> list[Ranking]:
+        from tuplet.engines.ns3.run import run_marginal, stopped
+
+        try:
+            search = self.search(plans, limits, deadline)
+        except OutOfTime:
+            return [stopped(plan.clauses) for plan in plans]
+        k, budget = limits.count(LISTED), BoxBudget.within(limits)
+        filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
+        return [run_marginal(plan.clauses, search, k, budget, own) for plan, own in zip(plans, filters, strict=True)]
+
+
+def _count(limits: Limits) -> int | None:
+    """How many tuples are asked for; None: all."""
+    return None if limits.k == "all" else limits.count(1 << 62)

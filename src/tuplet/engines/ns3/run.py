@@ -1,72 +1,49 @@
-"""Asking with NS3: one query with its witnesses, or many of one shape at once.
+"""NS3 on bound queries.
 
-run(clauses, truth, k)              the joint ranking: NS3(J)
-run_marginal(clauses, truth, k)     tuples ranked by the product of their marginals: NS3(M)
-marginals(clauses, truth)           the marginal ranking of each free variable
-run_batch(queries, table, k)        many queries of one shape, on CPU or CUDA
+run(clauses, table, k)              the joint ranking of one query: NS3(J)
+run_many(queries, search, k)        of many queries; those of one shape are searched together, on CPU or CUDA
+run_marginal(clauses, search, k)    tuples ranked by the product of their marginals: NS3(M)
+marginal_vectors(queries, search)   the marginals of each free variable, of many queries
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.engines.marginals import Members, Only, is_crisp, top_products
-from tuplet.engines.ns3.algorithm import Fuzzy, Problem, marginalise, pose, solve
-from tuplet.engines.ns3.batch import Clause, structure
-from tuplet.engines.ns3.box import Box, gather
-from tuplet.engines.ns3.budget import Budget
-from tuplet.engines.ns3.search import Clock, OutOfTime, Search
-from tuplet.engines.ns3.sparse import Table, Tensor, blocks, counts, falling, tabulate
+from tuplet.engines.marginals import TESTED, Admits, top_products
+from tuplet.engines.ns3.algorithm import Problem, marginalise, pose, solve
+from tuplet.engines.ns3.batch import ClauseBatch, structure
+from tuplet.engines.ns3.box import Box
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import Tensor, TensorTable, blocks, counts, falling
 from tuplet.engines.ns3.witness import witnesses
 from tuplet.errors import BudgetExceeded
-from tuplet.graph.adjacency import Adjacency
+from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.ranking import Clauses, Ranking
-from tuplet.truth.table import Truth, TruthTable
+from tuplet.query.source import Source
+from tuplet.truth.table import TruthTable
 
-_TESTED = 4096  # tuples whose status is looked up at once
 _EVERYTHING = 1 << 40  # no box holds so many tuples
-
-
-class Marginal(NamedTuple):
-    """Entities of one variable in order of falling truth."""
-
-    entities: NDArray[np.int32]
-    truth: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class BatchRanking:
-    """The best tuples of many queries: those of query q are `query == q`, in order of falling truth."""
-
-    query: NDArray[np.int64]  # [n]
-    tuples: NDArray[np.int64]  # [n, k]
-    truth: NDArray[np.float64]  # [n]
-    exact: NDArray[np.bool_]  # [queries]
-    bound: NDArray[np.float64]  # [queries]
+_KEPT = 1 << 25  # a store with more entries is not brought into torch as a whole
 
 
 def run(
     clauses: Clauses,
-    truth: Truth,
+    table: TruthTable,
     k: int | None,
-    budget: Budget | None = None,
+    budget: BoxBudget | None = None,
     logic: Logic | str = PRODUCT,
-    only: Only = None,
-    timeout: float | None = None,
-    device: str = "cpu",
-    facts: Adjacency | None = None,
+    admits: Admits | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Ranking:
-    """The `k` best tuples of the budgeted box, ties in order of ids (None: all of them).
-
-    `facts` are the observed facts for `only`, made from the truth values if not given.
+    """The `k` best tuples of the budgeted box, ties in order of ids (None: all of them), with witnesses.
 
     >>> from tuplet.query.query_graph import Edge, QueryGraph
     >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
@@ -75,96 +52,158 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    budget = budget or Budget()
+    search = FuzzySearch(TensorTable.of(table, relations_of([clauses])), Logic.of(logic), deadline=deadline)
+    return run_many([clauses], search, k, budget, [admits])[0]
+
+
+def run_many(
+    queries: Sequence[Clauses],
+    search: FuzzySearch,
+    k: int | None,
+    budget: BoxBudget | None = None,
+    admits: Sequence[Admits | None] | None = None,
+    explain: bool = True,
+) -> list[Ranking]:
+    """The rankings of many queries; without `explain` they have no witnesses."""
     k = None if k is not None and k >= _EVERYTHING else k
-    listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
-    best: Ranking | None = None
-    floor: Tensor | None = None
-    while True:
-        try:
-            box, problem = solve(replace(search, enumerate=budget.enumerate), asked, budget, floor)
-            shown, hidden = _admitted(box, clauses, listed, k, only, facts)
-            certain, bound, kth = box.certify(shown, k, hidden)
-            exact = bool(certain[0]) and not budget.normalise
-            why = None if exact else f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
-            best = _ranking(problem, box, shown, exact, 1.0 if budget.normalise else float(bound[0]), why)
-        except OutOfTime:
-            return stopped(best, clauses, f"the timeout of {timeout:g} s")
-        except BudgetExceeded as error:
-            if best is None:
-                raise
-            return stopped(best, clauses, str(error))
-        if best.exact or budget.merge != "adaptive" or budget.B is None or budget.normalise:
-            return best
-        budget = budget.grown()
-        floor = None if budget.B is None else kth * (1 - 1e-9)
+    batch = _Batch(queries, search, k, admits or [None] * len(queries), explain)
+    for numbers in by_shape(queries):
+        asked = [ClauseBatch.of(same, search.table) for same in zip(*(queries[i] for i in numbers), strict=True)]
+        batch.solve(np.array(numbers), asked, budget or BoxBudget(), None)
+    return [batch.found[number] for number in range(len(queries))]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Queries that are answered together, and what was found of each."""
+
+    queries: Sequence[Clauses]
+    search: FuzzySearch
+    k: int | None
+    admits: Sequence[Admits | None]
+    explain: bool
+    found: dict[int, Ranking] = field(default_factory=dict)
+
+    def solve(
+        self, numbers: NDArray[np.int64], asked: Sequence[ClauseBatch], budget: BoxBudget, floor: Tensor | None
+    ) -> None:
+        """The queries of one shape, in chunks. Where a budget that grows proves too little, a larger one follows."""
+        for here, some in chunks(asked, self.search.table, budget):
+            own = numbers[here.cpu().numpy()]
+            try:
+                certain, kth = self._solve(own, some, budget, None if floor is None else floor[here])
+            except OutOfTime:
+                self._stop(own, "timeout")
+                continue
+            except BudgetExceeded as error:
+                if not all(number in self.found for number in own.tolist()):
+                    raise
+                self._stop(own, str(error))
+                continue
+            if budget.grows and not bool(certain.all()):
+                open_, larger = (~certain).nonzero().view(-1), budget.grown()
+                slack = 1e-9 if kth.dtype == torch.float64 else 1e-5
+                low = None if larger.B is None else kth[open_] * (1 - slack)
+                self.solve(own[open_.cpu().numpy()], [clause.take(open_) for clause in some], larger, low)
+
+    def _solve(
+        self, numbers: NDArray[np.int64], asked: Sequence[ClauseBatch], budget: BoxBudget, floor: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """One chunk with one budget: which of its lists are proven, and their k-th truth."""
+        box, problem = solve(replace(self.search, enumerate=budget.enumerate), asked, budget, floor)
+        order = box.order()
+        shown, hidden = self._admitted(numbers, box, order)
+        certain, bound, kth = box.certify(shown, self.k, hidden)
+        order = order[shown[order]]
+        query, tuples, value = box.rows.query[order], box.tuples(order), box.value[order]
+        assignments: list[NDArray[np.int32]] = []
+        if self.explain:
+            value, assignments = _explained(problem, query, tuples, value)
+            again = falling(query, value)
+            query, tuples, value = query[again], tuples[again], value[again]
+            assignments = [found[again.cpu().numpy()] for found in assignments]
+        ends = np.cumsum(counts(query, len(numbers)).cpu().numpy())
+        ids, truth = tuples.cpu().numpy().astype(np.int32), value.double().cpu().numpy()
+        why = f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
+        facts = zip(numbers.tolist(), [0, *ends[:-1]], ends, certain.tolist(), bound.tolist(), strict=True)
+        for number, start, end, exact, most in facts:
+            witness = tuple(found[start:end] for found in assignments)
+            own = ids[start:end], truth[start:end], witness
+            self.found[number] = Ranking(*own, exact, most, None if exact else why)
+        return certain, kth
+
+    def _admitted(self, numbers: NDArray[np.int64], box: Box, order: Tensor) -> tuple[Tensor, Tensor]:
+        """Marks the `k` best rows that the filters admit, and those that they do not admit as far as they looked."""
+        shown = torch.zeros(len(box.rows), dtype=torch.bool, device=order.device)
+        hidden = torch.zeros_like(shown)
+        length = counts(box.rows.query[order], len(numbers))
+        start = torch.cumsum(length, 0) - length
+        if all(self.admits[number] is None for number in numbers.tolist()):
+            place = torch.arange(len(order), device=order.device) - start[box.rows.query[order]]
+            shown[order if self.k is None else order[place < self.k]] = True
+            return shown, hidden
+        for number, own in zip(numbers.tolist(), torch.split(order, length.tolist()), strict=True):
+            admits, left = self.admits[number], len(own) if self.k is None else self.k
+            for some in torch.split(own, TESTED):
+                if not left:
+                    break
+                admitted = admits(box.tuples(some).cpu().numpy().astype(np.int32)) if admits else np.ones(len(some))
+                right = torch.as_tensor(admitted, dtype=torch.bool, device=order.device)
+                hidden[some[~right]] = True
+                shown[some[right][:left]] = True
+                left -= min(left, int(right.sum()))
+        return shown, hidden
+
+    def _stop(self, numbers: NDArray[np.int64], why: str) -> None:
+        for number in numbers.tolist():
+            self.found[number] = stopped(self.queries[number], why, self.found.get(number), self.explain)
+
+
+def _explained(
+    problem: Problem, query: Tensor, tuples: Tensor, value: Tensor
+) -> tuple[Tensor, list[NDArray[np.int32]]]:
+    """The witnesses of tuples. One that is better than what a truncated search of a cycle found corrects the truth."""
+    total, assignments = torch.zeros_like(value), []
+    for domains in problem.domains:
+        found, truth = witnesses(problem.search, domains.clause, query, tuples, domains)
+        assignments.append(found.cpu().numpy().astype(np.int32))
+        total = problem.search.either(total, truth)
+    return torch.where(total > value * (1 + 1e-9), total, value), assignments
 
 
 def run_marginal(
-    clauses: Clauses,
-    truth: Truth,
-    k: int,
-    budget: Budget | None = None,
-    logic: Logic | str = PRODUCT,
-    only: Only = None,
-    timeout: float | None = None,
-    device: str = "cpu",
-    facts: Adjacency | None = None,
+    clauses: Clauses, search: FuzzySearch, k: int, budget: BoxBudget | None = None, admits: Admits | None = None
 ) -> Ranking:
     """The `k` best tuples (at most 10,000) by the product of the marginals of their members, which is the truth shown.
 
     An estimate: the members of a tuple listed may not go together at all; such a tuple has no witness. Never exact for
     more than one free variable.
     """
-    budget = budget or Budget()
+    budget = budget or BoxBudget()
     if len(clauses[0].free) < 2:
-        return run(clauses, truth, k, budget, logic, only, timeout, device, facts)
-    listed, asked, search = _prepare(clauses, truth, budget, logic, timeout, device)
+        return run_many([clauses], search, k, budget, [admits])[0]
+    asked = [ClauseBatch.of([clause], search.table) for clause in clauses]
     try:
-        problem, nodes, outside = _marginals(search, asked, budget)
-        members = [Members(node.rows.columns[0], node.value) for node in nodes]
-        known = (facts or listed.facts()) if only else None
-        tuples, value = top_products(members, k, search.logic, clauses, only, known)
-        highest = min(float(node.upper.max()) if len(node.rows) else 0.0 for node in nodes)
-        bound = max(highest, float(outside[0]))
-        assignments = tuple(
-            witnesses(search, domains.clause, tuples, domains)[0].cpu().numpy().astype(np.int32)
-            for domains in problem.domains
-        )
+        problem, bound = pose(replace(search, enumerate=budget.enumerate), asked, budget)
+        vectors, highest = np.zeros((problem.unknowns, search.table.entities)), 1.0
+        for place in range(problem.unknowns):
+            node, lost = marginalise(problem, place)
+            bound = bound.maximum(lost)
+            vectors[place][node.rows.columns[0].cpu().numpy()] = node.value.double().cpu().numpy()
+            highest = min(highest, float(node.upper.max()) if len(node.rows) else 0.0)
+        tuples, value = top_products(vectors, k, search.logic, admits)
+        ids = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
+        one = torch.zeros_like(ids[:, 0])
+        found = [witnesses(search, domains.clause, one, ids, domains)[0] for domains in problem.domains]
     except OutOfTime:
-        return stopped(None, clauses, f"the timeout of {timeout:g} s")
-    why = "ranked by marginals" if bound else None
-    ids = tuples.cpu().numpy().astype(np.int32)
-    return Ranking(ids, value.double().cpu().numpy(), assignments, bound == 0, bound, why)
-
-
-def explain_tuples(
-    clauses: Clauses, truth: Truth, tuples: NDArray[np.int32], logic: Logic | str, timeout: float | None = None
-) -> tuple[NDArray[np.int32], ...]:
-    """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth."""
-    _, asked, search = _prepare(clauses, truth, Budget.all(), logic, timeout, "cpu")
-    wanted = torch.as_tensor(tuples.astype(np.int64))
-    found = (witnesses(search, clause, wanted)[0] for clause in asked)
-    return tuple(assignment.numpy().astype(np.int32) for assignment in found)
-
-
-def marginals(
-    clauses: Clauses, truth: Truth, budget: Budget | None = None, logic: Logic | str = PRODUCT, device: str = "cpu"
-) -> tuple[Marginal, ...]:
-    """The marginal ranking of each free variable, in the order asked."""
-    budget = budget or Budget()
-    _, asked, search = _prepare(clauses, truth, budget, logic, None, device)
-    _, nodes, _ = _marginals(search, asked, budget)
-    found = []
-    for node in nodes:
-        order = falling(node.rows.query, node.value, -node.rows.columns[0])
-        ids, values = node.rows.columns[0][order], node.value[order]
-        found.append(Marginal(ids.cpu().numpy().astype(np.int32), values.double().cpu().numpy()))
-    return tuple(found)
+        return stopped(clauses)
+    most = max(highest, float(bound[0]))
+    assignments = tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
+    return Ranking(tuples, value, assignments, most == 0, most, "ranked by marginals" if most else None)
 
 
 def marginal_vectors(
-    queries: Sequence[Clauses], search: Search, budget: Budget, scale: float = 1.0
+    queries: Sequence[Clauses], search: FuzzySearch, budget: BoxBudget, scale: float = 1.0
 ) -> list[NDArray[np.float64]]:
     """The truth of every entity for each free variable, the others existential [k, entities]; 0 where it was pruned.
 
@@ -173,57 +212,52 @@ def marginal_vectors(
     table = search.table
     found = [np.zeros((len(clauses[0].free), table.entities)) for clauses in queries]
     for numbers in by_shape(queries):
-        asked = [Clause.of(same, table, scale) for same in zip(*(queries[i] for i in numbers), strict=True)]
+        asked = [ClauseBatch.of(same, table, scale) for same in zip(*(queries[i] for i in numbers), strict=True)]
         for here, some in chunks(asked, table, budget):
             problem, _ = pose(search, some, budget)
             own = np.array(numbers)[here.cpu().numpy()]
             for place in range(problem.unknowns):
                 node, _ = marginalise(problem, place)
-                rows = node.rows.query.cpu().numpy()
-                parts = np.searchsorted(rows, np.arange(len(own) + 1))
+                ends = np.cumsum(counts(node.rows.query, len(own)).cpu().numpy())
                 entity, value = node.rows.columns[0].cpu().numpy(), node.value.double().cpu().numpy()
-                for number, start, end in zip(own.tolist(), parts[:-1], parts[1:], strict=True):
+                for number, start, end in zip(own.tolist(), [0, *ends[:-1]], ends, strict=True):
                     found[number][place][entity[start:end]] = value[start:end]
     return found
 
 
-def run_batch(
-    queries: Sequence[Clauses],
-    table: Table,
-    k: int,
-    budget: Budget | None = None,
-    logic: Logic | str = PRODUCT,
-) -> BatchRanking:
-    """The `k` best tuples of each of many queries with the same number of unknowns; those of one shape go together."""
-    box = solve_batch(queries, table, k, budget, logic)
-    order = box.order()
-    place = _places(box.rows.query[order], len(queries))
-    best = order[place < k]
-    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=table.device)
-    shown[best] = True
-    exact, bound, _ = box.certify(shown, k)
-    if budget is not None and budget.normalise:
-        exact, bound = torch.zeros_like(exact), torch.ones_like(bound)
-    tuples = torch.stack([column[best] for column in box.rows.columns], 1) if box.rows.columns else best[:, None][:, :0]
-    arrays = (box.rows.query[best], tuples, box.value[best].double(), exact, bound.double())
-    return BatchRanking(*(array.cpu().numpy() for array in arrays))
+def explain_tuples(clauses: Clauses, search: FuzzySearch, tuples: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
+    """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth."""
+    wanted = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
+    one = torch.zeros(len(tuples), dtype=torch.int64, device=search.table.device)
+    asked = (ClauseBatch.of([clause], search.table) for clause in clauses)
+    found = (witnesses(search, clause, one, wanted)[0] for clause in asked)
+    return tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
 
 
-def solve_batch(
-    queries: Sequence[Clauses], table: Table, k: int, budget: Budget | None = None, logic: Logic | str = PRODUCT
-) -> Box:
-    """The boxes of many queries, one shape after the other, in chunks that keep memory within bounds."""
-    budget = budget or Budget()
-    search = Search(table, Logic.of(logic), budget.enumerate, budget.normalise)
-    parts = []
-    for numbers in by_shape(queries):
-        asked = [Clause.of(same, table) for same in zip(*(queries[i] for i in numbers), strict=True)]
-        box = _solve_chunks(search, asked, k, budget, None)
-        parts.append((torch.tensor(numbers, device=table.device), box))
-    return parts[0][1] if len(parts) == 1 else gather(parts, len(queries))
+def search_of(
+    queries: Sequence[Clauses], source: Source, logic: Logic, deadline: Deadline, device: str = "cpu"
+) -> FuzzySearch:
+    """The search on the truth values that some queries need. For several queries they are kept with the source."""
+    deadline.check()
+    truth, key = source.values(), f"ns3 on {device}"
+    if key not in source.prepared and len(queries) > 1 and truth.tabulated:
+        table = truth.table(range(truth.relations))
+        if len(table.truth) <= _KEPT:
+            source.prepared[key] = TensorTable.of(table, device=device)
+    if key in source.prepared:
+        return FuzzySearch(source.prepared[key], logic, deadline=deadline)
+    relations = relations_of(queries)
+    return FuzzySearch(TensorTable.of(truth.table(relations), relations, device), logic, deadline=deadline)
 
 
-def chunks(asked: Sequence[Clause], table: Table, budget: Budget) -> Iterator[tuple[Tensor, list[Clause]]]:
+def relations_of(queries: Sequence[Clauses]) -> list[int]:
+    """The relations that some queries name, ascending."""
+    return sorted({edge.relation for clauses in queries for clause in clauses for edge in clause.edges})
+
+
+def chunks(
+    asked: Sequence[ClauseBatch], table: TensorTable, budget: BoxBudget
+) -> Iterator[tuple[Tensor, list[ClauseBatch]]]:
     """Queries of one shape in chunks that keep memory within bounds: their numbers, and their clauses."""
     queries = asked[0].queries
     cost = torch.full((queries,), 4 * (budget.of(len(asked[0].shape.free)) or table.entities), device=table.device)
@@ -244,113 +278,10 @@ def by_shape(queries: Sequence[Clauses]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _solve_chunks(search: Search, asked: Sequence[Clause], k: int, budget: Budget, floor: Tensor | None) -> Box:
-    parts = []
-    for here, some in chunks(asked, search.table, budget):
-        low = None if floor is None else floor[here]
-        box, _ = solve(replace(search, enumerate=budget.enumerate), some, budget, low)
-        if budget.merge == "adaptive":
-            box = _grow(search, some, k, budget, box)
-        parts.append((here, box))
-    return parts[0][1] if len(parts) == 1 else gather(parts, asked[0].queries)
-
-
-def _grow(search: Search, asked: Sequence[Clause], k: int, budget: Budget, box: Box) -> Box:
-    """The box with the uncertain queries searched again with a larger budget, until rows exceed the limit."""
-    order = box.order()
-    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
-    shown[order[_places(box.rows.query[order], asked[0].queries) < k]] = True
-    certain, _, kth = box.certify(shown, k)
-    if bool(certain.all()) or budget.B is None or budget.normalise:
-        return box
-    budget = budget.grown()
-    slack = 1e-9 if box.value.dtype == torch.float64 else 1e-5
-    open_, closed = (~certain).nonzero().view(-1), certain.nonzero().view(-1)
-    again = [clause.take(open_) for clause in asked]
-    try:
-        larger = _solve_chunks(search, again, k, budget, None if budget.B is None else kth[open_] * (1 - slack))
-    except BudgetExceeded:
-        return box
-    return gather([(open_, larger), (closed, box.take(closed))], asked[0].queries)
-
-
-def _places(query: Tensor, queries: int) -> Tensor:
-    """The place of each row among the rows of its query."""
-    length = counts(query, queries)
-    return torch.arange(len(query), device=query.device) - (torch.cumsum(length, 0) - length)[query]
-
-
-def _prepare(
-    clauses: Clauses, truth: Truth, budget: Budget, logic: Logic | str, timeout: float | None, device: str
-) -> tuple[TruthTable, list[Clause], Search]:
-    relations = sorted({edge.relation for clause in clauses for edge in clause.edges})
-    clock = Clock(None if timeout is None else time.monotonic() + timeout)
-    listed = tabulate(truth, relations)
-    table = Table.of(listed, relations, device)
-    asked = [Clause.of([clause], table) for clause in clauses]
-    return listed, asked, Search(table, Logic.of(logic), budget.enumerate, budget.normalise, clock)
-
-
-def _marginals(search: Search, asked: Sequence[Clause], budget: Budget) -> tuple[Problem, list[Fuzzy], Tensor]:
-    problem, outside = pose(search, asked, budget)
-    nodes = []
-    for place in range(problem.unknowns):
-        node, lost = marginalise(problem, place)
-        nodes.append(node)
-        outside = outside.maximum(lost)
-    return problem, nodes, outside
-
-
-def _admitted(
-    box: Box, clauses: Clauses, truth: TruthTable, k: int | None, only: Only, facts: Adjacency | None
-) -> tuple[Tensor, Tensor | None]:
-    """Marks the `k` best rows that the filter admits, and those that it does not admit as far as it looked."""
-    order = box.order()
-    shown = torch.zeros(len(box.rows), dtype=torch.bool, device=box.value.device)
-    if only is None:
-        shown[order[:k]] = True
-        return shown, None
-    hidden, facts = torch.zeros_like(shown), facts or truth.facts()
-    left = len(order) if k is None else k
-    for some in torch.split(order, _TESTED):
-        if not left:
-            break
-        tuples = torch.stack([column[some] for column in box.rows.columns], 1).cpu().numpy()
-        right = torch.as_tensor(is_crisp(clauses, facts, tuples) == (only == "observed"), device=order.device)
-        hidden[some[~right]] = True
-        shown[some[right][:left]] = True
-        left -= min(left, int(right.sum()))
-    return shown, hidden
-
-
-def _ranking(problem: Problem, box: Box, shown: Tensor, exact: bool, bound: float, why: str | None) -> Ranking:
-    """The rows shown, with witnesses. A witness better than a truncated search of a cycle found corrects the truth."""
-    order = box.order()
-    order = order[shown[order]]
-    tuples = torch.stack([c[order] for c in box.rows.columns], 1) if box.rows.columns else order[:, None][:, :0]
-    value, total = box.value[order], torch.zeros(len(order), dtype=box.value.dtype, device=order.device)
-    assignments = []
-    for domains in problem.domains:
-        found, truth = witnesses(problem.search, domains.clause, tuples, domains)
-        assignments.append(found.cpu().numpy().astype(np.int32))
-        total = problem.search.either(total, truth)
-    if not problem.budget.normalise:
-        value = torch.where(total > value * (1 + 1e-9), total, value)
-    again = torch.argsort(value, descending=True, stable=True).cpu().numpy()
-    return Ranking(
-        tuples.cpu().numpy().astype(np.int32)[again],
-        value.double().cpu().numpy()[again],
-        tuple(assignment[again] for assignment in assignments),
-        exact,
-        bound,
-        why,
-    )
-
-
-def stopped(best: Ranking | None, clauses: Clauses, why: str) -> Ranking:
-    """What there is when the search was stopped."""
+def stopped(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:
+    """What there is when the search was stopped: the best so far, or nothing."""
     if best is not None:
-        return replace(best, pruned=why)
+        return replace(best, exact=False, pruned=why)
     nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
-    none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
+    none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses) if explain else ()
     return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned=why)

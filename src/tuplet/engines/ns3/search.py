@@ -12,66 +12,55 @@ What remains is the fuzzy vector of the unknown. A batch of queries of one shape
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
-from tuplet.engines.ns3.batch import Clause, Domains, Literal, Pairs, Rows, merged
-from tuplet.engines.ns3.sparse import Table, Tensor, best_of, blocks, counts, falling, find, ranges, ranks
+from tuplet.engines.ns3.batch import ClauseBatch, Domains, Links, LiteralBatch, NodeRows, Pairs, merged
+from tuplet.engines.ns3.sparse import Tensor, TensorTable, best_of, blocks, counts, falling, find, ranges, ranks
+from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
 
 HYPERNODE = -1
 
 
-class OutOfTime(Exception):
-    """The deadline passed."""
-
-
 @dataclass(frozen=True)
-class Clock:
-    """Raises `OutOfTime` once its deadline is over."""
-
-    deadline: float | None = None
-
-    def check(self) -> None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise OutOfTime
-
-
-@dataclass(frozen=True)
-class State:
+class Elimination:
     """A query graph half taken apart: the nodes left, with their fuzzy vectors."""
 
-    clause: Clause
-    rows: dict[int, Rows]
+    clause: ClauseBatch
+    rows: dict[int, NodeRows]
     value: dict[int, Tensor]
     index: dict[int, Tensor]  # of all nodes but the target
     pairs: dict[tuple[int, int], Pairs]
 
 
 @dataclass(frozen=True)
-class Search:
-    """How to search: on which truth values, in which logic, how many rows to try where a cycle is cut (None: all)."""
+class FuzzySearch:
+    """How to search: on which truth values, in which logic, how many rows to try where a cycle is cut (None: all).
 
-    table: Table
+    Whatever takes long looks at the deadline between two blocks, and raises `OutOfTime` when it is over.
+    """
+
+    table: TensorTable
     logic: Logic
     enumerate: int | None = 10
-    normalise: bool = False
-    clock: Clock = field(default_factory=Clock)
+    deadline: Deadline = NO_DEADLINE
     certain: bool = True  # on a cycle all rows of truth 1 are tried, beyond `enumerate`
     beam: int | None = None  # rows of a variable that a message is made of; None: all
 
     def joint(self, a: Tensor, b: Tensor) -> Tensor:
         """The conjunction of truth values."""
-        return a * b if self.logic.name == "product" else torch.minimum(a, b)
+        found: Tensor = self.logic.conjunction(a, b)
+        return found
 
     def either(self, a: Tensor, b: Tensor) -> Tensor:
         """Their disjunction."""
-        return a + b * (1 - a) if self.logic.name == "product" else torch.maximum(a, b)
+        found: Tensor = self.logic.disjunction(a, b)
+        return found
 
-    def __call__(self, domains: Domains, clause: Clause, target: Rows) -> tuple[Tensor, Tensor]:
+    def __call__(self, domains: Domains, clause: ClauseBatch, target: NodeRows) -> tuple[Tensor, Tensor]:
         """Truth of the target's rows [n], and a bound on assignments inside the domains that were not tried [queries].
 
         The clause asks for one node: one free variable, or all of its free variables merged.
@@ -79,10 +68,7 @@ class Search:
         free = clause.shape.free
         if len(free) > 1 and clause.shape.groups != (tuple(sorted(free)),):
             raise ValueError("search has one unknown: marginalise or merge the others")
-        shape_loops = [lit for lit in clause.literals if set(lit.variables) <= set(free)]
-        value = torch.ones(len(target), dtype=self.table.dtype, device=self.table.device)
-        for literal in shape_loops:
-            value = self.joint(value, literal.truth(self.table, target.query, target.column))
+        value = self.loops(clause, target)
         node = free[0] if len(free) == 1 else HYPERNODE
         alive = value.nonzero().view(-1)
         own = len(free) == 1 and target is domains.rows[node]
@@ -91,21 +77,35 @@ class Search:
         rows[node] = target if own else target.take(alive)
         values[node] = value if own else value[alive]
         pairs = domains.pairs if own else {pair: p for pair, p in domains.pairs.items() if node not in pair}
-        found, bound = self.eliminate(State(clause, rows, values, domains.index, pairs), node)
+        found, bound = self.eliminate(Elimination(clause, rows, values, domains.index, pairs), node)
         return found if own else torch.zeros_like(value).index_copy_(0, alive, found), bound
 
-    def eliminate(self, state: State, target: int) -> tuple[Tensor, Tensor]:
+    def loops(self, clause: ClauseBatch, target: NodeRows) -> Tensor:
+        """The literals inside a node, and those of constants with it, on its rows. [n]"""
+        loops = [literal for literal in clause.literals if set(literal.variables) <= set(clause.shape.free)]
+        parts = []
+        for start in range(0, max(len(target), 1), self.table.block):
+            self.deadline.check()
+            part = slice(start, start + self.table.block)
+            value = torch.ones(len(target.query[part]), dtype=self.table.dtype, device=self.table.device)
+            for literal in loops:
+                truth = literal.truth(self.table, target.query[part], lambda v: target.column(v)[part])  # noqa: B023
+                value = self.joint(value, truth)
+            parts.append(value)
+        return torch.cat(parts)
+
+    def eliminate(self, state: Elimination, target: int) -> tuple[Tensor, Tensor]:
         """Removes one node after the other until the target is left; returns as `__call__`."""
         queries, rows, value = state.clause.queries, dict(state.rows), dict(state.value)
         members = rows[target].members
         links = state.clause.links(lambda v: target if v in members else v)
         known = {v for lit in state.clause.literals if lit.positive and len(lit.variables) == 1 for v in lit.variables}
         while len(rows) > 1:
-            self.clock.check()
+            self.deadline.check()
             near = {u: [w for w in rows if frozenset((u, w)) in links] for u in rows if u != target}
             removable = [u for u in near if len(near[u]) < 2]
             if not removable:
-                return self.cut_cycle(State(state.clause, rows, value, state.index, state.pairs), target, links)
+                return self.cut_cycle(Elimination(state.clause, rows, value, state.index, state.pairs), target, links)
             u = min(removable, key=lambda u: (len(near[u]), len(rows[u]), u))
             w = near[u][0] if near[u] else target
             if self.beam is not None and u in known:  # what no constant has reached has nothing to be cut by
@@ -116,17 +116,14 @@ class Search:
             else:  # a part of its own: only its best assignment matters
                 update = best_of(rows[u].query, value[u], queries)[rows[w].query]
             value[w] = self.joint(value[w], update)
-            if self.normalise and w == target:
-                most = best_of(rows[w].query, value[w], queries)[rows[w].query]
-                value[w] = torch.where(most > 0, value[w] / most, value[w])
             del rows[u]
         return value[target], torch.zeros(queries, dtype=self.table.dtype, device=self.table.device)
 
     def message(
         self,
         known: dict[tuple[int, int], Pairs],
-        bundle: list[Literal],
-        rows: dict[int, Rows],
+        bundle: list[LiteralBatch],
+        rows: dict[int, NodeRows],
         value: dict[int, Tensor],
         u: int,
         w: int,
@@ -149,7 +146,7 @@ class Search:
             best.scatter_reduce_(0, from_w[second], self.joint(value[u][from_u[first]], truth), "amax")
         return best
 
-    def message_apart(self, bundle: list[Literal], u: Rows, of_u: Tensor, w: Rows, of_w: Tensor) -> Tensor:
+    def message_apart(self, bundle: list[LiteralBatch], u: NodeRows, of_u: Tensor, w: NodeRows, of_w: Tensor) -> Tensor:
         """The same where only negated edges and inequalities join u and w, so that almost all pairs are true.
 
         The rows of u are tried in falling order of C[u]; a row of w is done when no later one could do better.
@@ -162,7 +159,7 @@ class Search:
         left = (of_w > 0).nonzero().view(-1)
         done, width = 0, 4
         while len(left):
-            self.clock.check()
+            self.deadline.check()
             width = max(1, min(2 * width, self.table.block // len(left)))
             query = w.query[left]
             source, at = ranges(start[query] + done, (length[query] - done).clamp(0, width))
@@ -176,7 +173,7 @@ class Search:
         return best
 
     def truth_of(
-        self, bundle: Sequence[Literal], u: Rows, w: Rows, first: Tensor, second: Tensor, truth: Tensor
+        self, bundle: Sequence[LiteralBatch], u: NodeRows, w: NodeRows, first: Tensor, second: Tensor, truth: Tensor
     ) -> Tensor:
         """`truth` joined with the literals of a bundle on pairs of rows."""
         query = u.query[first]
@@ -188,7 +185,7 @@ class Search:
             truth = self.joint(truth, literal.truth(self.table, query, entity_of))
         return truth
 
-    def pairs(self, bundle: list[Literal], u: Rows, w: Rows) -> Iterator[Pairs]:
+    def pairs(self, bundle: list[LiteralBatch], u: NodeRows, w: NodeRows) -> Iterator[Pairs]:
         """The pairs of rows of a variable u and a node w on which all literals of the bundle are true, in blocks.
 
         One positive literal is walked from the end that has fewer edges; the others are looked up.
@@ -214,19 +211,20 @@ class Search:
         if column.row_of is not None:
             meetings = self._spread(merged(list(meetings), table), column.row_of)
         for first, second, truth in meetings:
-            self.clock.check()
+            self.deadline.check()
             if rest:
                 truth = self.truth_of(rest, u, w, first, second, truth)
                 true = truth.nonzero().view(-1)
                 first, second, truth = first[true], second[true], truth[true]
             yield Pairs(first, second, truth)
 
-    def _meet(self, u: Rows, column: _Column, spans: tuple[Tensor, Tensor], backward: bool) -> Iterator[Pairs]:
+    def _meet(self, u: NodeRows, column: _Column, spans: tuple[Tensor, Tensor], backward: bool) -> Iterator[Pairs]:
         """Edges between rows of u and different entities of a column."""
         table = self.table
         keys, own = (u.key(u.members[0], table.entities), column.query) if backward else (column.key, u.query)
         start, length = spans
         for part in blocks(length, table.block):
+            self.deadline.check()
             source, at = ranges(start[part], length[part])
             source += part.start
             met, there = find(keys, own[source] * table.entities + table.neighbour[at])
@@ -245,7 +243,7 @@ class Search:
             at = order[at]
             yield Pairs(met.first[at], source + part.start, met.truth[at])
 
-    def cut_cycle(self, state: State, target: int, links: dict[frozenset[int], list[Literal]]) -> tuple[Tensor, Tensor]:
+    def cut_cycle(self, state: Elimination, target: int, links: Links) -> tuple[Tensor, Tensor]:
         """Tries the best rows of the smallest variable on a cycle, each as a query of its own; keeps the best."""
         rows, value, queries = state.rows, state.value, state.clause.queries
         degree = {u: sum(u in pair and pair <= rows.keys() for pair in links) for u in rows}
@@ -263,17 +261,16 @@ class Search:
             bound = best_of(rows[u].query[left_out], hope[left_out], queries)
             tried &= within
         candidates = tried.nonzero().view(-1)
-        inner = replace(self, normalise=False)
         for part in blocks(self._sizes(state, u, candidates, links), self.table.block):
             chosen = candidates[part]
             sub, back = self._clamped(state, u, chosen, target, links)
-            truth, lost = inner.eliminate(sub, target)
+            truth, lost = self.eliminate(sub, target)
             own = value[u][chosen]
             found.scatter_reduce_(0, back, self.joint(truth, own[sub.rows[target].query]), "amax")
             bound.scatter_reduce_(0, rows[u].query[chosen], lost, "amax")
         return found, bound
 
-    def _sizes(self, state: State, u: int, chosen: Tensor, links: dict[frozenset[int], list[Literal]]) -> Tensor:
+    def _sizes(self, state: Elimination, u: int, chosen: Tensor, links: Links) -> Tensor:
         """At most how many rows each chosen row of u leaves to the other nodes."""
         fixed = state.rows[u].take(chosen)
         size = torch.ones_like(chosen)
@@ -286,11 +283,11 @@ class Search:
         return size
 
     def _clamped(
-        self, state: State, u: int, chosen: Tensor, target: int, links: dict[frozenset[int], list[Literal]]
-    ) -> tuple[State, Tensor]:
+        self, state: Elimination, u: int, chosen: Tensor, target: int, links: Links
+    ) -> tuple[Elimination, Tensor]:
         """One query for each chosen row of u; also the row of the target that each new row of it comes from."""
         fixed = state.rows[u].take(chosen)
-        rows: dict[int, Rows] = {}
+        rows: dict[int, NodeRows] = {}
         value: dict[int, Tensor] = {}
         index: dict[int, Tensor] = {}
         back = chosen
@@ -317,7 +314,7 @@ class Search:
             else:
                 index[w] = state.index[w][second]
         clause = state.clause.take(fixed.query).clamp(u, fixed.columns[0])
-        return State(clause, rows, value, index, {}), back
+        return Elimination(clause, rows, value, index, {}), back
 
 
 @dataclass(frozen=True)
@@ -330,7 +327,7 @@ class _Column:
     row_of: Tensor | None  # [rows of the node]
 
     @staticmethod
-    def of(rows: Rows, variable: int, table: Table) -> _Column:
+    def of(rows: NodeRows, variable: int, table: TensorTable) -> _Column:
         key = rows.key(variable, table.entities)
         if len(rows.members) == 1:
             return _Column(key, rows.query, rows.columns[0], None)

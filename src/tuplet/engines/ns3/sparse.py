@@ -1,7 +1,7 @@
 """Sparse truth in torch: the few primitives that budgeted search is made of, on CPU and CUDA alike.
 
 Lists are flat, with the number of the query beside each item, so that a batch needs no padding. Whatever could grow
-beyond `Table.block` items is made in blocks.
+beyond `TensorTable.block` items is made in blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
-from tuplet.truth.table import Truth, TruthTable
+from tuplet.truth.table import TruthTable
 
 Tensor = torch.Tensor
 
@@ -26,12 +26,12 @@ _CPU_BLOCK, _CUDA_BLOCK = 1 << 21, 1 << 25
 
 
 @dataclass(frozen=True)
-class Table:
+class TensorTable:
     """Truth values of some relations on a device; relations are numbered anew (`number`).
 
     >>> truth = TruthTable.build(3, 1, np.array([0, 0]), np.array([0, 0]), np.array([1, 2]),
     ...                          np.array([1.0, 0.25]), np.array([True, False]))
-    >>> table = Table.of(truth)
+    >>> table = TensorTable.of(truth)
     >>> zero = torch.tensor([0])
     >>> table.value(zero, zero, torch.tensor([2])).tolist(), table.expand(zero, zero)[1].tolist()
     ([0.25], [1, 2])
@@ -59,19 +59,15 @@ class Table:
 
     @staticmethod
     def of(
-        truth: Truth,
+        truth: TruthTable,
         relations: Iterable[int] | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float64,
         block: int | None = None,
-    ) -> Table:
-        """The table of some relations (all, if none are named) of truth values tabulated or computed on demand.
-
-        Truth on demand is tabulated relation by relation: nothing larger than the listed edges is ever made.
-        """
+    ) -> TensorTable:
+        """The table of some relations (all, if none are named)."""
         wanted = np.unique(np.fromiter(range(truth.relations) if relations is None else relations, dtype=np.int64))
-        table = tabulate(truth, wanted.tolist())
-        return Table.of_arrays(table.entities, table.adjacency, table.truth, wanted, device, dtype, block)
+        return TensorTable.of_arrays(truth.entities, truth.adjacency, truth.truth, wanted, device, dtype, block)
 
     @staticmethod
     def of_arrays(
@@ -82,7 +78,7 @@ class Table:
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float64,
         block: int | None = None,
-    ) -> Table:
+    ) -> TensorTable:
         """The same from plain arrays: an adjacency and the truth of its entries."""
         if len(relations) * 2 * entities**2 >= _LAST:
             raise BudgetExceeded(f"{len(relations):,} relations over {entities:,} entities do not fit 63-bit edge keys")
@@ -106,7 +102,7 @@ class Table:
             return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=kind)
 
         on_cpu = torch.device(device).type == "cpu"
-        return Table(
+        return TensorTable(
             entities,
             put(number),
             put(view_ptr),
@@ -155,30 +151,6 @@ class Table:
     def edges(self, view: Tensor) -> Tensor:
         """How many edges each view lists."""
         return self.row_ptr[self.view_ptr[view + 1]] - self.row_ptr[self.view_ptr[view]]
-
-
-def tabulate(truth: Truth, relations: list[int]) -> TruthTable:
-    """A table is itself; of truth on demand the named relations, all at once where that is offered, else row by row."""
-    if isinstance(truth, TruthTable):
-        return truth
-    offered = getattr(truth, "table", None)
-    if offered is not None:
-        table: TruthTable = offered(relations)
-        return table
-    rows = [(h, r, truth.row(h, r, False)) for r in relations for h in range(truth.entities)]
-    rows = [row for row in rows if len(row[2].ids)]
-    lengths = [len(row.ids) for _, _, row in rows]
-    empty = np.zeros(0, dtype=np.int64)
-    return TruthTable.build(
-        truth.entities,
-        truth.relations,
-        np.repeat(np.array([h for h, _, _ in rows], dtype=np.int64), lengths),
-        np.repeat(np.array([r for _, r, _ in rows], dtype=np.int64), lengths),
-        np.concatenate([empty, *(row.ids for _, _, row in rows)]),
-        np.concatenate([empty, *(row.truth for _, _, row in rows)]),
-        np.concatenate([empty, *(row.observed for _, _, row in rows)]).astype(bool),
-        truth.threshold,
-    )
 
 
 def _concatenated(starts: Any, stops: Any) -> Any:
