@@ -17,7 +17,7 @@ from typing import Any
 from tuplet import registry
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
-from tuplet.files import make_folder, replacing, system_errors, write_json
+from tuplet.files import make_folder, replacing, system_errors, write_text
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 
@@ -169,7 +169,7 @@ class RunManifest:
             raise BadInput(f"{root} is not empty and not a benchmark result")
         with system_errors(root):
             make_folder(root / "parts")
-        write_json(root / "run.json", now)
+        write_text(root / "run.json", json.dumps(now, indent=1, sort_keys=True))
         return self
 
 
