@@ -224,10 +224,10 @@ def test_betae_files_mean_what_the_language_reads(graph: KnowledgeGraph, tmp_pat
         theirs = bind(from_betae(nested), graph)
         assert ours == [{(e.relation, e.negated) for e in clause.edges} for clause in theirs]
         assert [c.constants for c in query.clauses()] == [c.constants for c in theirs]
-        from tuplet.engines.crisp import plan, stream
+        from tuplet.engines.crisp import collect, plan
 
         answered = [
-            {tuple(t) for b in stream(plan(c, graph.adjacency), graph.adjacency) for t in b.tolist()}
+            {tuple(t) for t in collect(plan(c, graph.adjacency), graph.adjacency).tuples.tolist()}
             for c in (query.clauses(), theirs)
         ]
         assert answered[0] == answered[1]

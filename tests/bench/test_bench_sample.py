@@ -130,9 +130,9 @@ def test_rules_hold(graph: KnowledgeGraph) -> None:
 
 
 def _all(clause, adjacency) -> set[tuple[int, ...]]:  # type: ignore[no-untyped-def]
-    from tuplet.engines.crisp import plan, stream
+    from tuplet.engines.crisp import collect, plan
 
-    return {tuple(row) for batch in stream(plan([clause], adjacency), adjacency) for row in batch.tolist()}
+    return {tuple(row) for row in collect(plan([clause], adjacency), adjacency).tuples.tolist()}
 
 
 def test_negation_matters(graph: KnowledgeGraph) -> None:

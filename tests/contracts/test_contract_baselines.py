@@ -77,7 +77,7 @@ def test_on_crisp_tables_the_marginals_are_the_projections_of_the_answers(seed: 
     table = some_table(rng, crisp_only=True)
     clauses = random_forest(rng, table) if tree else random_query(rng, table, 3)
     source = source_of(table)
-    answers = crisp.run(crisp.plan(clauses, source.facts), source.facts, None, None).tuples
+    answers = crisp.collect(crisp.plan(clauses, source.facts), source.facts).tuples
     for engine in ("fit", "qto") if tree else ("fit",):
         found = marginals(engine, clauses, source, options=EXACT if engine == "fit" else {})
         for place, vector in enumerate(found):

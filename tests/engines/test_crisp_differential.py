@@ -22,7 +22,7 @@ import pytest
 
 import tuplet
 from tuplet.bench.fuzz import Walker, random_query
-from tuplet.engines.crisp import count, plan, stream
+from tuplet.engines.crisp import collect, plan
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.lang.ast import And, Atom, Constant, Different, Formula, Free, Not, Or, Query, Term
@@ -182,11 +182,10 @@ def ours(query: Query, graph: KnowledgeGraph) -> list[tuple[int, ...]] | None:
     for clause in clauses:
         positive = tuple(edge for edge in clause.edges if not edge.negated)
         matches = replace(clause, free=tuple(range(len(clause.variables))), edges=positive)
-        if count(plan([matches], graph.adjacency), graph.adjacency, limit=2 * LARGEST) >= 2 * LARGEST:
+        if not collect(plan([matches], graph.adjacency), graph.adjacency, 2 * LARGEST).complete:
             return None
-    answers = [
-        tuple(row) for batch in stream(plan(clauses, graph.adjacency), graph.adjacency) for row in batch.tolist()
-    ]
+    found = collect(plan(clauses, graph.adjacency), graph.adjacency)
+    answers = [tuple(row) for row in found.tuples.tolist()]
     return answers if len(answers) <= LARGEST else None
 
 
@@ -239,7 +238,7 @@ def test_generated_queries_cover_all_constructs() -> None:
             seen |= {"constant inequality"} if any(a < 0 or b < 0 for a, b in clause.different) else set()
             seen |= {"self-loop"} if any(e.head == e.tail and not e.negated for e in clause.edges) else set()
             seen |= {"ground atom"} if any(e.head < 0 and e.tail < 0 for e in clause.edges) else set()
-            seen |= {"parts"} if len(clause.components()) > 1 else set()
+            seen |= {"parts"} if len(clause.parts()) > 1 else set()
             seen |= {"existential"} if clause.existential else set()
             seen |= {"no constant"} if not clause.constants else set()
         seen |= (

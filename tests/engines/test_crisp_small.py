@@ -1,4 +1,4 @@
-"""The crisp engine against plain enumeration on tiny graphs: every construct, every part of the interface."""
+"""The crisp engine against plain enumeration on tiny graphs: every construct, every limit, the order of names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import itertools
 import os
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.engines.crisp import count, holds, plan, run, stream, witnesses
-from tuplet.graph.adjacency import Adjacency
+from tuplet.engines import crisp
+from tuplet.engines.crisp import collect, plan, run
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.source import Source
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 Facts = set[tuple[int, int, int]]
@@ -35,9 +39,10 @@ def enumerate_answers(clauses: list[QueryGraph], facts: Facts, entities: int) ->
     }
 
 
-def adjacency_of(facts: Facts, relations: int) -> Adjacency:
+def source_of(facts: Facts, names: list[str], relations: int) -> Source:
     array = np.array(sorted(facts), dtype=np.int64).reshape(-1, 3)
-    return Adjacency.build(array[:, 0], array[:, 1], array[:, 2], relations)[0]
+    words = Vocabulary.of(names), Vocabulary.of([f"r{i}" for i in range(relations)])
+    return Source(KnowledgeGraph.of(*words, array[:, 0], array[:, 1], array[:, 2]))
 
 
 @st.composite
@@ -58,55 +63,50 @@ def clause_over(draw: st.DrawFn, width: int, entities: int, relations: int) -> Q
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[QueryGraph], Facts, int, int]:
+def cases(draw: st.DrawFn) -> tuple[list[QueryGraph], Facts, list[str], int]:
     entities, relations, width = draw(st.integers(1, 5)), draw(st.integers(1, 3)), draw(st.integers(0, 4))
+    names = draw(st.permutations(["b", "a", "aa", "Z", "é"][:entities]))
     end = st.integers(0, entities - 1)
     facts = draw(st.sets(st.tuples(end, st.integers(0, relations - 1), end), max_size=30))
     clauses = draw(st.lists(clause_over(width, entities, relations), min_size=1, max_size=3))
-    return clauses, facts, entities, relations
+    return clauses, facts, list(names), relations
 
 
 @settings(max_examples=5000 if SOAK else 400, deadline=None)
-@given(cases())
-def test_answers_equal_plain_enumeration(case: tuple[list[QueryGraph], Facts, int, int]) -> None:
-    clauses, facts, entities, relations = case
-    adjacency = adjacency_of(facts, relations)
-    expected = enumerate_answers(clauses, facts, entities)
-    made = plan(clauses, adjacency)
+@given(cases(), st.integers(0, 40), st.sampled_from([1, 7, 4096]))
+def test_answers_equal_plain_enumeration(
+    case: tuple[list[QueryGraph], Facts, list[str], int], wanted: int, spare: int
+) -> None:
+    clauses, facts, names, relations = case
+    source = source_of(facts, names, relations)
+    answers = enumerate_answers(clauses, facts, len(names))
+    expected = sorted(answers, key=lambda answer: [names[e].encode() for e in answer])
+    made = plan(clauses, source.facts)
     assert str(made)
-    ranking = run(made, adjacency, None)
-    found = [tuple(row) for row in ranking.tuples.tolist()]
-    assert len(found) == len(set(found)), "an answer twice"
-    assert set(found) == expected
-    assert ranking.exact
-    assert ranking.bound == 0.0
-    assert count(made, adjacency) == len(expected)
+    ranking = run(made, source)
+    assert [tuple(row) for row in ranking.tuples.tolist()] == expected
+    assert (ranking.exact, ranking.bound, ranking.pruned) == (True, 0.0, None)
 
     # every witness satisfies its clause, and is absent exactly where the clause does not hold
     for graph, assignment in zip(clauses, ranking.assignments, strict=True):
-        mine = enumerate_answers([graph], facts, entities)
-        for answer, values in zip(found, assignment.tolist(), strict=True):
+        mine = enumerate_answers([graph], facts, len(names))
+        for answer, values in zip(expected, assignment.tolist(), strict=True):
             if answer in mine:
                 assert satisfies(graph, facts, tuple(values))
                 assert tuple(values[v] for v in graph.free) == answer
             else:
                 assert set(values) <= {-1}
 
-    # a limit gives a subset of the right size, and never claims to be complete when it is not
-    limit = max(1, len(expected) // 2)
-    short = run(made, adjacency, limit)
-    shown = {tuple(row) for row in short.tuples.tolist()}
-    assert shown <= expected
-    assert len(shown) == len(short.tuples) == min(limit, len(expected))
-    assert short.bound == 1.0 or len(expected) <= limit
+    # a limit shows the beginning of the same list, and claims to be complete exactly where it is
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crisp, "SPARE", spare)
+        short = run(made, source, wanted)
+    assert [tuple(row) for row in short.tuples.tolist()] == expected[:wanted]
+    assert short.exact
+    assert short.bound == (0.0 if len(expected) <= wanted else 1.0)
 
-    batches = list(stream(made, adjacency, batch=3))
-    assert all(0 < len(batch) <= 3 for batch in batches)
-    assert sorted(tuple(row) for batch in batches for row in batch.tolist()) == sorted(expected)
-
-    everything = np.array(list(itertools.product(range(entities), repeat=made.width)), dtype=np.int32)
-    everything = everything.reshape(entities**made.width, made.width)
-    assert holds(clauses, adjacency, everything).tolist() == [tuple(row) in expected for row in everything.tolist()]
-    for graph in clauses:
-        for row, values in zip(everything.tolist(), witnesses(graph, adjacency, everything).tolist(), strict=True):
-            assert -1 in values or (satisfies(graph, facts, tuple(values)) and [values[v] for v in graph.free] == row)
+    some = collect(made, source.facts, wanted)
+    found = [tuple(row) for row in some.tuples.tolist()]
+    assert len(found) == len(set(found)) == min(wanted, len(expected)) or not made.width
+    assert set(found) <= set(expected)
+    assert not some.complete or len(found) == len(expected)

@@ -248,8 +248,7 @@ def _without(clauses: AbstractClauses, relations: Iterable[str]) -> AbstractClau
 def _answers(graphs: Sequence[QueryGraph], adjacency: Adjacency, most: int | None) -> Tuples | None:
     """All answers, or None if there are more than `most`."""
     plan = crisp.plan(graphs, adjacency)
-    batches = list(crisp.stream(plan, adjacency, limit=None if most is None else most + 1))
-    answers = np.concatenate([np.empty((0, plan.width), dtype=np.int32), *batches])
+    answers = crisp.collect(plan, adjacency, None if most is None else most + 1).tuples
     return None if most is not None and len(answers) > most else answers
 
 

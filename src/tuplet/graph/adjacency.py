@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+
+
+class AdjacencyArrays(NamedTuple):
+    """The arrays of an adjacency as compiled kernels take them: plain, contiguous, read-only, so one version serves."""
+
+    view_ptr: Longs
+    row_entity: Ints
+    row_ptr: Longs
+    neighbour: Ints
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,16 @@ class Adjacency:
         return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
 
     @cached_property
+    def arrays(self) -> AdjacencyArrays:
+        """What kernels take."""
+        views = []
+        for array in (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour):
+            view = np.ascontiguousarray(np.asarray(array)).view()
+            view.flags.writeable = False
+            views.append(view)
+        return AdjacencyArrays._make(views)
+
+    @cached_property
     def view_sizes(self) -> list[tuple[int, int, float]]:
         """First and last row of each view, and the average length of its rows: what planners ask again and again."""
         first, last = self.view_ptr[:-1], self.view_ptr[1:]
@@ -97,12 +117,12 @@ class Adjacency:
 
     def span(self, entity: int, view: int) -> tuple[int, int]:
         """Where the neighbours of a row begin and end; an empty span if there are none."""
-        low, high = int(self.view_ptr[view]), int(self.view_ptr[view + 1])
+        low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
         # searched for as int32, because numpy would otherwise copy the whole row to compare it with an int64
-        at = low + int(np.searchsorted(self.row_entity[low:high], np.int32(entity)))
-        if at == high or self.row_entity[at] != entity:
+        at = low + int(self.row_entity[low:high].searchsorted(np.int32(entity)))
+        if at == high or self.row_entity.item(at) != entity:
             return 0, 0
-        return int(self.row_ptr[at]), int(self.row_ptr[at + 1])
+        return self.row_ptr.item(at), self.row_ptr.item(at + 1)
 
     def row(self, entity: int, view: int) -> Ints:
         """The neighbours of an entity under a view, ascending."""
@@ -113,7 +133,8 @@ class Adjacency:
         """The forward entries of many edges, -1 where there is none. [n]"""
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
 
-        found: Longs = find_edges(self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, heads, relations, tails)
+        found = np.empty(len(heads), dtype=np.int64)
+        find_edges(self.arrays, heads, relations, tails, found)
         return found
 
     def find(self, head: int, relation: int, tail: int) -> int:

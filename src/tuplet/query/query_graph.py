@@ -5,7 +5,7 @@ Nodes are numbers: `0, 1, …` are variables, negative numbers are constants (`~
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -71,70 +71,33 @@ class QueryGraph:
         merged = tuple(sorted({*a, *b}))
         return replace(self, groups=(*(g for g in self.groups if g not in (a, b)), merged))
 
-    def self_loops(self) -> tuple[Edge, ...]:
-        """Edges inside one node: r(x, x), or between members of one hypernode."""
-        return tuple(
-            e for e in self.edges if e.head >= 0 and e.tail >= 0 and self.node_of(e.head) == self.node_of(e.tail)
-        )
-
     def shape(self) -> Shape:
         """`cyclic` if the joined variable pairs form a cycle, else `multi-edge` if a pair is joined twice, else `tree`.
 
         Constants never close a cycle (they are known), self-loops r(x, x) are filters; negated edges count.
         """
         pairs = [frozenset((e.head, e.tail)) for e in self.edges if e.head >= 0 and e.tail >= 0 and e.head != e.tail]
-        root = list(range(len(self.variables)))
+        distinct = set(pairs)
+        joined = connected(len(self.variables), [sorted(pair) for pair in distinct])
+        if len(distinct) > len(self.variables) - len(joined):  # a forest has as many edges as nodes less trees
+            return "cyclic"
+        return "multi-edge" if len(distinct) < len(pairs) else "tree"
 
-        def find(v: int) -> int:
-            while root[v] != v:
-                root[v] = root[root[v]]
-                v = root[v]
-            return v
+    def parts(self) -> list[list[int]]:
+        """The variables of each independent part: no edge or inequality joins variables of two parts."""
+        return connected(len(self.variables), [*((e.head, e.tail) for e in self.edges), *self.different])
 
-        for pair in sorted(set(pairs), key=sorted):
-            a, b = (find(v) for v in pair)
-            if a == b:
-                return "cyclic"
-            root[a] = b
-        return "multi-edge" if len(set(pairs)) < len(pairs) else "tree"
 
-    def components(self) -> tuple[QueryGraph, ...]:
-        """The independent parts: no edge or inequality joins variables of two parts. Variables are renumbered.
+def connected(nodes: int, pairs: Iterable[Sequence[int]]) -> list[list[int]]:
+    """The connected parts of the nodes 0, 1, …, each in ascending order; pairs with a constant join nothing.
 
-        Atoms between constants belong to no variable; they go with the first part, so that no atom is lost.
-        """
-        root = list(range(len(self.variables)))
-
-        def find(v: int) -> int:
-            while root[v] != v:
-                v = root[v]
-            return v
-
-        for a, b in [(e.head, e.tail) for e in self.edges] + list(self.different):
-            if a >= 0 and b >= 0:
-                root[max(find(a), find(b))] = min(find(a), find(b))
-        parts: dict[int, list[int]] = {}
-        for v in range(len(self.variables)):
-            parts.setdefault(find(v), []).append(v)
-        return tuple(self._part(members, ground=i == 0) for i, members in enumerate(parts.values()))
-
-    def _part(self, members: list[int], ground: bool) -> QueryGraph:
-        number = {v: i for i, v in enumerate(members)}
-
-        def renumber(node: int) -> int:
-            return number[node] if node >= 0 else node
-
-        def inside(a: int, b: int) -> bool:
-            return a in number or b in number or (ground and a < 0 and b < 0)
-
-        return QueryGraph(
-            variables=tuple(self.variables[v] for v in members),
-            free=tuple(number[v] for v in self.free if v in number),
-            edges=tuple(
-                Edge(renumber(e.head), e.relation, renumber(e.tail), e.negated)
-                for e in self.edges
-                if inside(e.head, e.tail)
-            ),
-            different=tuple((renumber(a), renumber(b)) for a, b in self.different if inside(a, b)),
-            groups=tuple(tuple(number[v] for v in g) for g in self.groups if g[0] in number),
-        )
+    >>> connected(4, [(0, 2), (3, ~7)])
+    [[0, 2], [1], [3]]
+    """
+    part = [[node] for node in range(nodes)]
+    for a, b in pairs:
+        if a >= 0 and b >= 0 and part[a] is not part[b]:
+            part[a].extend(part[b])
+            for node in part[b]:
+                part[node] = part[a]
+    return [sorted(members) for node, members in enumerate(part) if node == min(members)]

@@ -44,8 +44,7 @@ class Crisp(Engine[Join]):
         if limits.only == "predicted":
             return nothing(len(plan.clauses[0].free))  # facts alone predict nothing
         wanted = None if limits.k == "all" else limits.count(1 << 62)
-        timeout = None if deadline.seconds is None else max(1e-6, deadline.left())
-        return crisp.run(plan.program, plan.source.facts, wanted, timeout)
+        return crisp.run(plan.program, plan.source, wanted, deadline)
 
     def score(self, plan: Join, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         from tuplet.engines.facts import holds

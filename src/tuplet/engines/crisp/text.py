@@ -1,61 +1,82 @@
-"""The plan of a crisp join in words."""
+"""The program of a crisp join in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from tuplet.query.query_graph import QueryGraph
+from tuplet.engines.crisp.assemble import JoinPart, ListAtom
+from tuplet.engines.crisp.program import (
+    CHECKS,
+    CHECKS_END,
+    DIFFERENT,
+    DIFFERENT_ENTITY,
+    LISTS,
+    LISTS_END,
+    LOOP,
+    MEMO,
+    MEMO_END,
+    NEGATED,
+    SUCCEEDED,
+    VARIABLE,
+)
 
-if TYPE_CHECKING:
-    from tuplet.engines.crisp.planning import Part
+Naming = Callable[[int], str]
 
 
-def describe(graph: QueryGraph, part: Part, entity: Callable[[int], str], relation: Callable[[int], str]) -> list[str]:
-    """The steps of a part in words."""
+def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation: Naming) -> list[str]:
+    """The steps of a part, a line each."""
+    program = part.program
 
-    def name(node: int, placed: set[int]) -> str:
-        return entity(~node) if node < 0 else f"?{graph.variables[node]}" if node in placed else "·"
+    def node(number: int | None) -> str:
+        return "·" if number is None else entity(~number) if number < 0 else f"?{variables[number]}"
 
+    def atom(parts: ListAtom) -> str:
+        head, name, tail = parts
+        return f"{relation(name)}({node(head)}, {node(tail)})"
+
+    def check(kind: int, operand: int, v: int) -> str:
+        if kind == DIFFERENT:
+            return f"{node(v)} != {node(operand)}"
+        if kind == DIFFERENT_ENTITY:
+            return f"{node(v)} != {entity(operand)}"
+        if kind == LOOP:
+            return atom((v, part.atoms[operand][1], v))
+        return "not " + atom((v, operand // 2, v))
+
+    def all_of(numbers: Sequence[int]) -> str:
+        return ", ".join(node(v) for v in numbers)
+
+    varied = _varied(part)
     lines = []
-    placed: set[int] = set()
-    memo, memo_end = 8, 9  # columns of the program
-    memo_steps = {i for i, step in enumerate(part.steps[:-1].tolist()) if step[memo_end] > step[memo]}
-    for number, step in enumerate(part.order):
-        v = step.variable
-        before, placed = placed, placed | {v}
-        rows: list[str] = []
-        filters: list[str] = []
-        checks: list[str] = []
-        for e in dict.fromkeys(graph.edges):
-            if v not in (e.head, e.tail):
-                continue
-            atom = f"{relation(e.relation)}({name(e.head, placed)}, {name(e.tail, placed)})"
-            other = e.tail if e.head == v else e.head
-            if e.negated:
-                checks += [f"not {atom}"] if other < 0 or other in placed else []
-            elif other == v:
-                checks.append(atom)
-            else:
-                (rows if other < 0 or other in before else filters).append(atom)
+    for depth, step in enumerate(program.steps[:-1].tolist()):
+        v, expected = step[VARIABLE], f"{part.order[depth].candidates:.3g}"
+        text = f"  {depth + 1}. {node(v)} {'free' if v in part.free else 'exists'}, ~{expected} candidate"
+        text += "" if expected == "1" else "s"
+        if depth:
+            text += f" per {all_of(program.steps[:depth, VARIABLE].tolist())}"
+        text += ": " + " ∩ ".join(atom(part.atoms[j]) for j in range(step[LISTS], step[NEGATED]))
+        checks = [f"not {atom(part.atoms[j])}" for j in range(step[NEGATED], step[LISTS_END])]
         checks += [
-            f"{name(a, placed)} != {name(b, placed)}"
-            for a, b in graph.different
-            if v in (a, b) and all(x < 0 or x in placed for x in (a, b))
+            check(kind, operand, v) for kind, operand in program.checks[step[CHECKS] : step[CHECKS_END]].tolist()
         ]
-        loops = [f"{relation(e.relation)}(·, ·)" for e in graph.edges if e.head == e.tail == v and not e.negated]
-        amount = f"~{step.candidates:.3g} candidate" + ("" if f"{step.candidates:.3g}" == "1" else "s")
-        if before:
-            amount += " per " + ", ".join(f"?{graph.variables[s.variable]}" for s in part.order[:number])
-        text = f"  {number + 1}. ?{graph.variables[v]} {'free' if v in part.free else 'exists'}, {amount}: "
-        text += " ∩ ".join(dict.fromkeys(rows + filters or loops))
         if checks:
             text += "; check " + ", ".join(checks)
-        if number in memo_steps:
-            text += "; each combination of what follows once"
-        if number > max((i for i, s in enumerate(part.order) if s.variable in part.free), default=-1):
+        if step[MEMO_END] > step[MEMO]:
+            text += f"; once for each ({all_of(program.memo[step[MEMO] : step[MEMO_END]].tolist())})"
+        if depth not in varied:
             text += "; first witness suffices"
         lines.append(text)
     if part.distinct:
-        lines.append(f"  distinct ({', '.join(f'?{graph.variables[v]}' for v in part.free)})")
+        lines.append(f"  distinct ({all_of(part.free)})")
     return lines
+
+
+def _varied(part: JoinPart) -> set[int]:
+    """The depths to which the search goes back after a success."""
+    jump = part.program.steps[:, SUCCEEDED].tolist()
+    varied: set[int] = set()
+    depth = jump[-1]
+    while depth >= 0:
+        varied.add(depth)
+        depth = jump[depth]
+    return varied

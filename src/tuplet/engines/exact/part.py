@@ -14,7 +14,7 @@ from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels.rows import Program, Rows
 from tuplet.engines.exact.layout import Layout, Longs, Shape
 from tuplet.engines.exact.planning import layout_of
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.query_graph import QueryGraph, connected
 from tuplet.truth.table import TruthTable
 
 Names: TypeAlias = tuple[str, ...]
@@ -173,20 +173,8 @@ def _outline(
     edges: tuple[tuple[int, int, bool], ...],
     different: tuple[tuple[int, int], ...],
 ) -> Outline:
-    root = list(range(variables))
-
-    def find(v: int) -> int:
-        while root[v] != v:
-            v = root[v]
-        return v
-
-    for a, b in [*((h, t) for h, t, _ in edges), *different]:
-        if a >= 0 and b >= 0:
-            root[max(find(a), find(b))] = min(find(a), find(b))
-    groups: dict[int, list[int]] = {}
-    for v in range(variables):
-        groups.setdefault(find(v), []).append(v)
-    parts = tuple(_part_outline(group, free, edges, different) for group in groups.values())
+    groups = connected(variables, [*((h, t) for h, t, _ in edges), *different])
+    parts = tuple(_part_outline(group, free, edges, different) for group in groups)
     asked = [p.members[: p.free] for p in parts if not p.existential]
     flat = [v for members in asked for v in members]
     return Outline(

@@ -1,0 +1,96 @@
+"""The atoms of a clause, sorted by the variable they restrict: what orders of a join are judged by and made from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tuplet.errors import UnsafeQuery
+from tuplet.graph.adjacency import Adjacency
+from tuplet.query.query_graph import Edge, QueryGraph
+
+
+class Link(NamedTuple):
+    """An atom seen from one of its variables."""
+
+    other: int  # the other node
+    toward: int  # the view whose row at the other node lists the candidates
+    away: int  # the view in which a candidate has its own row
+    span: tuple[int, int]  # that row of the other node if it is a constant
+    edge: Edge
+
+
+class ClauseAtoms:
+    """The atoms of one clause; `empty` is the ground atom or inequality that already fails, if there is one."""
+
+    def __init__(self, graph: QueryGraph, adjacency: Adjacency) -> None:
+        n = len(graph.variables)
+        self.graph, self.adjacency = graph, adjacency
+        self.views = adjacency.view_sizes
+        self.links: list[list[Link]] = [[] for _ in range(n)]
+        self.negated: list[list[Link]] = [[] for _ in range(n)]
+        self.loops: list[list[Edge]] = [[] for _ in range(n)]
+        self.different: list[list[int]] = [[] for _ in range(n)]
+        self.touching = [0] * n  # bit mask of the variables that share an atom with this one
+        self.empty: str | None = None
+        for edge in dict.fromkeys(graph.edges):
+            self._add(edge)
+        for left, right in graph.different:
+            if left == right:
+                self.empty = "a thing never differs from itself"
+            if left >= 0:
+                self.different[left].append(right)
+            if right >= 0:
+                self.different[right].append(left)
+            self._touch(left, right)
+        for v in range(n):
+            if not self.links[v] and all(loop.negated for loop in self.loops[v]):
+                raise UnsafeQuery(graph.variables[v], "no positive atom contains it")
+
+    def _add(self, edge: Edge) -> None:
+        head, relation, tail, negated = edge
+        forward, backward = 2 * relation, 2 * relation + 1
+        if head < 0 and tail < 0:
+            if (self.adjacency.find(~head, relation, ~tail) >= 0) == negated:
+                self.empty = f"the atom between #{~head} and #{~tail} " + ("is" if negated else "is not") + " observed"
+        elif head == tail:
+            self.loops[head].append(edge)
+        else:
+            links = self.negated if negated else self.links
+            if tail >= 0:
+                span = self.adjacency.span(~head, forward) if head < 0 else (0, 0)
+                links[tail].append(Link(head, forward, backward, span, edge))
+            if head >= 0:
+                span = self.adjacency.span(~tail, backward) if tail < 0 else (0, 0)
+                links[head].append(Link(tail, backward, forward, span, edge))
+            self._touch(head, tail)
+
+    def _touch(self, a: int, b: int) -> None:
+        if a >= 0 and b >= 0 and a != b:
+            self.touching[a] |= 1 << b
+            self.touching[b] |= 1 << a
+
+    def estimate(self, variable: int, placed: int) -> tuple[float, float, bool]:
+        """Length of the shortest list, expected candidates, and whether a constant or placed variable restricts it."""
+        shortest, fraction, lead_fraction, bound = float("inf"), 1.0, 1.0, False
+        for other, toward, away, span, _ in self.links[variable]:
+            low, high, _ = self.views[away]
+            rows = high - low
+            if other < 0:
+                size: float = span[1] - span[0]
+            elif placed >> other & 1:
+                size = self.views[toward][2]
+            else:
+                if rows < shortest:
+                    shortest, lead_fraction = rows, 1.0
+                continue
+            bound = True
+            share = size / rows if rows > size else 1.0
+            fraction *= share
+            if size < shortest:
+                shortest, lead_fraction = size, share
+        for loop in self.loops[variable]:
+            if not loop.negated:
+                low, high, _ = self.views[2 * loop.relation]
+                if high - low < shortest:
+                    shortest, lead_fraction = high - low, 1.0
+        return shortest, shortest * (fraction / lead_fraction if lead_fraction else 0.0), bound

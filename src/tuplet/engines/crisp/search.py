@@ -1,0 +1,262 @@
+"""Running the program of a crisp join: all distinct answers in slices, so that a limit or the deadline stops it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.engines.crisp.assemble import JoinPart
+from tuplet.engines.crisp.planning import ClausePlan, CrispPlan
+from tuplet.engines.crisp.program import (
+    DONE,
+    MEMO_FULL,
+    OUTPUT_FULL,
+    SEEN,
+    SEEN_FULL,
+    WRITTEN,
+    first_state,
+)
+from tuplet.errors import BudgetExceeded
+from tuplet.graph.adjacency import Adjacency
+from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
+
+Tuples: TypeAlias = NDArray[np.int32]
+Mask: TypeAlias = NDArray[np.bool_]
+
+_SLICE = 1 << 16  # candidates between two looks at the clock: some milliseconds
+_BATCH = 1 << 16  # answers in a block
+_PIECE = 1 << 20  # places of a set that are copied between two looks at the clock
+_LARGEST_SET = 1 << 32  # bytes
+_NO_SET = np.full((1, 1), -1, dtype=np.int32)
+
+
+class RowSet:
+    """A set of rows of ids that the kernels fill and this side enlarges; see `tuplet.graph.kernels`."""
+
+    def __init__(self, width: int, places: int = 1 << 11) -> None:
+        self.table: Tuples = np.full((places, max(1, width)), -1, dtype=np.int32)
+        self.size = 0
+
+    def grow(self, deadline: Deadline) -> None:
+        """Room for more; raises `OutOfTime` with the set as it was."""
+        from tuplet.graph.kernels import rehash_rows
+
+        places, width = self.table.shape
+        larger = places * (4 if places < 1 << 20 else 2)
+        if 4 * larger * width > _LARGEST_SET:
+            raise BudgetExceeded(f"more than {places // 2:,} different tuples to remember; ask with a limit")
+        table: Tuples = np.empty((larger, width), dtype=np.int32)
+        for start in range(0, larger, _PIECE):
+            deadline.check()
+            table[start : start + _PIECE] = -1
+        for start in range(0, places, _PIECE):
+            deadline.check()
+            rehash_rows(self.table, table, start, min(places, start + _PIECE))
+        self.table = table
+
+    def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
+        """Which of the rows are new; they are known from now on."""
+        from tuplet.graph.kernels import admit_rows
+
+        while 2 * (self.size + len(rows)) >= len(self.table):
+            self.grow(deadline)
+        fresh = np.zeros(len(rows), dtype=np.bool_)
+        self.size += admit_rows(self.table, np.ascontiguousarray(rows), fresh)
+        return fresh
+
+
+class JoinSearch:
+    """A search under way in one part of a clause."""
+
+    def __init__(self, clause: ClausePlan, part: JoinPart, adjacency: Adjacency, seen: RowSet | None = None) -> None:
+        from tuplet.engines.crisp.kernels import search
+
+        self.search, self.part, self.arrays = search, part, adjacency.arrays
+        self.variables = len(clause.graph.variables)
+        self.seen = seen or (RowSet(len(part.free)) if part.distinct else None)
+        self.visited = RowSet(part.memo_width, 1 << 10) if part.memo_width else None
+        self.state = first_state(part.program, self.variables, part.memo_width)
+        self.done = False
+
+    @property
+    def written(self) -> int:
+        """Rows of the output that are filled."""
+        return self.state.registers.item(WRITTEN)
+
+    def fill(self, out: Tuples, deadline: Deadline) -> Tuples:
+        """The next assignments, written into `out` [n, variables]; fewer than n only at the end."""
+        registers = self.state.registers
+        registers[WRITTEN] = 0
+        while not self.done:
+            deadline.check()
+            if self.seen:
+                registers[SEEN] = self.seen.size
+            seen = self.seen.table if self.seen else _NO_SET
+            visited = self.visited.table if self.visited else _NO_SET
+            status = self.search(self.arrays, self.part.program, self.state, seen, visited, out, _SLICE)
+            if self.seen:
+                self.seen.size = registers.item(SEEN)
+            if status == DONE:
+                self.done = True
+            elif status == OUTPUT_FULL:
+                break
+            elif status == SEEN_FULL and self.seen:
+                self.seen.grow(deadline)
+            elif status == MEMO_FULL and self.visited:
+                self.visited.grow(deadline)
+        return out[: self.written]
+
+    def take(self, most: int | None, deadline: Deadline) -> Tuples:
+        """The next assignments, at most so many."""
+        blocks = [np.empty((0, self.variables), dtype=np.int32)]
+        left = most
+        while not self.done and left != 0:
+            out = np.empty((_BATCH if left is None else min(_BATCH, left), self.variables), dtype=np.int32)
+            blocks.append(self.fill(out, deadline))
+            left = None if left is None else left - len(blocks[-1])
+        return np.concatenate(blocks)
+
+
+class DistinctAnswers:
+    """The distinct answers of a query in blocks (clause, assignments), at most `most`; `complete`: those are all."""
+
+    def __init__(self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline) -> None:
+        self.plan, self.adjacency, self.deadline = plan, adjacency, deadline
+        self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.empty is None]
+        # A query without free variables has one answer or none.
+        self.left = most if plan.width else 1
+        self.seen = RowSet(plan.width) if len(self.clauses) > 1 and plan.width else None
+        self.complete = False
+
+    def __iter__(self) -> Iterator[tuple[int, Tuples]]:
+        complete = True
+        for number, clause in self.clauses:
+            if self.left == 0:
+                complete = False
+                break
+            self.complete = False
+            for block in self._single(clause) if len(clause.parts) == 1 else self._product(clause):
+                if self.left is not None:
+                    self.left -= len(block)
+                yield number, block
+            complete = self.complete
+        self.complete = complete or (not self.plan.width and self.left == 0)
+
+    def _room(self) -> int:
+        return _BATCH if self.left is None else min(_BATCH, self.left)
+
+    def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
+        search = JoinSearch(clause, clause.parts[0], self.adjacency, self.seen)
+        while not search.done and self.left != 0:
+            out = np.empty((self._room(), search.variables), dtype=np.int32)
+            try:
+                block = search.fill(out, self.deadline)
+            except (OutOfTime, BudgetExceeded):
+                yield out[: search.written]
+                raise
+            yield block
+        self.complete = search.done
+
+    def _product(self, clause: ClausePlan) -> Iterator[Tuples]:
+        """Independent parts are answered alone, and their product is never stored."""
+        searches = [JoinSearch(clause, part, self.adjacency) for part in clause.parts]
+        answers = []
+        for search in searches:
+            # One answer each: an empty part ends it all before another one is answered in full.
+            answers.append(search.take(1, self.deadline))
+            if not len(answers[-1]):
+                self.complete = True
+                return
+        # Among so many of a part, enough are new.
+        enough = None if self.left is None else self.left + (self.seen.size if self.seen else 0)
+        for i, search in enumerate(searches):
+            rest = search.take(None if enough is None else enough - 1, self.deadline)
+            answers[i] = np.concatenate([answers[i], rest])
+        total, start = math.prod(map(len, answers)), 0
+        while start < total and self.left != 0:
+            self.deadline.check()
+            stop = min(start + self._room(), total)
+            number = np.arange(start, stop, dtype=np.int64)
+            start = stop
+            block = np.full((len(number), len(clause.graph.variables)), -1, dtype=np.int32)
+            for part, answered in zip(clause.parts, answers, strict=True):
+                columns = [step.variable for step in part.order]
+                block[:, columns] = answered[number % len(answered)][:, columns]
+                number //= len(answered)
+            if self.seen is not None:
+                block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
+            yield block
+        self.complete = start >= total and all(search.done for search in searches)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Distinct answers in no particular order, each with the clause that gave it and all its variables there."""
+
+    tuples: Tuples  # [n, k]
+    clause: NDArray[np.int64]  # [n]
+    assignment: Tuples  # [n, variables of the largest clause]; -1 behind those of the answer's own clause
+    complete: bool  # these are all answers
+    pruned: str | None  # what stopped the search early, if anything did
+
+    def take(self, places: NDArray[np.integer]) -> Found:
+        """Those at some places, in that order."""
+        return Found(
+            self.tuples[places],
+            self.clause[places],
+            self.assignment[places],
+            complete=self.complete,
+            pruned=self.pruned,
+        )
+
+
+def collect(plan: CrispPlan, adjacency: Adjacency, most: int | None = None, deadline: Deadline = NO_DEADLINE) -> Found:
+    """At most `most` answers (all if None); what was found until then at the deadline or when memory is short.
+
+    >>> from tuplet.engines.crisp.planning import plan
+    >>> from tuplet.query.query_graph import Edge, QueryGraph
+    >>> a, _ = Adjacency.build(np.array([0, 0]), np.array([0, 0]), np.array([1, 2]), relations=1)
+    >>> made = plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),))], a)
+    >>> collect(made, a).tuples.tolist(), collect(made, a, most=1).complete
+    ([[1], [2]], False)
+    """
+    answers = DistinctAnswers(plan, adjacency, most, deadline)
+    blocks: list[tuple[int, Tuples]] = []
+    pruned = None
+    try:
+        blocks.extend(answers)
+    except OutOfTime:
+        pruned = "timeout"
+    except BudgetExceeded:
+        if most is None:
+            raise
+        pruned = "memory"
+    widest = max((len(clause.graph.variables) for clause in plan.clauses), default=0)
+    return Found(
+        _joined([_columns(block, plan.clauses[number].graph.free) for number, block in blocks], plan.width),
+        np.repeat([number for number, _ in blocks], [len(block) for _, block in blocks]),
+        _joined([_padded(block, widest) for _, block in blocks], widest),
+        answers.complete,
+        pruned,
+    )
+
+
+def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:
+    if columns == tuple(range(len(columns))):
+        return np.ascontiguousarray(block[:, : len(columns)])  # as a rule: free variables come first
+    return block[:, list(columns)]
+
+
+def _padded(block: Tuples, width: int) -> Tuples:
+    return (
+        block if block.shape[1] == width else np.pad(block, ((0, 0), (0, width - block.shape[1])), constant_values=-1)
+    )
+
+
+def _joined(blocks: list[Tuples], width: int) -> Tuples:
+    return blocks[0] if len(blocks) == 1 else np.concatenate([np.empty((0, width), dtype=np.int32), *blocks])
