@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,15 +186,13 @@ class UnknownName(PlacedError, BadInput):
 class BudgetExceeded(TupletError):
     """A limit on size, memory or work that the request would break; `limit` is its name, where it has one.
 
-    >>> error = BudgetExceeded("the query has 70 clauses, at most 64", limit="clauses", needed=70, allowed=64)
-    >>> print(error, error.limit, error.allowed)
-    the query has 70 clauses, at most 64 clauses 64
+    >>> error = BudgetExceeded("the query has 70 clauses, at most 64", limit="clauses")
+    >>> print(error.limit, "|", error)
+    clauses | the query has 70 clauses, at most 64
     """
 
-    def __init__(
-        self, *parts: str | Option, limit: str = "size", needed: float | None = None, allowed: float | None = None
-    ) -> None:
-        self.limit, self.needed, self.allowed = limit, needed, allowed
+    def __init__(self, *parts: str | Option, limit: str = "size") -> None:
+        self.limit = limit
         super().__init__(*parts)
 
 
@@ -232,6 +230,16 @@ def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
     ['train']
     """
     return difflib.get_close_matches(word, list(choices), n=most, cutoff=0.6)
+
+
+def hint(word: str, choices: Iterable[str], show: Callable[[str], str] = str) -> str:
+    """The choice most like `word`, as the end of a sentence about something else; nothing if none is like it.
+
+    >>> hint("SELCT", ["SELECT", "WHERE"]), hint("drg", ["drug"], "?{}".format), hint("x", ["drug"])
+    ('; did you mean SELECT?', '; did you mean ?drug?', '')
+    """
+    close = nearest(word, choices, most=1)
+    return f"; did you mean {show(close[0])}?" if close else ""
 
 
 def _advice(suggestions: tuple[str, ...], sure: bool) -> str:

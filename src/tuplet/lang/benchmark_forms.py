@@ -241,7 +241,7 @@ def from_betae(query: Nested) -> Query:
 def _as_tuples(query: Nested, depth: int) -> object:
     """Lists and arrays made tuples, numbers made int."""
     if depth > MAX_DEPTH:
-        raise BudgetExceeded(f"query too large: nested more than {MAX_DEPTH} levels deep")
+        raise BudgetExceeded(f"query too large: nested more than {MAX_DEPTH} levels deep", limit="depth")
     if isinstance(query, list | tuple):
         return tuple(_as_tuples(part, depth + 1) for part in query)
     try:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tuplet.errors import nearest
+from tuplet.errors import hint
 from tuplet.lang.ast import Atom, Constant, Different, Exists, Formula, Free, Name, Query, Term, Variable
 from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number, negation, tokenize
 
@@ -212,9 +212,8 @@ class _Parser(Reader):
     def variable(self, token: Token) -> Variable:
         variable = self.scope.get(token.text[1:])
         if variable is None:
-            close = nearest(token.text[1:], self.scope)
-            hint = f"did you mean ?{close[0]}?" if close else f"write exists {token.text} . before its part"
-            self.fail(f"{token.text} is neither asked for nor quantified; {hint}", token)
+            advice = hint(token.text[1:], self.scope, "?{}".format) or f"; write exists {token.text} . before its part"
+            self.fail(f"{token.text} is neither asked for nor quantified{advice}", token)
         self.used.add(variable.name)
         return variable
 
@@ -225,7 +224,9 @@ class _Parser(Reader):
         return self.name(token)
 
     def unexpected(self, expected: str, misspelt: Token | None = None) -> NoReturn:
-        word = (misspelt or self.token).text
-        close = [_SIGN_FOR[word.lower()]] if word.lower() in _SIGN_FOR else nearest(word.lower(), RESERVED)
-        hint = f"; did you mean {close[0]!r}?" if close and close[0] != word.lower() else ""
-        self.fail(f"expected {expected}, found {self.found()}{hint}")
+        word = (misspelt or self.token).text.lower()
+        if word in _SIGN_FOR:
+            advice = f"; did you mean {_SIGN_FOR[word]!r}?"
+        else:
+            advice = hint(word, RESERVED, repr) if word not in RESERVED else ""
+        self.fail(f"expected {expected}, found {self.found()}{advice}")

@@ -29,7 +29,9 @@ def parse(text: str, grounding: Grounding | None = None) -> Query:
     True
     """
     if len(text) > MAX_CHARACTERS:
-        raise BudgetExceeded(f"query too large: {len(text):,} characters, at most {MAX_CHARACTERS:,}")
+        raise BudgetExceeded(
+            f"query too large: {len(text):,} characters, at most {MAX_CHARACTERS:,}", limit="characters"
+        )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
     query = _parse(text, grounding)

@@ -126,7 +126,9 @@ def clauses(query: Query) -> tuple[Clause, ...]:
         check_safe(Clause(query.free, _literals(part)))
         variables = {term for term in terms(part) if not isinstance(term, Constant)}
         if len(variables) > MAX_VARIABLES:
-            raise BudgetExceeded(f"query too large: {len(variables)} variables in a clause, at most {MAX_VARIABLES}")
+            raise BudgetExceeded(
+                f"query too large: {len(variables)} variables in a clause, at most {MAX_VARIABLES}", limit="variables"
+            )
     return tuple(Clause(query.free, _literals(part)) for part in _disjuncts(drop(query).body))
 
 
@@ -163,9 +165,11 @@ def check_size(query: Query) -> None:
     number, longest = _measure(query.body, False)
     if number > MAX_CLAUSES:
         shown = f"{number:,}" if number < 10**12 else "over 10^12"
-        raise BudgetExceeded(f"query too large: {shown} clauses in disjunctive normal form, at most {MAX_CLAUSES}")
+        raise BudgetExceeded(
+            f"query too large: {shown} clauses in disjunctive normal form, at most {MAX_CLAUSES}", limit="clauses"
+        )
     if longest > MAX_ATOMS:
-        raise BudgetExceeded(f"query too large: {longest:,} atoms in a clause, at most {MAX_ATOMS}")
+        raise BudgetExceeded(f"query too large: {longest:,} atoms in a clause, at most {MAX_ATOMS}", limit="atoms")
 
 
 def _measure(formula: Formula, negative: bool) -> tuple[int, int]:

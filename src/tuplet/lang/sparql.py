@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tuplet.errors import nearest
+from tuplet.errors import hint, nearest
 from tuplet.lang.ast import Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term
 from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number
 
@@ -116,9 +116,8 @@ class _Parser(Reader):
             names = tuple(self.selected)
             for name, token in self.selected.items():
                 if name not in self.seen:
-                    close = nearest(name, self.seen)
-                    hint = f"; did you mean ?{close[0]}?" if close else ""
-                    self.fail(f"{token.text} is selected but no pattern contains it{hint}", token)
+                    advice = hint(name, self.seen, "?{}".format)
+                    self.fail(f"{token.text} is selected but no pattern contains it{advice}", token)
         return Query(tuple(Free(name) for name in names), body, limit)
 
     # --- groups ---------------------------------------------------------------------------------------------------
@@ -256,9 +255,8 @@ class _Parser(Reader):
         if not self.at("("):
             token = self.token
             if token.kind in ("word", "prefixed", "exact") and token.text.upper() not in UNSUPPORTED:
-                close = nearest(token.text.upper(), ("NOT",))
-                hint = f"; did you mean {close[0]}?" if close else ""
-                self.refuse(f"the function {self.found()} is not supported in FILTER{hint}")
+                advice = hint(token.text.upper(), ("NOT",))
+                self.refuse(f"the function {self.found()} is not supported in FILTER{advice}")
             self.unexpected("'(' or NOT EXISTS after FILTER")
         return self.comparison(compared)
 
@@ -341,11 +339,11 @@ class _Parser(Reader):
         if token.kind == "word":
             word = token.text.upper()
             if word in UNSUPPORTED:
-                hint = f"; {UNSUPPORTED[word]}" if UNSUPPORTED[word] else ""
-                self.refuse(f"{_FULL.get(word, word)} is not supported{hint}")
+                advice = f"; {UNSUPPORTED[word]}" if UNSUPPORTED[word] else ""
+                self.refuse(f"{_FULL.get(word, word)} is not supported{advice}")
             if word == "SELECT":
                 self.refuse("a SELECT inside a query is not supported")
-            close = nearest(word, near) or nearest(word, (*SUPPORTED, *UNSUPPORTED))
-            if close and word not in SUPPORTED:
-                self.fail(f"expected {expected}, found {self.found()}; did you mean {close[0]}?")
+            advice = hint(word, near) or hint(word, (*SUPPORTED, *UNSUPPORTED))
+            if word not in SUPPORTED:
+                self.fail(f"expected {expected}, found {self.found()}{advice}")
         self.fail(f"expected {expected}, found {self.found()}")

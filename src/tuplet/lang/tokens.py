@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, NoReturn
 
-from tuplet.errors import BudgetExceeded, ParseError, Unsupported, nearest
+from tuplet.errors import BudgetExceeded, ParseError, Unsupported, hint
 from tuplet.lang.ast import And, Formula, Name, Not, Or
 
 MAX_DEPTH = 64
@@ -146,7 +146,7 @@ class Reader:
         """Enter one level of nesting; leave it with `self.depth -= 1`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise BudgetExceeded(f"query too large: nested more than {MAX_DEPTH} levels deep")
+            raise BudgetExceeded(f"query too large: nested more than {MAX_DEPTH} levels deep", limit="depth")
 
     def number(self, what: str) -> int:
         """Read a whole number."""
@@ -199,9 +199,8 @@ class Reader:
             return self.prefixes[prefix] + local
         if not prefix:
             return local
-        close = nearest(prefix, self.prefixes)
-        hint = f"did you mean '{close[0]}:'?" if close else f"write <{token.text}> if that is the whole name"
-        self.fail(f"the prefix '{prefix}:' is not declared; {hint}", token)
+        advice = hint(prefix, self.prefixes, "'{}:'".format) or f"; write <{token.text}> if that is the whole name"
+        self.fail(f"the prefix '{prefix}:' is not declared{advice}", token)
 
     def _unescape(self, token: Token) -> str:
         def character(match: re.Match[str]) -> str:
