@@ -1,14 +1,21 @@
 """The oracle against definitions written out by hand."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from tuplet.engines import brute
 from tuplet.errors import BudgetExceeded, UnknownName
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import GODEL, PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Ranking
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 
@@ -137,7 +144,79 @@ def test_large_graphs_are_refused_with_numbers() -> None:
     chain = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(0, 0, 1), Edge(1, 0, 2)))
     with pytest.raises(BudgetExceeded, match=r"3 variables over 500 entities: 125,000,000 cells"):
         brute.run([chain], table, 5)
-    assert len(brute.run([chain.marginal([0])], table, 1000).truth) == 498
+    few = TruthTable.build(60, 1, np.arange(59), np.zeros(59, int), np.arange(1, 60), np.ones(59), np.ones(59, bool))
+    assert len(brute.run([chain.marginal([0])], few, 1000).truth) == 58
+
+
+NAMES = ["delta", "Echo", "alpha", "charlie", "bravo"]  # in the order of bytes: Echo, alpha, bravo, charlie, delta
+
+
+def named(table: TruthTable) -> Source:
+    heads, relation, tails, entry = table.adjacency.triples()
+    facts = [column[table.observed[entry]] for column in (heads, relation, tails)]
+    names = Vocabulary.of(NAMES), Vocabulary.of([f"r{i}" for i in range(table.relations)])
+    return Source(KnowledgeGraph.of(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
+
+
+def ask(clauses: list[QueryGraph], source: Source, deadline: Deadline = NO_DEADLINE, **fields: object) -> Ranking:
+    limits, engine = Limits(**fields), brute.Brute()  # type: ignore[arg-type]
+    return engine.run(engine.plan(clauses, source, limits), limits, deadline)
+
+
+@pytest.mark.parametrize("only", [None, "predicted", "observed"])
+@pytest.mark.parametrize("name", ["chain", "order of free", "star", "union"])
+def test_ties_are_in_the_order_of_names(name: str, only: str | None) -> None:
+    """Every list is the beginning of the whole one, which is sorted by falling truth, then by names in SELECT order."""
+    tied = 0
+    for seed in range(4):
+        source = named(random_table(seed))
+        whole = ask(QUERIES[name], source, k="all", only=only)
+        words = [[NAMES[e] for e in row] for row in whole.tuples.tolist()]
+        keys = [(-t, w) for t, w in zip(whole.truth.tolist(), words, strict=True)]
+        assert keys == sorted(keys)
+        tied += len(keys) - len(set(whole.truth.tolist()))
+        assert whole.bound == 0
+        for k, offset in ((1, 0), (2, 3), (4, 1)):
+            part = ask(QUERIES[name], source, k=k, offset=offset, only=only)
+            assert part.tuples.tolist() == whole.tuples[: k + offset].tolist()
+            assert part.bound == (whole.truth[k + offset] if len(whole.truth) > k + offset else 0)
+    assert tied or only == "predicted"
+
+
+def test_truths_that_differ_by_rounding_are_one_tie() -> None:
+    """The same four factors, multiplied from the left and from the right, differ in their last digit."""
+    factors = [0.1, 0.3, 0.1, 0.9]
+    edges = [(0, 0, 1, factors[0]), (0, 0, 2, factors[3])]
+    for i in (1, 2, 3):
+        edges += [(1, i, 1, factors[i]), (2, i, 2, factors[3 - i])]
+    heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
+    table = TruthTable.build(5, 4, heads, relation, tails, truth, truth > 1)
+    query = [QueryGraph(("x",), (0,), (Edge(~0, 0, 0), *(Edge(0, i, 0) for i in (1, 2, 3))))]
+    dense = brute.combined(query, brute.matrices(table), 5, PRODUCT)
+    assert dense[1] < dense[2] == pytest.approx(dense[1], rel=1e-12)
+    whole, source = ask(query, named(table), k="all"), named(table)
+    assert whole.tuples.tolist() == [[1], [2]], "Echo before alpha"
+    assert whole.truth.tolist() == [dense[2], dense[2]]
+    first = ask(query, source, k=1)
+    assert (first.tuples.tolist(), first.bound) == ([[1]], dense[2])
+
+
+def test_a_deadline_that_passes_anywhere_is_said() -> None:
+    source, query = named(random_table(3)), QUERIES["star"]
+    whole = ask(query, source)
+    for looks in range(1, 2000, 7):  # the clock moves with every look at it
+        found = ask(query, source, Deadline(looks, itertools.count().__next__))
+        if found.pruned is None:
+            break
+        assert (found.pruned, found.exact, found.bound, len(found.tuples)) == ("timeout", False, 1.0, 0)
+    assert looks > 50
+    assert found.tuples.tolist() == whole.tuples.tolist()
+
+
+def test_the_oracle_knows_no_other_engine() -> None:
+    code = "import sys, tuplet.engines.brute; print([m for m in sys.modules if m.startswith('tuplet.engines.')])"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert found.strip() == "['tuplet.engines.brute']"
 
 
 def test_logic_by_name() -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BudgetExceeded
 from tuplet.query.engine import Engine, Plan, Tuples
-from tuplet.query.limits import Deadline, Limits
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses, Ranking
@@ -25,10 +25,26 @@ from tuplet.query.source import Source
 from tuplet.truth.table import Truth
 
 Values: TypeAlias = NDArray[np.float64]
-Only: TypeAlias = Literal["predicted", "observed"] | None
+Matrix: TypeAlias = Callable[[int], Values]  # the truth of a relation [entities, entities]
 
 # Cells of the largest array (float64) that is ever made: 512 MB.
 LARGEST = 1 << 26
+# Truths that are equal up to this share are one tie: engines multiply the same factors in different orders.
+SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is enumerated, how truths combine there, and how large and how long it may be."""
+
+    entities: int
+    logic: Logic = PRODUCT
+    largest: int = LARGEST
+    deadline: Deadline = NO_DEADLINE
+
+    def refuse(self, variables: int, what: str = "") -> None:
+        """An array over some variables that is too large."""
+        _refuse(self.entities**variables, self.largest, f"{what}{variables} variables over {self.entities:,} entities")
 
 
 @dataclass(frozen=True)
@@ -40,9 +56,16 @@ class Factor:
 
 
 def run(
-    clauses: Clauses, truth: Truth, k: int, logic: Logic | str = PRODUCT, only: Only = None, largest: int = LARGEST
+    clauses: Clauses,
+    truth: Truth,
+    k: int,
+    logic: Logic | str = PRODUCT,
+    only: Only | None = None,
+    largest: int = LARGEST,
+    rank: NDArray[np.integer] | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Ranking:
-    """The `k` best tuples over all of E^k, ties in order of ids.
+    """The `k` best tuples over all of E^k; ties in the order of `rank` [entities], which is that of ids if not given.
 
     >>> from tuplet.query.query_graph import Edge
     >>> from tuplet.truth.table import TruthTable
@@ -52,52 +75,52 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    rules = Logic.of(logic)
-    matrices = _Matrices(truth)
-    tensor = combined(clauses, matrices.truth, truth.entities, rules, largest)
+    space = Space(truth.entities, Logic.of(logic), largest, deadline)
+    matrices = _Matrices(truth, deadline)
+    tensor = _combined(clauses, matrices.truth, space)
     if only is not None:
-        crisp = combined(clauses, matrices.facts, truth.entities, rules, largest) > 0
+        crisp = _combined(clauses, matrices.facts, space) > 0
         tensor = np.where(crisp == (only == "observed"), tensor, 0.0)
-    flat = tensor.reshape(-1)
-    order = _best(flat, k)
-    bound = float(flat[_best(flat, k + 1)[-1]]) if len(order) == k and np.count_nonzero(flat) > k else 0.0
-    width = len(clauses[0].free)
-    tuples = (
-        np.stack(np.unravel_index(order, tensor.shape), axis=1).astype(np.int32)
-        if width
-        else np.zeros((len(order), 0), dtype=np.int32)
-    )
-    assignments = tuple(
-        _witnesses(clause, tuples, matrices.truth, truth.entities, rules, largest) for clause in clauses
-    )
-    return Ranking(tuples, flat[order], assignments, exact=True, bound=bound)
+    tuples, value = _ranked(tensor, k + 1, np.arange(truth.entities) if rank is None else rank)
+    bound = float(value[k]) if len(value) > k else 0.0
+    tuples, value = tuples[:k], value[:k]
+    assignments = tuple(_witnesses(clause, tuples, matrices.truth, space) for clause in clauses)
+    return Ranking(tuples, value, assignments, exact=True, bound=bound)
 
 
-def score(clauses: Clauses, truth: Truth, tuples: NDArray[np.integer], logic: Logic | str = PRODUCT) -> Values:
+def score(
+    clauses: Clauses,
+    truth: Truth,
+    tuples: NDArray[np.integer],
+    logic: Logic | str = PRODUCT,
+    deadline: Deadline = NO_DEADLINE,
+) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
-    rules = Logic.of(logic)
-    tensor = combined(clauses, _Matrices(truth).truth, truth.entities, rules, LARGEST)
+    space = Space(truth.entities, Logic.of(logic), LARGEST, deadline)
+    tensor = _combined(clauses, _Matrices(truth, deadline).truth, space)
     return np.asarray(tensor[tuple(np.asarray(tuples).T)] if len(clauses[0].free) else np.full(len(tuples), tensor))
 
 
-def combined(
-    clauses: Clauses, matrix: Callable[[int], Values], entities: int, logic: Logic, largest: int = LARGEST
-) -> Values:
+def combined(clauses: Clauses, matrix: Matrix, entities: int, logic: Logic) -> Values:
     """The truth of every tuple: the disjunction of the clauses over E^k."""
-    parts = [_clause_tensor(clause, matrix, entities, logic, largest) for clause in clauses]
-    return np.asarray(reduce(logic.disjunction, parts), dtype=np.float64)
+    return _combined(clauses, matrix, Space(entities, logic))
 
 
-def matrices(truth: Truth) -> Callable[[int], Values]:
+def matrices(truth: Truth) -> Matrix:
     """Dense truth of each relation [entities, entities]."""
     return _Matrices(truth).truth
+
+
+def _combined(clauses: Clauses, matrix: Matrix, space: Space) -> Values:
+    parts = [_clause_tensor(clause, matrix, space) for clause in clauses]
+    return np.asarray(reduce(space.logic.disjunction, parts), dtype=np.float64)
 
 
 class _Matrices:
     """Dense relation matrices [entities, entities], made when first asked for."""
 
-    def __init__(self, truth: Truth) -> None:
-        self._truth = truth
+    def __init__(self, truth: Truth, deadline: Deadline = NO_DEADLINE) -> None:
+        self._truth, self._deadline = truth, deadline
         self._made: dict[int, tuple[Values, Values]] = {}
 
     def truth(self, relation: int) -> Values:
@@ -112,6 +135,7 @@ class _Matrices:
             _refuse(size * size, LARGEST, f"the matrix of one relation over {size:,} entities")
             values, observed = np.zeros((size, size)), np.zeros((size, size))
             for entity in range(size):
+                self._deadline.check()
                 row = self._truth.row(entity, relation, False)
                 values[entity, row.ids] = row.truth
                 observed[entity, row.ids] = row.observed
@@ -119,7 +143,7 @@ class _Matrices:
         return self._made[relation]
 
 
-def _factors(clause: QueryGraph, matrix: Callable[[int], Values], entities: int) -> list[Factor]:
+def _factors(clause: QueryGraph, matrix: Matrix, entities: int) -> list[Factor]:
     factors = []
     for head, relation, tail, negated in clause.edges:
         values = 1.0 - matrix(relation) if negated else matrix(relation)
@@ -142,17 +166,13 @@ def _factor(a: int, b: int, values: Values) -> Factor:
     return Factor((a, b), values)
 
 
-def _clause_tensor(
-    clause: QueryGraph, matrix: Callable[[int], Values], entities: int, logic: Logic, largest: int
-) -> Values:
+def _clause_tensor(clause: QueryGraph, matrix: Matrix, space: Space) -> Values:
     """The truth of every tuple under one clause [entities] * k."""
-    factors = _maximise(_factors(clause, matrix, entities), clause.existential, entities, logic, largest)
-    return _product(factors, clause.free, entities, logic, largest)
+    factors = _maximise(_factors(clause, matrix, space.entities), clause.existential, space)
+    return _product(factors, clause.free, space)
 
 
-def _maximise(
-    factors: list[Factor], variables: Sequence[int], entities: int, logic: Logic, largest: int
-) -> list[Factor]:
+def _maximise(factors: list[Factor], variables: Sequence[int], space: Space) -> list[Factor]:
     """The factors with `variables` maximised out, each time the one whose neighbourhood is smallest."""
     remaining = set(variables)
 
@@ -165,12 +185,12 @@ def _maximise(
         remaining.remove(variable)
         scope = tuple(sorted(neighbours(variable)))
         touching = [f for f in factors if variable in f.scope]
-        _refuse(entities ** len(scope), largest, f"joining {len(scope)} variables over {entities:,} entities")
-        best = np.zeros((entities,) * len(scope))
+        space.refuse(len(scope), "joining ")
+        best = np.zeros((space.entities,) * len(scope))
         # One value of the variable at a time, so that no array is larger than the result.
-        for entity in range(entities):
+        for entity in range(space.entities):
             sliced = [_clamp(f, variable, entity) for f in touching]
-            np.maximum(best, _product(sliced, scope, entities, logic, largest), out=best)
+            np.maximum(best, _product(sliced, scope, space), out=best)
         factors = [f for f in factors if variable not in f.scope] + [Factor(scope, best)]
     return factors
 
@@ -182,58 +202,62 @@ def _clamp(factor: Factor, variable: int, entity: int) -> Factor:
     return Factor(factor.scope[:axis] + factor.scope[axis + 1 :], np.asarray(np.take(factor.values, entity, axis=axis)))
 
 
-def _product(factors: list[Factor], scope: Sequence[int], entities: int, logic: Logic, largest: int) -> Values:
+def _product(factors: list[Factor], scope: Sequence[int], space: Space) -> Values:
     """The conjunction of factors as one array whose axes are `scope`."""
-    _refuse(entities ** len(scope), largest, f"{len(scope)} variables over {entities:,} entities")
-    result = np.ones((entities,) * len(scope))
+    space.refuse(len(scope))
+    result = np.ones((space.entities,) * len(scope))
     for factor in sorted(factors, key=lambda f: len(f.scope)):
+        space.deadline.check()
         inside = [v for v in scope if v in factor.scope]
         values = np.transpose(factor.values, [factor.scope.index(v) for v in inside])
-        shape = [entities if v in factor.scope else 1 for v in scope]
-        result = logic.conjunction(result, values.reshape(shape))
+        shape = [space.entities if v in factor.scope else 1 for v in scope]
+        result = space.logic.conjunction(result, values.reshape(shape))
     return np.asarray(result)
 
 
-def _witnesses(
-    clause: QueryGraph,
-    tuples: NDArray[np.int32],
-    matrix: Callable[[int], Values],
-    entities: int,
-    logic: Logic,
-    largest: int,
-) -> NDArray[np.int32]:
+def _witnesses(clause: QueryGraph, tuples: Tuples, matrix: Matrix, space: Space) -> NDArray[np.int32]:
     """The best values of all variables of the clause for each tuple, the lowest ids among equals; -1 without truth."""
     found = np.full((len(tuples), len(clause.variables)), -1, dtype=np.int32)
-    base = _factors(clause, matrix, entities)
+    base = _factors(clause, matrix, space.entities)
     for i, row in enumerate(tuples):
         factors = base
         for variable, entity in zip(clause.free, row, strict=True):
             factors = [_clamp(f, variable, int(entity)) for f in factors]
         values = dict(zip(clause.free, (int(e) for e in row), strict=True))
-        whole = float(
-            _product(_maximise(factors, clause.existential, entities, logic, largest), (), entities, logic, 1)
-        )
+        whole = float(_product(_maximise(factors, clause.existential, space), (), space))
         if whole <= 0:
             continue
         for variable in clause.existential:
             rest = [v for v in clause.existential if v not in values and v != variable]
-            marginal = _product(
-                _maximise(factors, rest, entities, logic, largest), (variable,), entities, logic, largest
-            )
-            # Equal up to rounding: the factors were multiplied in another order.
-            values[variable] = int(np.flatnonzero(marginal >= whole * (1 - 1e-12))[0])
+            marginal = _product(_maximise(factors, rest, space), (variable,), space)
+            values[variable] = int(np.flatnonzero(marginal >= whole * (1 - SAME))[0])
             factors = [_clamp(f, variable, values[variable]) for f in factors]
         found[i] = [values[v] for v in range(len(clause.variables))]
     return found
 
 
-def _best(flat: Values, k: int) -> NDArray[np.int64]:
-    """Positions of the `k` largest positive values, largest first, ties by position."""
-    positive = np.flatnonzero(flat > 0)
-    if len(positive) > k > 0:
-        least = np.partition(flat[positive], len(positive) - k)[len(positive) - k]
-        positive = positive[flat[positive] >= least]
-    return positive[np.lexsort((positive, -flat[positive]))][:k]
+def _ranked(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuples, Values]:
+    """The tuples of the `most` largest positive truths, ties by the rank of their members; a tie has one truth.
+
+    >>> tuples, truth = _ranked(np.array([0.3, 0.1 * 3, 0, 0.5]), 3, np.array([1, 0, 2, 3]))
+    >>> tuples.ravel().tolist(), truth.tolist()
+    ([3, 1, 0], [0.5, 0.30000000000000004, 0.30000000000000004])
+    """
+    flat = tensor.reshape(-1)
+    at = np.flatnonzero(flat > 0)
+    if len(at) > most > 0:  # a list need not be sorted whole, but no tie may be cut
+        least = np.partition(flat[at], len(at) - most)[len(at) - most]
+        at = at[flat[at] >= least * (1 - 1e-9)]
+    at = at[np.argsort(-flat[at], kind="stable")]
+    value = flat[at]
+    begins = np.append(True, value[1:] < value[:-1] * (1 - SAME))[: len(value)]
+    tie = np.cumsum(begins) - 1
+    columns = np.unravel_index(at, tensor.shape) if tensor.ndim else ()
+    order = np.lexsort((*(rank[column] for column in columns[::-1]), tie))[:most]
+    tuples = np.zeros((len(order), tensor.ndim), dtype=np.int32)
+    for place, column in enumerate(columns):
+        tuples[:, place] = column[order]
+    return tuples, value[begins][tie[order]]
 
 
 def _refuse(cells: int, largest: int, what: str) -> None:
@@ -253,7 +277,7 @@ class Enumeration(Plan):
 
 
 class Brute(Engine[Enumeration]):
-    """All of E^k, for small graphs. It has no deadline, so it is not served."""
+    """All of E^k, for small graphs: too slow to be served."""
 
     name = "brute"
     summary = "the oracle: every tuple, by dense enumeration; small graphs only"
@@ -266,9 +290,15 @@ class Brute(Engine[Enumeration]):
 
     def run(self, plan: Enumeration, limits: Limits, deadline: Deadline) -> Ranking:
         # everything is looked at: rows computed one by one would take minutes
-        truth = plan.source.table(plan.clauses)
-        count = limits.count(truth.entities ** len(plan.clauses[0].free))
-        return run(plan.clauses, truth, count, limits.rules, limits.only)
+        clauses, truth = plan.clauses, plan.source.table(plan.clauses)
+        count = limits.count(truth.entities ** len(clauses[0].free))
+        rank = plan.source.graph.entities.sort_rank
+        try:
+            return run(clauses, truth, count, limits.rules, limits.only, rank=rank, deadline=deadline)
+        except OutOfTime:
+            none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
+            nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
+            return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned="timeout")
 
     def score(self, plan: Enumeration, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
-        return score(plan.clauses, plan.source.table(plan.clauses), tuples, limits.rules)
+        return score(plan.clauses, plan.source.table(plan.clauses), tuples, limits.rules, deadline)
