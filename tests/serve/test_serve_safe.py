@@ -195,7 +195,7 @@ def test_too_many_at_once_are_told_to_come_back(small: Server) -> None:
     with small.client() as client:
         values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
         assert float(values['tuplet_requests_total{status="429"}']) == codes.count(429)
-        assert (values["tuplet_queries_running"], values["tuplet_requests_waiting"]) == ("0", "0")
+        assert float(values["tuplet_queries_running"]) == float(values["tuplet_requests_waiting"]) == 0
 
 
 def test_requests_in_flight_are_finished_before_the_end(start: Start) -> None:

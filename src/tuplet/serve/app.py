@@ -15,7 +15,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, ParseError, TupletError
+from tuplet.errors import BadInput, TupletError
 from tuplet.serve import models
 from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
 from tuplet.serve.guard import App, Guard
@@ -194,11 +194,8 @@ def _routes(app: FastAPI, service: Service) -> None:
 
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(TupletError)
-    async def refused(request: Request, error: TupletError) -> Response:
-        text = ""
-        if not isinstance(error, ParseError):
-            text = await _query_of(request)
-        status, body = problem(error, text)
+    async def refused(_: Request, error: TupletError) -> Response:
+        status, body = problem(error)
         headers = {"retry-after": "1"} if status == 429 else None
         return Response(encode(body), status, headers, "application/json")
 
@@ -216,21 +213,12 @@ def _errors(app: FastAPI) -> None:
         return Response(body, error.status_code, error.headers, "application/json")
 
 
-async def _query_of(request: Request) -> str:
-    """The text of the query, to find a place in it."""
-    try:
-        body = await request.json()
-        return str(body.get("query", "")) if isinstance(body, dict) else ""
-    except Exception:
-        return request.query_params.get("query", "")
-
-
 def from_environment() -> App:
     """The application of one worker process: its settings come from the process that started it."""
     settings = ServerSettings.from_environment(os.environ)
     stores = {name: open_store(path) for name, path in settings.stores}
     keys = Keys(dict(settings.keys)) if settings.keys else None
-    service = Service(stores, ServerLimits(**settings.limits), Metrics(settings.metrics))
+    service = Service(stores, ServerLimits(**settings.limits), Metrics())
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()

@@ -12,7 +12,7 @@ from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.rules import to_normal_form
 from tuplet.query.bind import bind, resolve
 from tuplet.serve import models
-from tuplet.serve.limits import ServerLimits, problem
+from tuplet.serve.limits import ServerLimits, problem, with_place
 
 
 def draw(text: str, graph: KnowledgeGraph, limits: ServerLimits) -> dict[str, Any]:
@@ -27,9 +27,10 @@ def draw(text: str, graph: KnowledgeGraph, limits: ServerLimits) -> dict[str, An
         limits.check_query(query)
         drawing["graph"] = _graph(query, graph)
         drawing["logic"], drawing["sparql"] = to_logic(query), to_sparql(query)
-        bind(query, graph, text)
+        with with_place(text):
+            bind(query, graph, text)
     except TupletError as error:
-        drawing["problem"] = problem(error, text)[1]
+        drawing["problem"] = problem(error)[1]
     return drawing
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -13,7 +14,7 @@ from tuplet.errors import (
     BadInput,
     BudgetExceeded,
     ParseError,
-    Refused,
+    PlacedError,
     TupletError,
     UnknownName,
     UnsafeQuery,
@@ -81,20 +82,31 @@ class ServerLimits:
         return replace(limits, memory=limits.memory or self.max_memory)
 
 
-class OverLimit(TupletError):
+class OverLimit(BudgetExceeded):
     """A request that is larger than this server takes."""
 
     def __init__(self, limit: str, message: str) -> None:
-        self.limit = limit
-        super().__init__(message)
+        super().__init__(message, limit=limit)
 
 
 class TooBusy(TupletError):
     """No place left for one more query right now."""
 
 
-def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
-    """Status and JSON body of an error; `text` is the query, for places the error itself does not know.
+# The first class that an error belongs to says its status and its kind.
+KINDS: tuple[tuple[type[TupletError], int, str], ...] = (
+    (Unsupported, 400, "unsupported"),
+    (ParseError, 400, "syntax"),
+    (UnknownName, 400, "unknown"),
+    (UnsafeQuery, 400, "unsafe"),
+    (BudgetExceeded, 422, "limit"),
+    (TooBusy, 429, "busy"),
+    (TupletError, 400, "input"),
+)
+
+
+def problem(error: TupletError) -> tuple[int, dict[str, Any]]:
+    """Status and JSON body of an error.
 
     >>> from tuplet.lang.parse import parse
     >>> try:
@@ -104,49 +116,28 @@ def problem(error: TupletError, text: str = "") -> tuple[int, dict[str, Any]]:
     (400, {'error': "expected ')' after the two terms of an atom, found the end of the query", 'kind': 'syntax', \
 'position': 12, 'length': 1, 'line': 1, 'column': 13})
     """
-    match error:
-        case Refused():
-            return 400, {"error": error.message, "kind": "unsupported"}
-        case ParseError():
-            kind = "unsupported" if isinstance(error, Unsupported) else "syntax"
-            return 400, {"error": error.message, "kind": kind, **place(error.text, error.position, error.length)}
-        case UnknownName(kind="store"):
-            return 404, {"error": first_line(error), "kind": "store"}
-        case UnknownName():
-            body: dict[str, Any] = {"error": first_line(error), "kind": "unknown"}
-            body["suggestions"] = list(error.suggestions)
-            if error.text:
-                body["error"] = re.sub(r" \(line \d+, column \d+\)$", "", body["error"])
-                body |= place(error.text, error.position, error.length)
-            return 400, body
-        case UnsafeQuery():
-            body = {"error": first_line(error), "kind": "unsafe"}
-            named = re.search(r"unsafe variable (\?\w+)", body["error"])
-            found = re.search(re.escape(named[1]) + r"\b", text) if named else None
-            if found:
-                body |= place(text, found.start(), found.end() - found.start())
-            return 400, body
-        case OverLimit(limit=limit):
-            return (413 if limit == "body" else 422), {"error": first_line(error), "kind": "limit", "limit": limit}
-        case BudgetExceeded():
-            return 422, {"error": first_line(error), "kind": "limit", "limit": "size"}
-        case TooBusy():
-            return 429, {"error": first_line(error), "kind": "busy"}
-        case _:
-            return 400, {"error": first_line(error), "kind": "input"}
+    status, kind = next((status, kind) for known, status, kind in KINDS if isinstance(error, known))
+    body: dict[str, Any] = {"error": error.message.split("\n", 1)[0], "kind": kind}
+    if isinstance(error, UnknownName):
+        if error.kind == "store":
+            return 404, {**body, "kind": "store"}
+        body["suggestions"] = list(error.suggestions)
+    if isinstance(error, BudgetExceeded):
+        return (413 if error.limit == "body" else status), {**body, "limit": error.limit}
+    if isinstance(error, PlacedError) and error.text:
+        body |= {"position": error.position, "length": max(1, error.length)}
+        body |= {"line": error.line, "column": error.column}
+    return status, body
 
 
-def place(text: str, position: int, length: int) -> dict[str, int]:
-    """Where in the query something is wrong: offset in characters, line and column from 1."""
-    start = text.rfind("\n", 0, position) + 1
-    return {
-        "position": position,
-        "length": max(1, length),
-        "line": text.count("\n", 0, position) + 1,
-        "column": position - start + 1,
-    }
-
-
-def first_line(error: Exception) -> str:
-    """The message without the excerpt."""
-    return str(error).split("\n", 1)[0]
+@contextmanager
+def with_place(text: str) -> Iterator[None]:
+    """An unsafe variable is found in a syntax tree; here its error gets the place where the query first names it."""
+    try:
+        yield
+    except UnsafeQuery as error:
+        found = re.search(rf"[?$]{re.escape(error.variable)}\b", text)
+        if found is None:
+            raise
+        start, length = found.start(), found.end() - found.start()
+        raise UnsafeQuery(error.variable, error.reason, text, start, length) from None

@@ -10,7 +10,7 @@ from pydantic import Field as Key
 from pydantic_core import PydanticCustomError
 
 from tuplet.errors import TupletError
-from tuplet.query.answers import Answer
+from tuplet.query.answer import Answer
 from tuplet.query.limits import Limits
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
@@ -167,6 +167,7 @@ class AnswersBody(BaseModel):
     exact: bool
     bound: float
     pruned: str | None
+    calibrated: bool | None
     elapsed_ms: float
     about: dict[str, Any]
     answers: list[Answer]

@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ from tuplet.serve.keys import Keys
 from tuplet.serve.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
+COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Stores by name, hashed keys, limits, and the file the workers count in."""
+    """Stores by name, hashed keys, limits."""
 
     stores: tuple[tuple[str, str], ...]
     keys: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
-    metrics: str = ""
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -39,9 +41,7 @@ class ServerSettings:
         if VARIABLE not in environment:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
-        return ServerSettings(
-            tuple((name, path) for name, path in given["stores"]), given["keys"], given["limits"], given["metrics"]
-        )
+        return ServerSettings(tuple((name, path) for name, path in given["stores"]), given["keys"], given["limits"])
 
 
 def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -88,11 +88,12 @@ def start(
     ready: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Serve until stopped; requests in flight are finished first."""
-    try:
-        import uvicorn
-        from uvicorn.supervisors import Multiprocess
-    except ModuleNotFoundError:
-        raise BadInput("the server needs FastAPI and uvicorn; pip install 'tuplet[serve]'") from None
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
     from tuplet.store import open_store
 
     keys = Keys.read(key_file).hashes if key_file else {}
@@ -107,8 +108,7 @@ def start(
     limits = limits or ServerLimits()
     count = workers or min(4, os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
-        settings = ServerSettings(named, keys, asdict(limits), str(Path(folder) / "metrics"))
-        os.environ.update(settings.to_environment())
+        os.environ |= {COUNTERS: folder, **ServerSettings(named, keys, asdict(limits)).to_environment()}
         config = uvicorn.Config(
             "tuplet.serve.app:from_environment",
             factory=True,

@@ -29,7 +29,7 @@ from tuplet.query.limits import DEFAULT_K, Deadline, Limits, OutOfTime
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
-from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy, problem
+from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy, problem, with_place
 from tuplet.serve.metrics import Metrics
 from tuplet.store import Store
 
@@ -65,15 +65,15 @@ class Service:
         if self._waiting >= self.limits.max_waiting:
             raise TooBusy(f"{self._waiting} requests are waiting already; try again in a moment")
         self._waiting += 1
-        self.metrics.add("requests_waiting")
+        self.metrics.waiting.inc()
         try:
             await asyncio.wait_for(self._places.acquire(), deadline.left())
         except TimeoutError:
             raise TooBusy(f"no place for this query within {deadline.seconds:g} s; try again in a moment") from None
         finally:
             self._waiting -= 1
-            self.metrics.add("requests_waiting", -1)
-        self.metrics.add("queries_running")
+            self.metrics.waiting.dec()
+        self.metrics.running.inc()
         return await asyncio.shield(self._thread(work))
 
     def _thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -111,7 +111,7 @@ class Service:
 
     def _leave(self) -> None:
         self._places.release()
-        self.metrics.add("queries_running", -1)
+        self.metrics.running.dec()
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,8 @@ class Service:
         """A query, parsed once, that is not too large for this server."""
         tree = parse(text, grounding)
         self.limits.check_query(tree)
-        return store.question(tree, text=text)
+        with with_place(text):
+            return store.question(tree, text=text)
 
     def answer(
         self,
@@ -174,7 +175,7 @@ class Service:
         except TupletError:
             self.metrics.refused()
             raise
-        self.metrics.query(deadline.clock() - start, len(answers), answers.exact)
+        self.metrics.answered(deadline.clock() - start, len(answers), answers.exact)
         return answers
 
     def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
@@ -194,7 +195,7 @@ class Service:
                     raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
                 results.append(to_json(self.answer(asked, one.query, deadline, one.grounding), deadline))
             except TupletError as error:
-                results.append(encode(problem(error, one.query)[1]))
+                results.append(encode(problem(error)[1]))
         return b'{"results":[' + b",".join(results) + b"]}"
 
     def explain(self, request: models.ExplainRequest, deadline: Deadline) -> bytes:
