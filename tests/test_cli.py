@@ -299,7 +299,7 @@ def test_info_shows_the_reliability_as_a_diagram(tuplet: Callable[..., Result], 
     shown = tuplet("info", tmp_path / "s").out
     assert "reliability on valid edges, expected calibration error" in shown
     assert "observed            train, valid" in shown
-    assert "{" not in shown
+    assert "{'" not in shown
     assert json.loads(tuplet("info", tmp_path / "s", "--json").out)["report"]["reliability"]["split"] == "valid"
     again = tuplet("build", facts, "-o", tmp_path / "s", *flags)
     assert (again.code, again.out) == (1, "")
@@ -336,5 +336,5 @@ def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:
     capsys.readouterr()
     for flags in (["--calibration", "learned"], ["--on-demand"]):
         assert main(["index", str(tmp_path / "g"), "-o", str(tmp_path / "s"), *flags]) == 1
-        assert capsys.readouterr().err == f"error: {flags[0]} needs a MODEL (tuplet train)\n"
+        assert capsys.readouterr().err == f"error: {flags[0]} needs a model (tuplet train)\n"
     assert not (tmp_path / "s").exists()

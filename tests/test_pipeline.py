@@ -13,7 +13,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import TupletError
-from tuplet.pipeline import Options, build, with_valid
+from tuplet.pipeline import build, with_valid
 from tuplet.settings import PRESETS, TrainConfig
 
 QUICK = TrainConfig(rank=4, epochs=6, batch=40, evaluate_every=0, checkpoint_seconds=0)
@@ -30,7 +30,7 @@ def interrupted(path: Path, facts: list[tuple[str, str, str]], config: TrainConf
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(TupletError) as stop:
-        build(facts, path, options=Options(config), told=told)
+        build(facts, path, config=config, progress=told)
     return str(stop.value)
 
 
@@ -39,13 +39,13 @@ def truth(path: Path) -> Mapping[str, Any]:
 
 
 def test_build_goes_on_after_ctrl_c(tmp_path: Path) -> None:
-    build(FACTS, tmp_path / "whole", options=Options(QUICK))
+    build(FACTS, tmp_path / "whole", config=QUICK)
     message = interrupted(tmp_path / "s", FACTS)
     assert message.startswith("training stopped in epoch ")
     assert message.endswith("of 6; the same command goes on from there")
     assert not (tmp_path / "s").exists()
     seen: list[float] = []
-    build(FACTS, tmp_path / "s", options=Options(QUICK), told=lambda step, done, *_: seen.append(done))
+    build(FACTS, tmp_path / "s", config=QUICK, progress=lambda step, done, *_: seen.append(done))
     assert seen[0] > 3, "epochs that were done are not done again"
     for name, array in truth(tmp_path / "whole").items():
         assert np.array_equal(array, truth(tmp_path / "s")[name]), name
@@ -59,26 +59,25 @@ def test_another_build_in_the_same_place_starts_over(other: str, tmp_path: Path)
     config = TrainConfig(rank=5, epochs=2, batch=40, evaluate_every=0) if other == "settings" else QUICK
     if other == "damage":
         (tmp_path / ".s.model" / "checkpoint.safetensors").write_bytes(b"no")
-    build(facts, tmp_path / "s", options=Options(config))
+    build(facts, tmp_path / "s", config=config)
     assert tuplet.info(tmp_path / "s")["model"]["rank"] == config.rank
     assert [p.name for p in tmp_path.iterdir()] == ["s"]
 
 
 def test_a_kept_model_of_something_else_is_not_replaced(tmp_path: Path) -> None:
-    build(FACTS, tmp_path / "s", options=Options(QUICK), keep_model=tmp_path / "m")
-    other = Options(QUICK, {"rank": 5})
+    build(FACTS, tmp_path / "s", config=QUICK, keep_model=tmp_path / "m")
     with pytest.raises(TupletError, match="rank was 4, now it is 5"):
-        build(FACTS, tmp_path / "t", options=other, keep_model=tmp_path / "m")
-    build(FACTS, tmp_path / "t", options=other, keep_model=tmp_path / "m", force=True)
+        build(FACTS, tmp_path / "t", config=QUICK, rank=5, keep_model=tmp_path / "m")
+    build(FACTS, tmp_path / "t", config=QUICK, rank=5, keep_model=tmp_path / "m", force=True)
     assert tuplet.info(tmp_path / "m")["rank"] == 5
 
 
 def test_flags_change_what_suits_the_size(tmp_path: Path) -> None:
-    build(FACTS, tmp_path / "s", options=Options(settings={"epochs": 1}), keep_model=tmp_path / "m")
+    build(FACTS, tmp_path / "s", epochs=1, keep_model=tmp_path / "m")
     about = tuplet.info(tmp_path / "m")
     assert (about["config"]["epochs"], about["config"]["rank"]) == (1, PRESETS["small"].rank)
-    with pytest.raises(TupletError, match="did you mean 'epochs'"):
-        build(FACTS, tmp_path / "t", options=Options(settings={"epocs": 1}))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epocs'; did you mean 'epochs'"):
+        build(FACTS, tmp_path / "t", epocs=1)  # type: ignore[call-arg]
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:

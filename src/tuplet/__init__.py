@@ -7,81 +7,75 @@ The five-line story:
     print(answers)
     print(answers[0].explain())
     answers.write("answers.parquet")
+
+Step by step it is `graph = tuplet.read(facts)`, `model = tuplet.train(graph, path)` and
+`store = tuplet.index(graph, model, path)`. A graph can be asked as well: for what its facts say.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from tuplet._version import __version__
+from tuplet.errors import TupletError
 
-if TYPE_CHECKING:
-    from tuplet.graph.graph import KnowledgeGraph
+if _TYPE_CHECKING:
+    from tuplet.engines.listed import engines
+    from tuplet.pipeline import build, index, read, train
     from tuplet.query.answer import Answer
     from tuplet.query.answers import Answers
+    from tuplet.query.limits import Limits
     from tuplet.query.source import Source
-    from tuplet.store import Store
+    from tuplet.store import Graph, Store, info
+    from tuplet.store import open_store as open
 
 __all__ = [
     "Answer",
     "Answers",
-    "KnowledgeGraph",
+    "Graph",
+    "Limits",
     "Source",
     "Store",
     "TupletError",
     "__version__",
     "build",
+    "engines",
+    "index",
     "info",
     "open",
     "read",
+    "train",
 ]
 
-from tuplet.errors import TupletError
-
-_LAZY = {
-    "Answer": "tuplet.query.answer",
-    "Answers": "tuplet.query.answers",
-    "KnowledgeGraph": "tuplet.graph.graph",
-    "Source": "tuplet.query.source",
-    "Store": "tuplet.store",
+# Where each name comes from. It is imported when first used, so that `import tuplet` and the command line start fast.
+_PLACES = {
+    "Answer": "tuplet.query.answer:Answer",
+    "Answers": "tuplet.query.answers:Answers",
+    "Graph": "tuplet.store:Graph",
+    "Limits": "tuplet.query.limits:Limits",
+    "Source": "tuplet.query.source:Source",
+    "Store": "tuplet.store:Store",
+    "build": "tuplet.pipeline:build",
+    "index": "tuplet.pipeline:index",
+    "info": "tuplet.store:info",
+    "open": "tuplet.store:open_store",
+    "read": "tuplet.pipeline:read",
+    "train": "tuplet.pipeline:train",
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Imported when first used, so that `import tuplet` and the command line start fast.
-    if name in _LAZY:
-        import importlib
+def __getattr__(name: str) -> _Any:
+    from importlib import import_module
 
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'tuplet' has no attribute {name!r}")
-
-
-def read(source: Any, **options: Any) -> KnowledgeGraph:
-    """A graph from a file, a dataset folder, a data frame, an Arrow table or tuples (`tuplet.graph.readers.read`)."""
-    from tuplet.graph.readers.read import read as read_graph
-
-    return read_graph(source, **options)
+    if name == "engines":  # a package that can be called
+        return import_module("tuplet.engines")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tuplet' has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    found = globals()[name] = getattr(import_module(module), attribute)
+    return found
 
 
-def build(source: Any, path: str | os.PathLike[str], **options: Any) -> Store:
-    """A store from facts in one go: import, train, index. Options are those of `tuplet.pipeline.build`."""
-    from tuplet.pipeline import build as build_store
-
-    build_store(source, path, **options)
-    return open(path)
-
-
-def open(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:
-    """The store or graph directory at `path`, ready to be asked."""
-    from tuplet.store import open_store
-
-    return open_store(path, observed)
-
-
-def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
-    """What a graph, model or store directory is."""
-    from tuplet.store import info as describe
-
-    return describe(path, verify)
+def __dir__() -> list[str]:
+    return sorted(__all__)

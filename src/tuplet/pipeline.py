@@ -1,136 +1,183 @@
-"""From facts to a store: train, adopt, index, and all of it in one go."""
+"""From facts to a store: read, train, index, and all of it in one go."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.errors import BadInput, CorruptStore, Option, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.truth.store_folder import StoreFiles, refuse_existing
+from tuplet.progress import Report, shown
+from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
+from tuplet.store import Graph, Store
+from tuplet.truth.store_folder import refuse_existing
 from tuplet.truth.table import OBSERVED
 
 if TYPE_CHECKING:
     from tuplet.predict.train import Trained
-    from tuplet.settings import TrainConfig
 
-Told = Callable[[str, float, float, str], None]  # what is being done, how much of how much, a remark
+PathLike = str | os.PathLike[str]
 
 HELD_OUT = 0.05
 
 
-@dataclass(frozen=True)
-class Options:
-    """How `build` trains and indexes; without a `config` the size of the graph chooses one."""
-
-    config: TrainConfig | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)  # keys of the config to change, such as {"epochs": 5}
-    device: str = "auto"
-    threshold: float | None = None  # 0.0005 if the calibration is learned, else 0.005
-    calibration: str | None = None  # learned if there are enough valid edges, else softmax-count
-    seed: int = 0
-
-
-def build(
+def read(
     source: Any,
-    path: str | os.PathLike[str],
-    *,
     valid: Any = None,
     test: Any = None,
-    labels: Sequence[str | os.PathLike[str]] = (),
-    options: Options | None = None,
-    keep_model: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    told: Told | None = None,
-) -> StoreFiles:
-    """Import, train and index in one go; called again after an interruption it goes on where it stopped.
+    labels: PathLike | Sequence[PathLike] = (),
+    columns: Any = None,
+) -> Graph:
+    """A graph from a file, a dataset folder, a graph directory, a data frame, an Arrow table or tuples.
 
-    Without a valid split, a twentieth of the facts is held out while training, to know when to stop; all facts are
-    observed in the store. A weighted graph brings its own truth values and is not trained.
+    `valid` and `test` are held-out facts in any of these forms, `labels` files of names and labels. `columns` says
+    which columns are head, relation, tail and perhaps truth, where their own names do not.
     """
-    from tuplet.predict.runs import Interrupted
-    from tuplet.truth.make import index, index_facts
+    if isinstance(source, KnowledgeGraph):
+        return source if isinstance(source, Graph) else Graph.made(source)
+    if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
+        return Graph.made(KnowledgeGraph.open(source))
+    from tuplet.graph.readers.read import read as read_graph
 
-    chosen = options or Options()
-    refuse_existing(path, force)
-    graph = _read(source, valid, test, labels)
-    if graph.weighted:
-        return index_facts(graph, path, force=force)
-    graph = with_valid(graph, HELD_OUT, chosen.seed)
-    target = Path(os.path.realpath(path))
-    work = target.with_name(f".{target.name}.model")
-    config = _config(chosen, int((graph.split == SPLIT_CODE["train"]).sum() // 2))
-    folder = Path(keep_model) if keep_model is not None else work
-    try:
-        _train_on(graph, folder, config, chosen.device, own=keep_model is None, force=force, told=told)
-    except Interrupted as stop:
-        raise TupletError(f"{stop.what}; the same command goes on from there") from None
-    store = index(
-        graph,
-        folder,
-        path,
-        chosen.threshold,
-        chosen.calibration,
-        device=_device(chosen.device),
-        force=force,
-        progress=_counted("index", told),
-    )
-    shutil.rmtree(work, ignore_errors=True)
-    return store
+    return Graph.made(read_graph(source, valid=valid, test=test, labels=labels, columns=columns))
 
 
-def _train_on(
-    graph: KnowledgeGraph,
-    folder: Path,
-    config: TrainConfig,
-    device: str,
-    own: bool,
-    force: bool,
-    told: Told | None,
-) -> None:
-    """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
-    from tuplet.predict.runs import OtherRun
-
-    resume = folder.exists() and (own or not force)
-    try:
-        train(graph, folder, config, device, resume, force, told)
-    except (OtherRun, CorruptStore):
-        if not own:
-            raise
-        shutil.rmtree(folder)
-        train(graph, folder, config, device, told=told)
-
-
-def _config(options: Options, train_edges: int) -> TrainConfig:
-    from tuplet.settings import changed, suitable
-
-    return changed(options.config or suitable(train_edges), options.settings)
-
-
+@keywords(TrainConfig, defaults=False)
 def train(
-    graph: KnowledgeGraph,
-    folder: str | os.PathLike[str],
-    config: TrainConfig | None = None,
+    graph: KnowledgeGraph | PathLike,
+    path: PathLike,
+    *,
+    config: TrainConfig | str | None = None,
     device: str = "auto",
     resume: bool = False,
     force: bool = False,
-    told: Told | None = None,
+    progress: bool | Report = True,
+    **settings: Unpack[TrainFields],
 ) -> Trained:
-    """Train a link predictor of the graph in `folder`."""
-    from tuplet.predict.train import train as train_model
+    """Train a link predictor of a graph and leave it in the folder `path`; Ctrl-C safe, `resume=True` goes on.
 
-    edges = {split: graph.edges(split) for split in SPLIT_CODE}
-    if not len(edges["train"][0]):
-        raise BadInput("the graph has no train edges: there is nothing to learn from")
-    sizes = (len(graph.entities), len(graph.relations))
-    tell = None if told is None else _epochs(told)
-    return train_model(edges, *sizes, config, Path(folder), device, resume, tell, graph.hash, force)
+    `config` is the settings or the name of a preset; without it the size of the graph chooses. Further keywords are the
+    fields of `TrainConfig`: model, rank, epochs, seed, …
+    """
+    unexpected("train", TrainConfig, settings)
+    whole = read(graph)
+    chosen = None if resume and config is None and not settings else _settings(config, settings, whole)
+    with shown(progress) as report:
+        return _train(whole, Path(path), chosen, device, resume, force, report)
+
+
+def index(
+    graph: KnowledgeGraph | PathLike,
+    model: Any,
+    path: PathLike,
+    *,
+    table: PathLike | None = None,
+    threshold: float | None = None,
+    calibration: str | None = None,
+    observed: Sequence[str] = OBSERVED,
+    on_demand: bool = False,
+    other_graph: bool = False,
+    device: str = "auto",
+    memory: int | None = None,
+    force: bool = False,
+    progress: bool | Report = True,
+) -> Store:
+    """A store from a graph and a predictor: its scores become truth values, calibrated on the valid edges.
+
+    `model` is what `train` returns, or the folder of a model. With `table` (and `model=None`) truth values made
+    elsewhere are taken from a Parquet file; a weighted graph needs neither.
+    """
+    from tuplet.truth import make
+
+    whole, splits = read(graph), observed.split(",") if isinstance(observed, str) else observed
+    if table is not None and model is not None:
+        raise BadInput("give either a model or ", Option("table", None), ", not both")
+    if table is not None:
+        return Store.of(make.index_table(whole, table, path, splits, threshold, force, calibration))
+    if model is None:
+        if on_demand or calibration:
+            raise BadInput(
+                Option("on_demand") if on_demand else Option("calibration", None), " needs a model (tuplet train)"
+            )
+        if not whole.weighted:
+            raise BadInput(
+                "give a model (tuplet train, tuplet adopt) or ",
+                Option("table", None),
+                "; only a weighted graph needs none",
+            )
+        return Store.of(make.index_facts(whole, path, splits, force))
+    with shown(progress) as report:
+        made = make.index(
+            whole,
+            getattr(model, "folder", model),
+            path,
+            threshold,
+            calibration,
+            splits,
+            on_demand=on_demand,
+            device=_device(device),
+            memory=memory,
+            force=force,
+            progress=lambda done, total: report("index", done, total, "relations"),
+            other_graph=other_graph,
+        )
+    return Store.of(made)
+
+
+@keywords(TrainConfig, defaults=False)
+def build(
+    source: Any,
+    path: PathLike,
+    *,
+    columns: Any = None,
+    valid: Any = None,
+    test: Any = None,
+    labels: PathLike | Sequence[PathLike] = (),
+    config: TrainConfig | str | None = None,
+    device: str = "auto",
+    threshold: float | None = None,
+    calibration: str | None = None,
+    keep_model: PathLike | None = None,
+    force: bool = False,
+    progress: bool | Report = True,
+    **settings: Unpack[TrainFields],
+) -> Store:
+    """Read, train and index in one go; called again after an interruption it goes on where it stopped.
+
+    `source`, `columns`, `valid`, `test` and `labels` are those of `read`, `config` and further keywords those of
+    `train`, `threshold` and `calibration` those of `index`. Without a valid split, a twentieth of the facts is held out
+    while training, to know when to stop; all facts are observed in the store. A weighted graph brings its own truth
+    values and is not trained. `keep_model` leaves the predictor there.
+    """
+    unexpected("build", TrainConfig, settings)
+    refuse_existing(path, force)
+    graph = read(source, valid, test, labels, columns)
+    if graph.weighted:
+        return index(graph, None, path, force=force, progress=progress)
+    target = Path(os.path.realpath(path))
+    work = target.with_name(f".{target.name}.model")
+    with shown(progress) as report:
+        chosen = _settings(config, settings, graph)
+        graph = Graph.made(with_valid(graph, HELD_OUT, chosen.seed))
+        folder = Path(keep_model) if keep_model is not None else work
+        _continue(graph, folder, chosen, device, own=keep_model is None, force=force, report=report)
+        store = index(
+            graph,
+            folder,
+            path,
+            threshold=threshold,
+            calibration=calibration,
+            device=device,
+            force=force,
+            progress=report,
+        )
+    shutil.rmtree(work, ignore_errors=True)
+    return store
 
 
 def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph:
@@ -146,14 +193,39 @@ def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph
     return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split, weight, graph.notes)
 
 
-def _read(source: Any, valid: Any, test: Any, labels: Sequence[str | os.PathLike[str]]) -> KnowledgeGraph:
-    if isinstance(source, KnowledgeGraph):
-        return source
-    if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
-        return KnowledgeGraph.open(source)
-    from tuplet.graph.readers.read import read
+def _continue(
+    graph: Graph, folder: Path, config: TrainConfig, device: str, own: bool, force: bool, report: Report
+) -> None:
+    """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
+    from tuplet.predict.runs import Interrupted, OtherRun
 
-    return read(source, valid=valid, test=test, labels=labels)
+    resume = folder.exists() and (own or not force)
+    try:
+        _train(graph, folder, config, device, resume, force, report)
+    except Interrupted as stop:
+        raise TupletError(f"{stop.what}; the same command goes on from there") from None
+    except (OtherRun, CorruptStore):
+        if not own:
+            raise
+        shutil.rmtree(folder)
+        _train(graph, folder, config, device, False, False, report)
+
+
+def _train(
+    graph: Graph, folder: Path, config: TrainConfig | None, device: str, resume: bool, force: bool, report: Report
+) -> Trained:
+    from tuplet.predict.train import train as train_model
+
+    edges = {split: graph.edges(split) for split in SPLIT_CODE}
+    if not len(edges["train"][0]):
+        raise BadInput("the graph has no train edges: there is nothing to learn from")
+    sizes = (len(graph.entities), len(graph.relations))
+    return train_model(edges, *sizes, config, folder, device, resume, _epochs(report), graph.hash, force)
+
+
+def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
+    chosen = preset(config) if isinstance(config, str) else config or suitable(len(graph.edges("train")[0]))
+    return changed(chosen, given)
 
 
 def _device(name: str) -> str:
@@ -162,17 +234,10 @@ def _device(name: str) -> str:
     return str(pick_device(name))
 
 
-def _counted(label: str, told: Told | None) -> Callable[[int, int], None] | None:
-    return None if told is None else lambda done, total: told(label, done, total, "relations")
-
-
-def _epochs(told: Told) -> Callable[[Mapping[str, Any]], None]:
+def _epochs(report: Report) -> Callable[[Mapping[str, Any]], None]:
     def tell(event: Mapping[str, Any]) -> None:
         valid = event.get("valid")
         note = f"epochs, valid MRR {valid['mrr']:.3f}" if valid else "epochs"
-        told("train", event["epoch"], event["epochs"], note)
+        report("train", event["epoch"], event["epochs"], note)
 
     return tell
-
-
-__all__ = ["OBSERVED", "Options", "build", "train", "with_valid"]

@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -365,14 +365,16 @@ def _help(default: Any, metadata: Mapping[str, Any]) -> str:
 # Python: what help() shows, and tables for the docs.
 
 
-def keywords(kind: type[Any]) -> Callable[[Function], Function]:
+def keywords(kind: type[Any], defaults: bool = True) -> Callable[[Function], Function]:
     """Show the knobs of `kind` in the signature of a function that takes them as `**keywords`."""
 
     def shown(function: Function) -> Function:
         signature = inspect.signature(function)
         kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         knobs = [
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+            inspect.Parameter(
+                f.name, inspect.Parameter.KEYWORD_ONLY, default=_shown(f) if defaults else None, annotation=f.type
+            )
             for f in fields(kind)
             if f.name not in signature.parameters
         ]
@@ -380,6 +382,10 @@ def keywords(kind: type[Any]) -> Callable[[Function], Function]:
         return function
 
     return shown
+
+
+def _shown(f: Field[Any]) -> Any:
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def unexpected(function: str, kind: type[Any], names: Iterable[str]) -> None:

@@ -1,43 +1,91 @@
-"""What users hold in their hands: a store that answers queries."""
+"""What users hold in their hands: a store that answers queries, and a graph that does so from its facts alone."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet import registry
+from tuplet import contents, registry
+from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines.facts import judge
-from tuplet.errors import BadInput, TupletError
-from tuplet.files import open_directory, verify
+from tuplet.engines.given import explain_tuples
+from tuplet.errors import BadInput, Option, TupletError
+from tuplet.files import open_directory
+from tuplet.files import verify as verify_directory
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.listing import Listing
 from tuplet.query import ask as asking
+from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
-from tuplet.query.limits import Limits
+from tuplet.query.examples import examples
+from tuplet.query.limits import Count, Deadline, Limits, Only
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
-from tuplet.truth.store_folder import StoreFiles, is_store
+from tuplet.settings import keywords
+from tuplet.truth.edit import EditReport, add_facts, remove_facts
+from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.table import known_splits
 
-if TYPE_CHECKING:
-    from tuplet.truth.edit import EditReport
+PAGE = 100  # answers in the first page of a stream
+
+
+class LimitFields(TypedDict, total=False):
+    """The fields of `Limits` as keywords of `ask` and its sisters, for type checkers."""
+
+    k: Count | None
+    offset: int
+    timeout: float | None
+    memory: int | None
+    work: int | None
+    only: Only | None
+    logic: str
+    budget: Count
+    merge: str
+    options: Mapping[str, str | int | float]
 
 
 class Store:
     """A knowledge graph, with truth values if it has any, that can be asked.
 
-    `tuplet.open(path)` makes one from a directory, `Store(Source(graph))` from a graph in memory.
+    `tuplet.open(path)` makes one from a directory, `tuplet.build(facts, path)` from facts. Any number of threads and
+    processes may ask the same store at once, also while somebody adds facts: an answer comes from the state before or
+    the state after, never from a mixture. Writers take turns. A store can be used in a `with` block and be pickled: it
+    is opened again, by its path, where it arrives.
     """
 
     def __init__(self, source: Source, path: Path | None = None, meta: Mapping[str, Any] | None = None) -> None:
-        self.source, self.path, self.meta = source, path, meta
+        self.path = path
+        # One attribute, so that a thread sees the source and the meta of one state.
+        self._state: tuple[Source, Mapping[str, Any] | None] | None = (source, meta)
+
+    @staticmethod
+    def of(files: StoreFiles) -> Store:
+        """The store of a folder that is open already."""
+        truth = files.rows() if files.on_demand else files.table
+        model, meta = files.meta.get("model"), files.meta
+        about = {key: meta[key] for key in ("threshold", "calibration")} | {"store": files.hash}
+        about["predictor"] = f"{model['kind']} {model['sha256'][:12]}" if model else None
+        return Store(Source(files.graph, tuple(meta["observed"]), truth, about), Path(files.path), meta)
+
+    @property
+    def source(self) -> Source:
+        """What engines see: graph, observed facts and truth."""
+        return self._opened()[0]
+
+    @property
+    def meta(self) -> Mapping[str, Any] | None:
+        """What made the truth values; None for a plain graph."""
+        return self._opened()[1]
 
     @property
     def graph(self) -> KnowledgeGraph:
@@ -59,26 +107,46 @@ class Store:
         """A query, parsed and bound to the names of this store."""
         return Question.of(self.source, query, grounding, text)
 
+    @keywords(Limits)
     def ask(
         self,
         query: str | Query,
         engine: str | None = None,
         limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
-        **fields: Any,
+        **fields: Unpack[LimitFields],
     ) -> Answers:
         """The ranked answers of a query. Further keywords are the fields of `Limits`: k, timeout, only, …"""
         runner = self.engine(engine)
-        limits = Limits.of(limits, **fields)
-        return asking.ask(self.question(query, grounding), runner, judge, limits)
+        return asking.ask(self.question(query, grounding), runner, judge, Limits.of(limits, **fields))
 
+    @overload
+    def ask_many(
+        self,
+        queries: Sequence[str | Query],
+        engine: str | None = None,
+        limits: Limits | None = None,
+        errors: Literal["raise"] = "raise",
+        **fields: Unpack[LimitFields],
+    ) -> list[Answers]: ...
+    @overload
+    def ask_many(
+        self,
+        queries: Sequence[str | Query],
+        engine: str | None = None,
+        limits: Limits | None = None,
+        *,
+        errors: Literal["return"],
+        **fields: Unpack[LimitFields],
+    ) -> list[Answers | TupletError]: ...
+    @keywords(Limits)
     def ask_many(
         self,
         queries: Sequence[str | Query],
         engine: str | None = None,
         limits: Limits | None = None,
         errors: Literal["raise", "return"] = "raise",
-        **fields: Any,
+        **fields: Unpack[LimitFields],
     ) -> list[Any]:
         """The answers of several queries, in their order, on all cores.
 
@@ -87,18 +155,49 @@ class Store:
         if isinstance(queries, str):
             raise BadInput("ask_many takes a list of queries; ask takes one")
         runner = self.engine(engine)
-        limits = Limits.of(limits, **fields)
+        wanted = Limits.of(limits, **fields)
+        source = self.source
 
         def answer(query: str | Query) -> Answers:
-            return asking.ask(self.question(query), runner, judge, limits)
+            return asking.ask(Question.of(source, query), runner, judge, wanted)
 
-        tabulated = self.source.truth is None or self.source.truth.tabulated
+        tabulated = source.truth is None or source.truth.tabulated
         found = answer_all(answer, queries, runner.forks and tabulated)
-        for result in found:
+        for number, result in enumerate(found, start=1):
             if errors == "raise" and isinstance(result, TupletError):
+                result.add_note(f"in query {number} of {len(found)}")
                 raise result
         return found
 
+    @keywords(Limits)
+    def stream(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Iterator[Answers]:
+        """The answers page by page, best first: the first page comes before the rest is searched for.
+
+        Without `k` it goes on until there are no more. Pages double in size, since each begins its search anew; the
+        timeout is for all of them together, and the page that it cuts short (see `pruned`) is the last.
+        """
+        runner, question = self.engine(engine), self.question(query, grounding)
+        wanted = Limits.of(limits, **fields)
+        deadline = Deadline(wanted.timeout)
+        asked = wanted.k if wanted.k is not None else question.tree.limit
+        left = float("inf") if asked is None or asked == "all" else int(asked)
+        offset, size = wanted.offset, PAGE
+        while left > 0:
+            size = int(min(size, left))
+            page = asking.ask(question, runner, judge, replace(wanted, k=size, offset=offset), deadline)
+            yield page
+            if len(page) < size or page.pruned is not None:
+                return
+            offset, left, size = offset + size, left - size, 2 * size
+
+    @keywords(Limits)
     def score(
         self,
         query: str | Query,
@@ -106,79 +205,170 @@ class Store:
         engine: str | None = None,
         limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
-        **fields: Any,
+        **fields: Unpack[LimitFields],
     ) -> NDArray[np.float64]:
         """The truth of given tuples of entity names, in the order of the free variables."""
         runner = self.engine(engine)
         return asking.score(self.question(query, grounding), tuples, runner, Limits.of(limits, **fields))
 
+    @overload
+    def explain(
+        self, query: str | Query, values: Mapping[str, str] | Sequence[str], **fields: Unpack[LimitFields]
+    ) -> Answer: ...
+    @overload
+    def explain(
+        self, query: str | Query, values: Sequence[Mapping[str, str] | tuple[str, ...]], **fields: Unpack[LimitFields]
+    ) -> list[Answer]: ...
+    @keywords(Limits)
+    def explain(self, query: str | Query, values: Any, **fields: Unpack[LimitFields]) -> Answer | list[Answer]:
+        """The truth, status and witness of a given tuple, or of several.
+
+        A tuple is a mapping from variables to names, `{"drug": "x", "gene": "y"}`, or the names in order.
+        """
+        one = isinstance(values, Mapping) or all(isinstance(value, str) for value in values)
+        question, limits, runner = self.question(query), Limits.of(None, **fields), self.engine()
+        variables = [variable.name for variable in question.tree.free]
+        tuples = question.ids([_in_order(variables, given) for given in ([values] if one else values)])
+        if not question.clauses:
+            raise BadInput("the query contradicts itself: it has no answers")
+        deadline = Deadline(limits.timeout)
+        ranking = explain_tuples(question, tuples, limits, deadline)
+        explained = [
+            asking.explained(question, ranking.take(slice(i, i + 1)), runner, judge, limits, deadline, deadline.clock())
+            for i in range(len(tuples))
+        ]
+        found = [answers[0] for answers in explained]
+        return found[0] if one else found
+
+    @keywords(Limits)
     def plan(
         self,
         query: str | Query,
         engine: str | None = None,
         limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
-        **fields: Any,
+        **fields: Unpack[LimitFields],
     ) -> str:
         """How a query would be answered: order, bounds, estimated cost."""
         return asking.plan_text(self.question(query, grounding), self.engine(engine), Limits.of(limits, **fields))
 
+    def relations(self) -> Listing[RelationRow]:
+        """The relations with their facts, predictions and one example each, most used first; prints as a table."""
+        return contents.relations(self.source)
+
+    def find(self, text: str, k: int = 20, relations: bool = False) -> Listing[FoundName]:
+        """Entities (or relations) whose name or label begins with `text` or contains it, best first."""
+        return contents.find(self.source, text, k, relations)
+
+    def entity(self, name: str, k: int = 5) -> EntityFacts:
+        """What is stated and predicted about one entity, by name or label: the `k` best of each relation."""
+        return contents.entity(self.source, name, k)
+
     def add(self, facts: Any, new_entities: bool = False) -> EditReport:
         """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes."""
-        from tuplet.truth.edit import add_facts
-
         report = add_facts(self._editable(), _facts(facts), new_entities)
-        self._reopen()
+        self.refresh()
         return report
 
     def remove(self, facts: Any) -> EditReport:
         """Stop observing facts: each shows its prediction again, if it has one."""
-        from tuplet.truth.edit import remove_facts
-
         report = remove_facts(self._editable(), _facts(facts))
-        self._reopen()
+        self.refresh()
         return report
+
+    def refresh(self) -> bool:
+        """Take the newest state of the folder, which others may have changed; says whether there was one."""
+        source, meta = self._opened()
+        if self.path is None or meta is None or read_store(self.path)["hash"] == source.about.get("store"):
+            return False
+        self._state = open_store(self.path)._opened()
+        return True
 
     def info(self) -> dict[str, Any]:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
-        about = {**self.graph.info()}
-        if self.meta is not None:
-            about = {**about, "kind": "store", **{key: value for key, value in self.meta.items() if key != "graph"}}
+        source, meta = self._opened()
+        about = {**source.graph.info()}
+        if meta is not None:
+            about = {**about, "kind": "store", **{key: value for key, value in meta.items() if key != "graph"}}
+        about["relation_names"] = [row.relation for row in contents.relations(source)]
+        about["try"] = [" ".join(example["query"].split()) for example in examples(source)[:2]]
         return about
+
+    def close(self) -> None:
+        """Let go of the files; a closed store cannot be asked."""
+        self._state = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, meta = self._opened()
+        if self.path is None:
+            return Store, (Source(source.graph, source.splits, source.truth, source.about), None, meta)
+        return open_store, (os.path.abspath(self.path), source.splits if meta is None else None)
+
+    def __repr__(self) -> str:
+        if self._state is None:
+            return f"<Store: {self.path or 'in memory'}, closed>"
+        sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
+        return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
+
+    def _opened(self) -> tuple[Source, Mapping[str, Any] | None]:
+        if self._state is None:
+            raise BadInput(f"the store {self.path or ''} is closed".replace("  ", " "))
+        return self._state
 
     def _editable(self) -> Path:
         if self.path is None or self.meta is None:
             raise BadInput("facts are added to a store (tuplet index, tuplet build), not to a plain graph")
         return self.path
 
-    def _reopen(self) -> None:
-        assert self.path is not None
-        fresh = open_store(self.path)
-        self.source, self.meta = fresh.source, fresh.meta
+
+class Graph(KnowledgeGraph):
+    """A knowledge graph that can be asked: what its facts say, and nothing else."""
+
+    @staticmethod
+    def made(graph: KnowledgeGraph) -> Graph:
+        """The same graph, ready to be asked."""
+        return Graph(**{f.name: getattr(graph, f.name) for f in fields(graph)})
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
-        return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
+        return super().__repr__().replace("KnowledgeGraph", "Graph", 1)
+
+    @keywords(Limits)
+    def ask(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """The answers that the facts imply. Further keywords are the fields of `Limits`: k, timeout, …"""
+        return Store(Source(self)).ask(query, engine, limits, grounding, **fields)
 
 
 def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:
-    """The store or graph in a directory; `observed` names the splits that count as facts, on a plain graph."""
-    if not is_store(path):
-        graph = KnowledgeGraph.open(path)
-        splits = observed.split(",") if isinstance(observed, str) else observed
-        return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
-    if observed is not None:
-        raise BadInput(f"{path} is a store: what is observed was decided when it was made (tuplet index --observed)")
-    files = StoreFiles.open(path)
-    truth = files.rows() if files.on_demand else files.table
-    about = {key: files.meta[key] for key in ("threshold", "calibration")} | {"store": files.hash}
-    model = files.meta.get("model")
-    about["predictor"] = f"{model['kind']} {model['sha256'][:12]}" if model else None
-    source = Source(files.graph, tuple(files.meta["observed"]), truth, about)
-    return Store(source, Path(path), files.meta)
+    """The store or graph directory at `path`, ready to be asked.
+
+    On a plain graph `observed` names the splits that count as facts; all of them unless given.
+    """
+    if is_store(path):
+        if observed is not None:
+            made = f"{path} is a store: what is observed was decided when it was made ("
+            raise BadInput(made, Option("observed", None), " of index)")
+        return Store.of(StoreFiles.open(path))
+    graph = KnowledgeGraph.open(path)
+    splits = observed.split(",") if isinstance(observed, str) else observed
+    return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
 
 
-def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, Any]:
+def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
     """What the directory is: kind, sizes, splits, hashes, metrics."""
     root = Path(path)
     if (root / "model.json").exists() or (root / "log.jsonl").exists():  # the second: a run that has not finished
@@ -186,20 +376,28 @@ def info(path: str | os.PathLike[str], verify_all: bool = False) -> dict[str, An
 
         return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
     if is_store(root):
-        if verify_all:
+        if verify:
             for folder in StoreFiles.open(root).folders.values():
                 if (root / folder / "manifest.json").exists():
-                    verify(root / folder)
+                    verify_directory(root / folder)
         return open_store(root).info()
     directory = open_directory(root)
-    if verify_all:
-        verify(root)
+    if verify:
+        verify_directory(root)
     if directory.kind == "graph":
         return open_store(root).info()
     return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}
 
 
-def _facts(facts: Any) -> KnowledgeGraph | Iterable[tuple[Any, ...]]:
+def _in_order(variables: Sequence[str], given: Mapping[str, str] | Sequence[str]) -> Sequence[str]:
+    if not isinstance(given, Mapping):
+        return given
+    if set(given) != set(variables):
+        raise BadInput(f"a tuple names an entity for {', '.join(variables)} and for nothing else")
+    return [given[variable] for variable in variables]
+
+
+def _facts(facts: Any) -> Any:
     """Facts as the editor takes them."""
     if isinstance(facts, list | tuple | KnowledgeGraph):
         return facts

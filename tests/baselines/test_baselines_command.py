@@ -10,7 +10,7 @@ import pytest
 import tuplet
 from tuplet.cli.commands import main
 from tuplet.cli.demo import bundled, hidden
-from tuplet.pipeline import Options, build
+from tuplet.pipeline import build
 from tuplet.settings import TrainConfig
 
 QUERY = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :france }"
@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of the demonstration, with a predictor that was trained for a moment."""
     root = tmp_path_factory.mktemp("world")
     quick = TrainConfig(rank=8, epochs=1, batch=500, evaluate_every=0)
-    build(hidden(bundled()), root / "store", options=Options(config=quick), keep_model=root / "model")
+    build(hidden(bundled()), root / "store", config=quick, keep_model=root / "model")
     return root
 
 

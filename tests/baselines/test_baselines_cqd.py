@@ -40,7 +40,7 @@ def rings(entities: int = 24) -> KnowledgeGraph:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cqd") / "model"
-    train(rings(), path, TrainConfig(rank=16, epochs=60, batch=20, regularisation=0.01, evaluate_every=0))
+    train(rings(), path, config=TrainConfig(rank=16, epochs=60, batch=20, regularisation=0.01, evaluate_every=0))
     return path
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 
 if TYPE_CHECKING:
-    from tuplet.pipeline import Told
+    from tuplet.progress import Report
     from tuplet.query.answer import Answer
     from tuplet.query.answers import Answers
 
@@ -68,9 +68,10 @@ class Truths:
         return f"{right} of {len(guessed)} hidden truths" if right else "not in the data"
 
 
-def run(say: Callable[[str], None], told: Told | None = None, keep: str | None = None, force: bool = False) -> None:
+def run(
+    say: Callable[[str], None], progress: bool | Report = True, keep: str | None = None, force: bool = False
+) -> None:
     """The demonstration; `keep` leaves the store there, `force` replaces one that is there."""
-    import tuplet
     from tuplet.pipeline import build
     from tuplet.truth.store_folder import refuse_existing
 
@@ -84,8 +85,7 @@ def run(say: Callable[[str], None], told: Told | None = None, keep: str | None =
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(keep) if keep else Path(folder) / "world.store"
-        build(graph, path, force=force, told=told)
-        store = tuplet.open(path)
+        store = build(graph, path, force=force, progress=progress)
         report = store.info()["report"]
         say(f"Learned and indexed: {report['facts']:,} observed facts, {report['predicted']:,} predicted ones.\n")
         say(f"{QUESTION}\n  {QUERY}\nOnly what the observed facts do not say:\n")

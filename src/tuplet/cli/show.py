@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 _MOST = 20  # of a list; more would fill the screen, and --json has them all
+
+
+def printed(value: Any) -> None:
+    """Print text as it is and anything else as JSON."""
+    print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def lines(about: Mapping[str, Any], indent: str = "") -> str:

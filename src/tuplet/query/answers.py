@@ -17,6 +17,7 @@ from tuplet.errors import BadInput, nearest
 from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.listing import data_frame
 from tuplet.query.answer import Answer, Parts, row, show_entity
 from tuplet.query.ranking import Ranking
 from tuplet.query.witness import Status, Witnesses, percent
@@ -309,13 +310,3 @@ class Answers(Sequence[Answer]):
 
 def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
     return Vocabulary.of(words.names(ids), [words.label(int(i)) for i in ids])
-
-
-def data_frame(table: pyarrow.Table) -> pandas.DataFrame:
-    """An Arrow table as a data frame with plain strings."""
-    try:
-        import pandas as _  # noqa: F401 - only to say clearly when it is missing
-    except ModuleNotFoundError:
-        raise BadInput("pandas is not installed; pip install 'tuplet[pandas]', or use to_arrow()") from None
-    frame = table.to_pandas()
-    return frame.astype({name: "str" for name in frame.columns if str(frame[name].dtype) == "category"})

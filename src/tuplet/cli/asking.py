@@ -1,0 +1,124 @@
+"""Commands that answer: queries, and what is in a store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from tuplet.cli.show import lines, printed
+from tuplet.errors import BadInput
+from tuplet.files import refuse_existing
+from tuplet.settings import given
+
+LARGEST_QUERY = 1_000_000  # characters read from a query file
+
+
+def run_ask(arguments: argparse.Namespace) -> None:
+    """`tuplet ask`."""
+    from tuplet.query.limits import Limits
+    from tuplet.store import open_store
+
+    store = open_store(arguments.store, arguments.observed)
+    query, grounding = _query_text(arguments.query), _grounding(arguments.grounding)
+    limits = Limits(**given(arguments, Limits))
+    if arguments.plan:
+        printed(store.plan(query, arguments.engine, limits, grounding))
+        return
+    form = "json" if arguments.json else arguments.format
+    if arguments.output:
+        refuse_existing(arguments.output, arguments.force)
+    elif form == "parquet":
+        raise BadInput("Parquet is not for the screen; add -o FILE.parquet")
+    answers = store.ask(query, arguments.engine, limits, grounding)
+    if arguments.output:
+        answers.write(arguments.output, form, force=arguments.force)
+        print(answers.summary(), file=sys.stderr)
+    elif form == "json":
+        print(answers.to_json())
+    elif form == "csv":
+        print(answers.to_csv(), end="")
+    else:
+        print(answers.table(most=None))
+        if arguments.explain:
+            for answer in answers:
+                print(f"\n{answer.explain()}")
+
+
+def run_info(arguments: argparse.Namespace) -> None:
+    """`tuplet info`."""
+    from tuplet.store import info
+
+    about = info(arguments.path, verify=arguments.verify)
+    if arguments.json:
+        printed(about)
+    else:
+        queries = about.pop("try", [])
+        printed(lines(about | ({"try": "\n".join(queries)} if queries else {})))
+
+
+def run_relations(arguments: argparse.Namespace) -> None:
+    """`tuplet relations`."""
+    from tuplet.store import open_store
+
+    found = open_store(arguments.path).relations()
+    printed(found.to_dicts() if arguments.json else str(found))
+
+
+def run_find(arguments: argparse.Namespace) -> None:
+    """`tuplet find`."""
+    from tuplet.store import open_store
+
+    found = open_store(arguments.path).find(arguments.text, arguments.k, arguments.relations)
+    if arguments.json or len(found):
+        printed(found.to_dicts() if arguments.json else str(found))
+    else:
+        print(f"nothing is called {arguments.text!r}", file=sys.stderr)
+
+
+def run_entity(arguments: argparse.Namespace) -> None:
+    """`tuplet entity`."""
+    from tuplet.store import open_store
+
+    found = open_store(arguments.path).entity(arguments.name, arguments.k)
+    printed(found.to_dicts() if arguments.json else str(found))
+
+
+def run_engines(arguments: argparse.Namespace) -> None:
+    """`tuplet engines`."""
+    from tuplet.engines.listed import engines
+
+    found = engines()
+    printed(found.to_dicts() if arguments.json else str(found))
+
+
+def _query_text(argument: str) -> str:
+    """The query itself, the content of @file, or standard input for -."""
+    if argument == "-":
+        text = sys.stdin.read(LARGEST_QUERY + 1)
+    elif argument.startswith("@"):
+        try:
+            with open(argument[1:], encoding="utf-8") as file:
+                text = file.read(LARGEST_QUERY + 1)
+        except OSError as error:
+            raise BadInput(f"cannot read the query file {argument[1:]!r}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise BadInput(f"the query file {argument[1:]!r} is not UTF-8 (byte {error.start})") from None
+    else:
+        text = argument
+    if not text.strip():
+        raise BadInput("the query is empty")
+    return text
+
+
+def _grounding(argument: str | None) -> dict[str, Any] | None:
+    if argument is None:
+        return None
+    try:
+        grounding = json.loads(argument)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"--grounding is not JSON: {error}") from None
+    if not isinstance(grounding, dict):
+        raise BadInput('--grounding must be a JSON object such as {"r1": "borders", "s1": "france"}')
+    return grounding

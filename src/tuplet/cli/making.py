@@ -1,0 +1,192 @@
+"""Commands that make and change things: graphs, models and stores."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Any
+
+from tuplet.cli.show import lines, printed
+from tuplet.errors import BadInput
+from tuplet.settings import TrainConfig, given, load, pairs, preset, size
+from tuplet.store import Store
+
+
+def run_import(arguments: argparse.Namespace) -> None:
+    """`tuplet import`."""
+    from tuplet.graph.readers.read import read_with_report
+
+    graph, report = read_with_report(
+        arguments.source,
+        valid=arguments.valid,
+        test=arguments.test,
+        labels=arguments.labels,
+        columns=_columns(arguments.columns),
+    )
+    graph.save(arguments.output, force=arguments.force)
+    printed(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
+
+
+def run_train(arguments: argparse.Namespace) -> None:
+    """`tuplet train`."""
+    from tuplet.pipeline import train
+
+    if _train_query_model(arguments):
+        return
+    trained = train(
+        arguments.graph,
+        arguments.output,
+        config=_config(arguments),
+        device=arguments.device,
+        resume=arguments.resume,
+        force=arguments.force,
+        progress=not arguments.quiet,
+        **given(arguments, TrainConfig),
+    )
+    metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
+    if arguments.json:
+        printed({"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics})
+        return
+    for split, measured in trained.metrics.items():
+        print(f"{split:<5}  {measured}")
+    print(f"{trained.epochs} epochs in {trained.train_seconds:.1f} s\n{trained.folder}")
+
+
+def _train_query_model(arguments: argparse.Namespace) -> bool:
+    """Train a query model, if that is what is asked for."""
+    from tuplet.baselines.trained import command
+    from tuplet.progress import Progress
+
+    if not command.asked(arguments):
+        return False
+    with Progress(quiet=arguments.quiet) as report:
+        trained = command.run(arguments, report)
+    if arguments.json:
+        printed({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
+    else:
+        print("valid MRR  " + "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items()))
+        print(f"{trained.steps:,} steps in {trained.seconds:.1f} s\n{trained.folder}")
+    return True
+
+
+def run_adopt(arguments: argparse.Namespace) -> None:
+    """`tuplet adopt`."""
+    from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.predict.adopt import adopt
+
+    about = adopt(
+        arguments.source,
+        KnowledgeGraph.open(arguments.graph),
+        arguments.output,
+        kind=arguments.model,
+        relation_order=arguments.relation_order,
+        entity_names=arguments.entity_names,
+        relation_names=arguments.relation_names,
+        allow_pickle=arguments.trust,
+        force=arguments.force,
+    )
+    printed(about if arguments.json else f"{lines(about)}\n{arguments.output}")
+
+
+def run_index(arguments: argparse.Namespace) -> None:
+    """`tuplet index`."""
+    from tuplet.pipeline import index
+
+    store = index(
+        arguments.graph,
+        arguments.model,
+        arguments.output,
+        table=arguments.table,
+        threshold=arguments.threshold,
+        calibration=arguments.calibration,
+        observed=arguments.observed,
+        on_demand=arguments.on_demand,
+        other_graph=arguments.other_graph,
+        device=arguments.device,
+        memory=None if arguments.memory is None else _size(arguments.memory),
+        force=arguments.force,
+        progress=not arguments.quiet,
+    )
+    _made(store, arguments)
+
+
+def run_build(arguments: argparse.Namespace) -> None:
+    """`tuplet build`."""
+    from tuplet.pipeline import build
+
+    store = build(
+        arguments.source,
+        arguments.output,
+        columns=_columns(arguments.columns),
+        valid=arguments.valid,
+        test=arguments.test,
+        labels=arguments.labels,
+        config=_config(arguments),
+        device=arguments.device,
+        threshold=arguments.threshold,
+        calibration=arguments.calibration,
+        keep_model=arguments.keep_model,
+        force=arguments.force,
+        progress=not arguments.quiet,
+        **given(arguments, TrainConfig),
+    )
+    _made(store, arguments)
+
+
+def _made(store: Store, arguments: argparse.Namespace) -> None:
+    """What there is now, in three lines, and what to do with it."""
+    about = store.info()
+    if arguments.json:
+        printed(about)
+        return
+    report = about["report"]
+    predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
+    print(f"{about['entities']:,} entities, {about['relations']:,} relations")
+    print(f"{report['facts']:,} facts, predictions: {predicted}")
+    if store.source.about.get("calibrated") is False:
+        print(f"truth values are not calibrated: {store.source.about.get('not_calibrated')}")
+    print(arguments.output)
+    path = shlex.quote(arguments.output)
+    for query in about["try"][:1]:
+        print(f"\nask it:      tuplet ask {path} {shlex.quote(query)}")
+        print(f"look inside: tuplet info {path}, tuplet relations {path}, tuplet find {path} TEXT")
+
+
+def run_edit(arguments: argparse.Namespace) -> None:
+    """`tuplet add` and `tuplet remove`."""
+    from tuplet.graph.readers.read import read
+    from tuplet.truth.edit import add_facts, remove_facts
+    from tuplet.truth.store_folder import read_store
+
+    read_store(arguments.store)  # a wrong store is said before the facts are read
+    facts = read(arguments.facts)
+    if arguments.command == "add":
+        report = add_facts(arguments.store, facts, arguments.new_entities)
+    else:
+        report = remove_facts(arguments.store, facts)
+    shown = {key: value for key, value in report.as_dict().items() if value}
+    printed(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
+
+
+def _config(arguments: argparse.Namespace) -> TrainConfig | None:
+    """The settings of a file or a preset, if one is given."""
+    if arguments.config and arguments.preset:
+        raise BadInput("give either --config or --preset, not both")
+    if arguments.config:
+        return load(TrainConfig, arguments.config)
+    return preset(arguments.preset) if arguments.preset else None
+
+
+def _columns(text: str | None) -> Any:
+    """`head=A,relation=B,tail=C` by role, or `A,B,C` in that order."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    return pairs("--columns", parts) if "=" in text else parts
+
+
+def _size(text: str) -> int:
+    try:
+        return size(text)
+    except ValueError:
+        raise BadInput(f"--memory takes bytes, such as 512M or 2G, not {text!r}") from None

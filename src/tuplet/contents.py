@@ -1,0 +1,133 @@
+"""What is in a store: its relations, entities by what was typed, and all about one entity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tuplet.graph.search import Finder, relation_counts
+from tuplet.lang.ast import Name
+from tuplet.listing import Listing
+from tuplet.query.answer import show_entity
+from tuplet.query.bind import resolve
+from tuplet.query.source import Source
+
+
+@dataclass(frozen=True)
+class RelationRow:
+    """A relation: how many facts it has, how many are predicted, and one of its facts."""
+
+    relation: str
+    label: str
+    facts: int
+    predicted: int | None  # None: nothing is, or rows are computed on demand
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True)
+class FoundName:
+    """An entity or a relation that was searched for."""
+
+    name: str
+    label: str
+
+
+@dataclass(frozen=True)
+class EntityFact:
+    """A fact about one entity, stated or predicted."""
+
+    head: str
+    relation: str
+    tail: str
+    truth: float
+    status: Literal["observed", "predicted"]
+    head_label: str = ""
+    tail_label: str = ""
+
+
+class EntityFacts(Listing[EntityFact]):
+    """All about one entity; shown by labels."""
+
+    def _shown(self) -> list[list[str]]:
+        rows = [
+            [
+                show_entity(f.head, f.head_label),
+                f.relation,
+                show_entity(f.tail, f.tail_label),
+                f"{f.truth:.4g}",
+                f.status,
+            ]
+            for f in self
+        ]
+        return [["head", "relation", "tail", "truth", "status"], *rows]
+
+
+def relations(source: Source) -> Listing[RelationRow]:
+    """The relations of a source, those with most facts first."""
+    facts, graph = source.facts, source.graph
+    stated = relation_counts(facts)
+    listed = None
+    if source.truth is not None and source.truth.tabulated:
+        listed = relation_counts(source.truth.table(range(len(graph.relations))).adjacency) - stated
+    rows = []
+    for r in sorted(range(len(stated)), key=lambda r: (-stated[r], graph.relations.name(r))):
+        head, tail = _example(source, r)
+        predicted = None if listed is None else int(listed[r])
+        rows.append(
+            RelationRow(graph.relations.name(r), graph.relations.label(r), int(stated[r]), predicted, head, tail)
+        )
+    return Listing(rows, RelationRow)
+
+
+def _example(source: Source, relation: int) -> tuple[str, str]:
+    facts, entities = source.facts, source.graph.entities
+    row = int(facts.view_ptr[2 * relation])
+    if row == int(facts.view_ptr[2 * relation + 1]):
+        return "", ""
+    head, tail = int(facts.row_entity[row]), int(facts.neighbour[facts.row_ptr[row]])
+    return tuple(show_entity(entities.name(i), entities.label(i)) for i in (head, tail))  # type: ignore[return-value]
+
+
+def find(source: Source, text: str, k: int, relations: bool) -> Listing[FoundName]:
+    """The entities (or relations) whose name or label begins with a text or contains it, best first."""
+    words = source.graph.relations if relations else source.graph.entities
+    found = Finder(words).find(text, k)
+    return Listing([FoundName(words.name(i), words.label(i)) for i in found], FoundName)
+
+
+def entity(source: Source, name: str, k: int) -> EntityFacts:
+    """What is stated and predicted about an entity: of each relation and direction the `k` best of both."""
+    entities, words = source.graph.entities, source.graph.relations
+    labelled = entities.find_label(name)
+    known = labelled[0] if entities.find(name) < 0 and len(labelled) == 1 else resolve(Name(name), "entity", entities)
+    found: dict[tuple[int, int, int], EntityFact] = {}
+    for relation in range(len(words)):
+        for inverse in (False, True):
+            for other, truth, observed in _best(source, known, relation, inverse, k):
+                head, tail = (other, known) if inverse else (known, other)
+                found[head, relation, tail] = EntityFact(
+                    entities.name(head),
+                    words.name(relation),
+                    entities.name(tail),
+                    truth,
+                    "observed" if observed else "predicted",
+                    entities.label(head),
+                    entities.label(tail),
+                )
+    stated = sum(fact.status == "observed" for fact in found.values())
+    shown = show_entity(entities.name(known), entities.label(known))
+    title = f"{shown}: {stated:,} facts, {len(found) - stated:,} predictions (at most {k} of each relation)"
+    return EntityFacts(list(found.values()), EntityFact, title)
+
+
+def _best(source: Source, entity: int, relation: int, inverse: bool, k: int) -> list[tuple[int, float, bool]]:
+    """The first `k` stated and the `k` best predicted neighbours of an entity: id, truth, whether it is stated."""
+    if source.truth is None:
+        return [(other, 1.0, True) for other in source.facts.row(entity, 2 * relation + inverse)[:k].tolist()]
+    row = source.truth.row(entity, relation, inverse)
+    order = np.argsort(-row.truth, kind="stable")
+    places = [order[row.observed[order]][:k], order[~row.observed[order]][:k]]
+    return [(int(row.ids[i]), float(row.truth[i]), bool(row.observed[i])) for part in places for i in part.tolist()]
