@@ -20,6 +20,7 @@ R = TypeVar("R")
 class Listing(Sequence[R], Generic[R]):
     """Rows of one dataclass.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class City:
     ...     name: str

@@ -16,7 +16,7 @@ from tuplet import contents, registry
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines.facts import judge
 from tuplet.engines.given import explain_tuples
-from tuplet.errors import BadInput, Option, TupletError
+from tuplet.errors import BadInput, BudgetExceeded, Option, TupletError
 from tuplet.files import open_directory
 from tuplet.files import verify as verify_directory
 from tuplet.graph.graph import KnowledgeGraph
@@ -28,7 +28,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import Count, Deadline, Limits, Only
+from tuplet.query.limits import Count, Deadline, Limits, Only, OutOfTime
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
@@ -232,7 +232,10 @@ class Store:
         if not question.clauses:
             raise BadInput("the query contradicts itself: it has no answers")
         deadline = Deadline(limits.timeout)
-        ranking = explain_tuples(question, tuples, limits, deadline)
+        try:
+            ranking = explain_tuples(question.clauses, question.source, tuples, limits, deadline)
+        except OutOfTime:
+            raise BudgetExceeded(f"no explanation within {limits.timeout:g} s", limit="timeout") from None
         explained = [
             asking.explained(question, ranking.take(slice(i, i + 1)), runner, judge, limits, deadline, deadline.clock())
             for i in range(len(tuples))
