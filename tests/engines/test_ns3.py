@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,9 @@ def source_of(table: TruthTable) -> Source:
     """A table as something that can be asked: its observed edges are the facts."""
     heads, relation, tails, entry = table.adjacency.triples()
     facts = [column[table.observed[entry]] for column in (heads, relation, tails)]
-    names = (Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", 2)))
+    names = (
+        Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", table.relations))
+    )
     return Source(KnowledgeGraph.of(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
 
 
@@ -133,6 +136,70 @@ def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget() -> N
     assert len(pairs) == min(40, len(product))
     others = [float(c) for node, b in zip((u, v), share, strict=True) for c in sorted(node.value.tolist())[::-1][b:]]
     assert float(cut[0]) >= max(others, default=0) * (1 - 1e-9)
+
+
+# The truths of three variables that nothing joins; the first of each is 1, so that the marginal of an entity is its own
+# truth.
+LISTS = [[0.96**i for i in range(9)], [0.93**i for i in range(16)], [0.97**i for i in range(31)]]
+
+
+def published(lists: Sequence[Sequence[float]], B: int, merge: str) -> set[tuple[int, ...]]:
+    """The box of three independent variables, by the published loop; rounding never meets an end here.
+
+    Nodes are (members, rows with their truth, best first); b_i = λ c_i, λ = (size / Π c)^(1/m), size = n · B.
+    """
+    nodes = [((v,), [((i,), truth) for i, truth in enumerate(values)]) for v, values in enumerate(lists)]
+
+    def count(node: Any) -> float:
+        return sum(truth for _, truth in node[1])
+
+    while len(nodes) > 1:
+        pairs = itertools.combinations(nodes, 2)
+        chosen = nodes if merge == "simultaneous" else min(pairs, key=lambda two: count(two[0]) * count(two[1]))
+        members = tuple(v for node in chosen for v in node[0])
+        size = len(members) * B
+        scale = (size / np.prod([count(node) for node in chosen])) ** (1 / len(chosen))
+        parts = []
+        for node in chosen:
+            assert 1 <= scale * count(node) <= len(node[1])
+            parts.append(node[1][: round(scale * count(node))])
+        rows = [
+            (tuple(i for key, _ in row for i in key), float(np.prod([truth for _, truth in row])))
+            for row in itertools.product(*parts)
+        ]
+        rows.sort(key=lambda row: -row[1])
+        nodes = [node for node in nodes if node not in chosen] + [(members, rows[:size])]
+    (members, rows) = nodes[0]
+    return {tuple(key[members.index(v)] for v in range(3)) for key, _ in rows}
+
+
+@pytest.mark.parametrize("merge", ["progressive", "simultaneous"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_box_is_that_of_the_published_loop(order: tuple[int, ...], merge: str) -> None:
+    lists = [LISTS[i] for i in order]
+    edges = [(0, r, 1 + i, truth) for r, values in enumerate(lists) for i, truth in enumerate(values)]
+    heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
+    table = TruthTable.build(40, 3, heads, relation, tails, truth, truth == 1)
+    apart = QueryGraph(("x", "y", "z"), (0, 1, 2), tuple(Edge(~0, r, r) for r in range(3)))
+    boxes = {how: published(lists, 36, how) for how in ("progressive", "simultaneous")}
+    assert boxes["progressive"] != boxes["simultaneous"]
+    found = ask("ns3", apart, table, k="all", budget=36, merge=merge)
+    assert {tuple(e - 1 for e in row) for row in found.tuples.tolist()} == boxes[merge]
+
+
+def test_a_truth_that_may_be_higher_is_not_certified() -> None:
+    """The best ?e by its index loses to !2(?e, ?g), which the index does not see; with B = 1 it alone is left."""
+    edges = [(0, 0, 1, 1.0), (0, 0, 2, 0.7), (0, 1, 3, 1.0), (1, 2, 3, 0.9), (4, 3, 0, 1.0)]
+    heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
+    table = TruthTable.build(5, 4, heads, relation, tails, truth, truth == 1)
+    query = QueryGraph(("x", "e", "g"), (0,), (Edge(~4, 3, 0), Edge(0, 0, 1), Edge(0, 1, 2), Edge(1, 2, 2, True)))
+    cut = ask("ns3", query, table, k=1, budget=1)
+    assert (cut.tuples.tolist(), cut.truth) == ([[0]], pytest.approx([0.1]))
+    assert not cut.exact
+    assert cut.pruned == "a budget of 1 per variable"
+    for fields in ({"budget": 2}, {"budget": 1, "merge": "adaptive"}, {"budget": "all"}):
+        whole = ask("ns3", query, table, k=1, **fields)
+        assert (whole.truth, whole.exact) == (pytest.approx([0.7]), True)
 
 
 def test_progressive_and_simultaneous_agree_for_two_variables() -> None:
@@ -279,3 +346,30 @@ def test_unions_are_scored_in_every_clause() -> None:
     true = brute.score([STAR, other], table, torch.stack(box.rows.columns, 1).numpy())
     assert (box.value.numpy() <= true * (1 + 1e-9)).all()
     assert (box.upper.numpy() >= true * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("fields", [{"k": 6}, {"k": 6, "offset": 2, "only": "predicted"}, {"k": "all"}])
+def test_many_plans_are_their_single_ones(fields: dict[str, Any]) -> None:
+    """Two shapes mixed; where all tuples are asked for, a ranking is the whole box without witnesses."""
+    source, limits = source_of(random_table(9, 20, 0.2)), Limits(budget=5, **fields)
+    engine = registry.find("engines", "ns3")
+    clauses = [
+        QueryGraph(shape.variables, shape.free, (shape.edges[0]._replace(head=~i), *shape.edges[1:]))
+        for i in range(6)
+        for shape in (CHAIN, STAR)
+    ]
+    plans = [engine.plan([clause], source, limits) for clause in clauses]
+    together = engine.run_many(plans, limits, NO_DEADLINE)
+    assert [key for key in source.prepared if "ns3" in key] == ["ns3 on cpu"]
+    for plan, found in zip(plans, together, strict=True):
+        alone = engine.run(plan, limits, NO_DEADLINE)
+        assert found.tuples.tolist() == alone.tuples.tolist()
+        assert found.truth == pytest.approx(alone.truth, rel=1e-12)
+        assert (found.exact, found.pruned) == (alone.exact, alone.pruned)
+        assert len(found.assignments) == (0 if fields["k"] == "all" else 1)
+    assert max(len(found.tuples) for found in together) > 5
+    late = engine.run_many(plans, limits, Deadline(1, itertools.count().__next__))
+    assert {(found.pruned, found.exact, len(found.tuples)) for found in late} == {("timeout", False, 0)}
+    cut = (engine.run_many(plans, limits, Deadline(n, itertools.count().__next__)) for n in range(20, 400, 5))
+    kept = next(some for some in cut if some[0].pruned != "timeout")
+    assert kept[-1].pruned == "timeout", "one shape was answered by then, the other was not"
