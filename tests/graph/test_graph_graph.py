@@ -53,7 +53,7 @@ def test_observed_is_the_union_of_the_named_splits() -> None:
 def test_unknown_split_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="unknown split 'trian'; did you mean 'train'"):
         small().observed(["trian"])
-    with pytest.raises(UnknownName, match="unknown split 'xyz'; did you mean 'train' or 'valid' or 'test'"):
+    with pytest.raises(UnknownName, match="unknown split 'xyz'; choose 'train', 'valid' or 'test'"):
         small().edges("xyz")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -172,7 +171,7 @@ def test_weights(tmp_path: Path) -> None:
     assert kept[("x", "r", "y")] == 0.25
     assert kept[("y", "r", "x")] == 1.0
     assert ("c", "r", "d") not in kept
-    assert kept[("d", "r", "a")] == float(np.float32(1e-3))
+    assert kept[("d", "r", "a")] == 1e-3
     assert (report.duplicates, report.repeated_in_later_split) == (2, 1)
     assert (report.conflicting_weights, report.zero_truth) == (2, 1)
     named_column = write(tmp_path / "g.csv", "weight,source,relation,target\n0.5,a,r,b\n")

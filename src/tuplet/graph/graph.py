@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import CorruptStore, UnknownName, nearest
+from tuplet.errors import CorruptStore, unknown
 from tuplet.files import content_hash, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
 from tuplet.graph.names import Vocabulary
@@ -22,7 +22,7 @@ SPLITS = ("train", "valid", "test")
 SPLIT_CODE = {name: code for code, name in enumerate(SPLITS, start=1)}
 
 Splits = NDArray[np.uint8]
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class KnowledgeGraph:
     relations: Vocabulary
     adjacency: Adjacency  # all splits together
     split: Splits  # [entries of adjacency] 1 train, 2 valid, 3 test
-    weight: Floats | None  # [entries of adjacency] truth of each edge in a weighted graph
+    weight: Floats | None  # [entries of adjacency] truth of each edge in a weighted graph, as given (float64)
     hash: str  # content hash: same names, edges, splits and weights, same hash
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
 
@@ -65,7 +65,7 @@ class KnowledgeGraph:
             len(relations),
         )
         codes = np.ones(len(edge), np.uint8) if split is None else np.asarray(split, dtype=np.uint8)[edge]
-        weights = None if weight is None else np.asarray(weight, dtype=np.float32)[edge]
+        weights = None if weight is None else np.asarray(weight, dtype=np.float64)[edge]
         graph = KnowledgeGraph(entities, relations, adjacency, codes, weights, "", notes or {})
         return replace(graph, hash=content_hash(KIND, graph._arrays(), {}))
 
@@ -139,7 +139,7 @@ class KnowledgeGraph:
         marked = np.zeros(256, dtype=bool)
         for name in splits:
             if name not in SPLIT_CODE:
-                raise UnknownName("split", name, nearest(name, SPLITS, 1) or SPLITS)
+                raise unknown("split", name, SPLITS)
             marked[SPLIT_CODE[name]] = True
         return marked[self.split]
 

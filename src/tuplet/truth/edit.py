@@ -99,7 +99,7 @@ class _NamedFacts:
     entities: list[str]
     relations: list[str]
     edges: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # numbers into the two lists
-    truth: NDArray[np.float32]
+    truth: Floats
 
     @staticmethod
     def of(facts: Triples) -> _NamedFacts:
@@ -129,7 +129,7 @@ class _NamedFacts:
             weights.append(weight)
         table = np.array(rows, dtype=np.int64).reshape(-1, 3)
         columns = (table[:, 0], table[:, 1], table[:, 2])
-        return _NamedFacts(list(entities), list(relations), columns, np.array(weights, dtype=np.float32))
+        return _NamedFacts(list(entities), list(relations), columns, np.array(weights, dtype=np.float64))
 
 
 def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[NDArray[np.int64], list[str]]:
@@ -152,7 +152,7 @@ def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[N
 
 def _resolve(
     graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.int64], entities: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], int]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Floats, int]:
     """Heads, relations, tails, truth of the distinct edges, and how many were given again (the last truth counts)."""
     relation_ids = np.zeros(len(names.relations), dtype=np.int64)
     for i, name in enumerate(names.relations):
@@ -249,7 +249,9 @@ def add(table: TruthTable, facts: FactEdges, entities: int | None = None) -> Tab
     at, listed = _find(entries.key, forward)
     was_observed = np.zeros(len(forward), dtype=bool)
     was_observed[listed] = entries.observed[at[listed]]
-    truth = np.asarray(facts.truth, dtype=np.float32)
+    if (facts.truth != 1).any():
+        entries = entries._replace(truth=entries.truth.astype(np.float64))  # given truth is kept as it is
+    truth = np.asarray(facts.truth, dtype=entries.truth.dtype)
     updated = np.zeros(len(forward), dtype=bool)
     updated[was_observed] = entries.truth[at[was_observed]] != truth[was_observed]
     changed = ~was_observed

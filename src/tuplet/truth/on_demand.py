@@ -282,6 +282,6 @@ def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
     predicted = ~np.isin(ids, facts.ids)
     everyone = np.concatenate([ids[predicted], facts.ids])
     order = np.argsort(everyone, kind="stable")
-    values = np.concatenate([truth[predicted], facts.truth]).astype(np.float32)
+    values = np.concatenate([truth[predicted], facts.truth])
     observed = np.concatenate([np.zeros(np.count_nonzero(predicted), dtype=bool), facts.observed])
     return Row(everyone[order].astype(np.int32), values[order], observed[order])

@@ -21,7 +21,7 @@ from tuplet.files import Directory, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating]  # float32; float64 where facts have a given truth, which is kept as it is
 Bools = NDArray[np.bool_]
 Sources = NDArray[np.uint8]
 
@@ -168,12 +168,13 @@ class TruthTable:
     ) -> TruthTable:
         """The table of distinct edges with positive truth; `prediction` and `source` are read for observed edges."""
         adjacency, edge = Adjacency.build(heads, relation, tails, relations)
-        marked = np.asarray(observed, dtype=bool)[edge]
+        given, truth = np.asarray(observed, dtype=bool), np.asarray(truth)
+        marked = given[edge]
         fact = edge[np.flatnonzero(marked & forward_entries(adjacency))]
         return TruthTable.of_entries(
             entities,
             adjacency,
-            np.asarray(truth, dtype=np.float32)[edge],
+            truth.astype(np.float64 if (truth[given] != 1).any() else np.float32, copy=False)[edge],
             marked,
             threshold,
             None if prediction is None else np.asarray(prediction, dtype=np.float32)[fact],
@@ -194,11 +195,14 @@ class TruthTable:
         rows = len(adjacency.row_entity)
         lengths = np.diff(adjacency.row_ptr)
         row = np.repeat(np.arange(rows, dtype=np.int64), lengths)
-        # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable sort
-        # keeps equal truths in order of id, and is fast since the rows stand in order already.
-        order = np.argsort((row << 32) | (0x7FFFFFFF - truth.view(np.int32).astype(np.int64)), kind="stable")
+        if truth.dtype == np.float32:
+            # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable
+            # sort keeps equal truths in order of id, and is fast since the rows stand in order already.
+            order = np.argsort((row << 32) | (0x7FFFFFFF - truth.view(np.int32).astype(np.int64)), kind="stable")
+        else:
+            order = np.lexsort((-truth, row))
         by_truth = (order - np.repeat(adjacency.row_ptr[:-1], lengths)).astype(np.int32)
-        row_best = truth[order[adjacency.row_ptr[:-1]]] if rows else np.zeros(0, dtype=np.float32)
+        row_best = truth[order[adjacency.row_ptr[:-1]]] if rows else np.zeros(0, dtype=truth.dtype)
         row_dropped = np.full(rows, threshold, dtype=np.float32)
         facts = int(np.count_nonzero(observed)) // 2
         return TruthTable(
@@ -243,7 +247,8 @@ class TruthTable:
             at = order[at]
         listed = key[at] == edge_keys(entities, *facts[:3]) if len(key) else np.zeros(len(facts.heads), dtype=bool)
         more = ~listed
-        truth = np.concatenate([prediction, facts.truth[more]]).astype(np.float32)
+        prediction = np.asarray(prediction, dtype=np.float32)
+        truth = np.concatenate([prediction, facts.truth[more]])
         truth[at[listed]] = facts.truth[listed]
         observed = np.zeros(len(truth), dtype=bool)
         observed[at[listed]] = observed[len(key) :] = True
@@ -309,7 +314,7 @@ class TruthTable:
     def predictions(self) -> Predictions:
         """All edges with a prediction, in order of (relation, head, tail): an observed one as if it were unknown."""
         heads, relation, tails, entry = self.adjacency.triples()
-        prediction = self.truth[entry].copy()
+        prediction = self.truth[entry].astype(np.float32)
         prediction[self.observed[entry]] = self.fact_prediction
         listed = prediction > 0
         return Predictions(heads[listed], relation[listed], tails[listed], prediction[listed])

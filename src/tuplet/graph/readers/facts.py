@@ -140,13 +140,11 @@ def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
     return Strings(blob, offsets - offsets[0], order)
 
 
-def _truth(parts: Sequence[Facts]) -> NDArray[np.float32] | None:
+def _truth(parts: Sequence[Facts]) -> NDArray[np.float64] | None:
     """Truth of all facts; a split without the column is certain."""
     if all(part.truth is None for part in parts):
         return None
-    return np.concatenate(
-        [np.ones(len(part.head), np.float32) if part.truth is None else part.truth.astype(np.float32) for part in parts]
-    )
+    return np.concatenate([np.ones(len(part.head)) if part.truth is None else part.truth for part in parts])
 
 
 def _known_labels(parts: Sequence[Facts], labels: Names | None) -> Names:
@@ -223,7 +221,7 @@ def _distinct(
     relation: NDArray[np.int32],
     tails: NDArray[np.int32],
     split: NDArray[np.uint8],
-    truth: NDArray[np.float32] | None,
+    truth: NDArray[np.float64] | None,
     entities: int,
     relations: int,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
