@@ -4,7 +4,7 @@
 
 Each model is a process of its own, since a small one alone does not fill a large GPU. All take their training queries
 from one pool, drawn first. LMPNN rests on a link predictor: --predictor MODEL, or one is trained first (--preset).
-Queries are .npz files of `tuplet.bench.queries.write_npz`; every entity is scored for every free variable on the GPU,
+Queries are .npz files of `tuplet.bench.formats.write_npz`; every entity is scored for every free variable on the GPU,
 and the ranks are counted by worker processes. Everything is kept in RUN, so that a second call of the same command goes
 on where the first one had to stop: more --minutes train on, shapes measured with the same model are kept.
 
@@ -33,7 +33,7 @@ import numpy as np
 
 # Worker processes import this file too: torch, which takes seconds to load, is imported where it is used.
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "src"), str(Path(__file__).resolve().parent)]
-from tuplet.bench.outside import COLUMNS, measure, read_rows, write_rows  # noqa: E402
+from tuplet.bench.adopt import COLUMNS, measure, read_rows, write_rows  # noqa: E402
 
 MODELS = ("betae", "logice", "cone", "lmpnn")
 PART = 15_000_000  # bytes of a checkpoint file

@@ -16,8 +16,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from tuplet.bench.fuzz import Walker, ground
 from tuplet.bench.shapes import BETAE, JOINT, shape
+from tuplet.bench.walks import Walker, ground
 from tuplet.engines.crisp import plan, run
 from tuplet.graph.readers.read import read
 from tuplet.query.query_graph import QueryGraph

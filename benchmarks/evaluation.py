@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 from tuplet.bench.evaluate import RunSettings
-from tuplet.bench.queries import QuerySet, read_any
+from tuplet.bench.formats import read_any
+from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import Result
 from tuplet.bench.run import run
-from tuplet.bench.sample import default_workers
+from tuplet.bench.sampling import default_workers
 from tuplet.progress import Progress
 
 

@@ -6,8 +6,8 @@
 
 `prepare` writes DIR/edges.npz (the truth file with train and valid observed: `head`, `tail`, `truth`, `observed` of
 the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/queries.npz (queries
-sampled by `tuplet.bench.sample`; layout in docs/benchmark.md). `sweep` needs torch and numpy alone, so that it runs on
-a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
+sampled by `tuplet.bench.sampling`; layout in docs/benchmark.md). `sweep` needs torch and numpy alone, so that it runs
+on a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
 edges.npz. `exact` runs the exact engine on the same queries, on all cores of the CPU.
 
 HIT@10: a hard tuple competes with the tuples of the box that are no answers; ties count by expectation; a hard tuple
@@ -33,7 +33,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from tuplet.bench.queries import read_npz
+from tuplet.bench.formats import read_npz
 from tuplet.engines.ns3.box import Box
 from tuplet.engines.ns3.budget import Budget
 from tuplet.engines.ns3.run import _places, solve_batch
@@ -57,7 +57,7 @@ class Queries(NamedTuple):
 
 
 def read_queries(path: Path, most: int | None) -> dict[str, Queries]:
-    """The queries of each shape in a file as `tuplet.bench.queries.write_npz` makes it."""
+    """The queries of each shape in a file as `tuplet.bench.formats.write_npz` makes it."""
     found = {}
     for shape, members in read_npz(path, most).by_shape().items():
         parts = [[getattr(query, kind) for query in members] for kind in ("easy", "hard")]
@@ -160,8 +160,8 @@ def rivals_of(query: Tensor, value: Tensor, wanted: Tensor, truth: Tensor) -> tu
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    from tuplet.bench.queries import write_npz
-    from tuplet.bench.sample import sample
+    from tuplet.bench.formats import write_npz
+    from tuplet.bench.sampling import sample
     from tuplet.graph.readers.read import read
     from tuplet.truth.parquet import read_table
 

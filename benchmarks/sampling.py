@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tuplet.bench.queries import write
-from tuplet.bench.sample import default_workers, sample
+from tuplet.bench.formats import write
+from tuplet.bench.sampling import default_workers, sample
 from tuplet.bench.shapes import JOINT
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read

@@ -24,7 +24,7 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
     import torch
 
     from tuplet.bench.evaluate import BATCHED, Opened, RunSettings
-    from tuplet.bench.queries import read_any
+    from tuplet.bench.formats import read_any
     from tuplet.settings import pairs
     from tuplet.store import open_store
 

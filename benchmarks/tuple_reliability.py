@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from tuplet.bench.queries import read_any
-from tuplet.bench.sample import sample
+from tuplet.bench.formats import read_any
+from tuplet.bench.reliability import TENTHS, JudgedTuples, as_text, everything, families, judge
+from tuplet.bench.sampling import sample
 from tuplet.bench.shapes import JOINT
-from tuplet.bench.tuples import TENTHS, Judged, as_text, everything, families, judge
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.pipeline import with_valid
 from tuplet.query.source import Source
@@ -59,7 +59,7 @@ def main() -> None:
             show_corrections(known, judged, store.graph, arguments.learned)
 
 
-def show_by_atoms(judged: Sequence[Judged]) -> None:
+def show_by_atoms(judged: Sequence[JudgedTuples]) -> None:
     """One line for each number of predicted atoms."""
     truth, right, predicted = (np.concatenate([getattr(j, n) for j in judged]) for n in ("truth", "right", "predicted"))
     for count in np.unique(predicted):
@@ -95,7 +95,7 @@ def as_if_valid_were_hidden(store: Store, learned: bool) -> Source:
     return Source(graph, ("train",), made)
 
 
-def columns(judged: Sequence[Judged], kind: str) -> torch.Tensor:
+def columns(judged: Sequence[JudgedTuples], kind: str) -> torch.Tensor:
     """What a correction looks at. [n, columns]"""
     truth = np.clip(np.concatenate([one.truth for one in judged]), 1e-6, 1 - 1e-4)
     each = [len(one.truth) for one in judged]
@@ -109,7 +109,7 @@ def columns(judged: Sequence[Judged], kind: str) -> torch.Tensor:
     return torch.from_numpy(np.stack(chosen, axis=1))
 
 
-def fit(known: Sequence[Judged], share: float, kind: str) -> torch.Tensor:
+def fit(known: Sequence[JudgedTuples], share: float, kind: str) -> torch.Tensor:
     """The weights of a logistic for the chance of being right on all facts, from what is right on train and valid.
 
     A tuple that rests on m hidden facts is seen to be right if all are valid edges: in `share` ** m of the cases.
@@ -133,7 +133,9 @@ def fit(known: Sequence[Judged], share: float, kind: str) -> torch.Tensor:
     return weights.detach()
 
 
-def show_corrections(known: Sequence[Judged], judged: Sequence[Judged], graph: KnowledgeGraph, learned: bool) -> None:
+def show_corrections(
+    known: Sequence[JudgedTuples], judged: Sequence[JudgedTuples], graph: KnowledgeGraph, learned: bool
+) -> None:
     """The errors of the judged tuples before and after each correction."""
     sizes = _sizes(graph)
     share = sizes["valid"] / (sizes["valid"] + sizes["test"])

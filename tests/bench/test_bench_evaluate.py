@@ -10,11 +10,12 @@ import pytest
 from random_graph import random_graph
 from small_store import make_store, plain
 
-from tuplet.bench.evaluate import Evaluator, marginal_columns, marginal_rows, ranks_of
-from tuplet.bench.metrics import NAMES, from_marginals, joint_ranks, product_ranks
+from tuplet.bench.evaluate import Evaluator, marginal_rows, ranks_of
+from tuplet.bench.marginal_metrics import from_marginals, product_ranks
+from tuplet.bench.metrics import NAMES, joint_ranks
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.results import ResultRow, RunSettings
-from tuplet.bench.sample import sample
+from tuplet.bench.sampling import sample
 from tuplet.engines.brute import score
 from tuplet.errors import TupletError
 from tuplet.query.limits import NO_DEADLINE, Limits
@@ -158,7 +159,7 @@ def test_marginal_rows_equal_counting(tiny: tuple[Source, QuerySet]) -> None:
             kept = np.stack([vector[query.hard[:, i]] > 0 for i, vector in enumerate(vectors)])
             assert row.recall == pytest.approx(kept.all(axis=0).mean())
             assert row.recall_variable == pytest.approx(kept.mean())
-            columns = marginal_columns(query, vectors)
+            columns = from_marginals(list(vectors), query.easy, query.hard).columns()
             assert {key: getattr(row, key) for key in columns} == columns
             assert row.hit10 == pytest.approx(counted(products(list(vectors)), query.easy, query.hard)[1])
 

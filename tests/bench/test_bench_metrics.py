@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tuplet.bench.metrics import NAMES, bootstrap, cantor, closed, coverage, from_marginals, joint_ranks
+from tuplet.bench.efok_metrics import as_published, cantor, closed, joint_by_place
+from tuplet.bench.marginal_metrics import from_marginals
+from tuplet.bench.metrics import NAMES, bootstrap, coverage, joint_ranks
 from tuplet.errors import BadInput
 
 PAIRS = np.array([[0, 1], [1, 1], [2, 0], [2, 2], [0, 0], [1, 2]])
@@ -155,8 +157,8 @@ def test_marginal_multiply_and_joint_by_hand() -> None:
     assert found.joint == pytest.approx({"mrr": np.mean([1 / r for r in ranks]), "hit1": 0, "hit3": 0.5, "hit10": 0.5})
 
 
-def test_legacy_forms_by_hand() -> None:
-    found = from_marginals(SCORES, EASY, HARD, form="legacy")
+def test_published_forms_by_hand() -> None:
+    found = as_published(SCORES, EASY, HARD)
     first = {"mrr": 2 / 3, "hit1": 0.5, "hit3": 1.0, "hit10": 1.0}
     second = {"mrr": 1.0, "hit1": 1.0, "hit3": 1.0, "hit10": 1.0}
     assert found.marginal == pytest.approx(
@@ -171,9 +173,9 @@ def test_legacy_forms_by_hand() -> None:
     assert found.marginal["hit10"] == 1.5  # the defect: more than all
     # Cantor places: (1,5) has ranks (1,0): 1 + 1 = 2; (0,3) ranks (0,2): 3; (4,3) ranks (4,2): 21 + 4 = 25.
     assert found.joint["mrr"] == pytest.approx((1 / 3 + 1 / (25 - 2 + 1)) / 2)
-    shut = from_marginals(SCORES, EASY, HARD, joint="closed")
+    shut = joint_by_place(SCORES, EASY, HARD, closed)
     # End of the diagonal: sum 1 is place 2, sum 2 is 5, sum 6 is 27.
-    assert shut.joint["mrr"] == pytest.approx((1 / 3 + 1 / (27 - 2 + 1)) / 2)
+    assert shut["mrr"] == pytest.approx((1 / 3 + 1 / (27 - 2 + 1)) / 2)
 
 
 def test_a_variable_without_hard_values_says_nothing() -> None:

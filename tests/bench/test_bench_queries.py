@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from random_graph import random_graph
 
-from tuplet.bench.betae import read_betae
-from tuplet.bench.queries import BenchQuery, QuerySet, abstract, read, read_any, read_efok, write, write_efok, write_npz
-from tuplet.bench.sample import sample
+from tuplet.bench.betae_files import read_betae
+from tuplet.bench.formats import read, read_any, read_efok, write, write_efok, write_npz
+from tuplet.bench.queries import BenchQuery, QuerySet, abstract
+from tuplet.bench.sampling import sample
 from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph

@@ -10,9 +10,9 @@ import pytest
 from random_graph import random_graph
 from small_store import make_store, numbers
 
-from tuplet.bench.ray import RayExecutor
+from tuplet.bench.ray_executor import RayExecutor
 from tuplet.bench.run import run
-from tuplet.bench.sample import sample
+from tuplet.bench.sampling import sample
 from tuplet.bench.shapes import shape
 from tuplet.errors import BadInput
 

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 from small_store import numbers
 
-from tuplet.bench.queries import QuerySet, write
+from tuplet.bench.formats import write
+from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import Result, write_report
 from tuplet.bench.results import RunSettings, read_rows
-from tuplet.bench.run import digest, run, units
-from tuplet.bench.sample import sample
-from tuplet.bench.select import select
+from tuplet.bench.run import run, units
+from tuplet.bench.sampling import sample
+from tuplet.bench.shape_selection import select
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 
@@ -45,13 +46,13 @@ def test_workers_threads_and_blocks_change_nothing(store: Path, queries: QuerySe
     first = numbers(tmp_path / "one")
     assert len(first) == 48
     assert first == numbers(tmp_path / "two") == numbers(tmp_path / "threads") == numbers(tmp_path / "large")
-    assert json.loads((tmp_path / "one" / "run.json").read_text())["queries"]["digest"] == digest(queries)
+    assert json.loads((tmp_path / "one" / "run.json").read_text())["queries"]["digest"] == queries.digest
 
 
 SCRIPT = """
 import sys, time
 from tuplet.bench.evaluate import Evaluator
-from tuplet.bench.queries import read
+from tuplet.bench.formats import read
 from tuplet.bench.run import run
 at_once = Evaluator.evaluate
 def slowly(*arguments):

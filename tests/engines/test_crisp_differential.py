@@ -21,7 +21,8 @@ import pyoxigraph as ox
 import pytest
 
 import tuplet
-from tuplet.bench.fuzz import Walker, random_query
+from random_queries import random_query
+from tuplet.bench.walks import Walker
 from tuplet.engines.crisp import collect, plan
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read

@@ -3,7 +3,7 @@
 What the engine says of itself decides how its answers are judged:
 
 marginal   It ranks each variable on its own. Tuples are ranked over all of E^k by the product of one number for each
-           variable; beside that come Marginal, Multiply and Joint (`tuplet.bench.metrics`).
+           variable; beside that come Marginal, Multiply and Joint (`tuplet.bench.marginal_metrics`).
 prunes     Its list is all it has: a hard tuple that is not listed is missed, whatever its truth.
 otherwise  Hard tuples are scored one by one, and the list is as long as their ranks need.
 """
@@ -20,7 +20,8 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.metrics import CUTS, Ranks, from_marginals, joint_ranks, product_ranks, tuple_keys
+from tuplet.bench.marginal_metrics import from_marginals, product_ranks
+from tuplet.bench.metrics import CUTS, TupleRanks, joint_ranks, tuple_keys
 from tuplet.bench.queries import BenchQuery
 from tuplet.bench.results import ResultRow, RunSettings
 from tuplet.errors import BudgetExceeded, Refused
@@ -120,7 +121,7 @@ class Evaluator:
                 return [self._listed(query, ranks, ranking, ms())]
             wanted = min(4 * wanted, self.settings.most)
 
-    def _listed(self, query: BenchQuery, ranks: Ranks, ranking: Ranking, ms: float, **more: float) -> ResultRow:
+    def _listed(self, query: BenchQuery, ranks: TupleRanks, ranking: Ranking, ms: float, **more: float) -> ResultRow:
         found = {"exact": ranking.exact, "pruned": ranking.pruned, "listed": len(ranking.tuples), **more}
         alone = self.marginal_metrics(query) if self.settings.marginals else {}
         return answered(query, ranks, ms=ms, **found, **alone)
@@ -138,10 +139,10 @@ class Evaluator:
                 own[ranking.tuples[:, 0]] = ranking.truth
         except (BudgetExceeded, MemoryError, OutOfTime):
             return {}
-        return marginal_columns(query, scores)
+        return from_marginals(list(scores), query.easy, query.hard).columns()
 
 
-def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64]) -> Ranks:
+def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64]) -> TupleRanks:
     """The ranks of the hard tuples, whose truth is `points`, in a list of at most `wanted` tuples.
 
     A list that is shorter is all there is, unless the search was stopped.
@@ -175,18 +176,10 @@ def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
     )
 
 
-def answered(query: BenchQuery, ranks: Ranks, **columns: Any) -> ResultRow:
+def answered(query: BenchQuery, ranks: TupleRanks, **columns: Any) -> ResultRow:
     """The row of a query whose hard tuples have ranks, with further columns."""
     decided = float(np.mean(ranks.decided(max(CUTS))))
     return replace(missed(query, None), answered=True, decided=decided, **{**ranks.values(), **columns})
-
-
-def marginal_columns(query: BenchQuery, scores: Scores) -> dict[str, Any]:
-    """Marginal, Multiply and Joint of one score vector for each free variable."""
-    found = from_marginals(list(scores), query.easy, query.hard)
-    named = {"marginal": found.marginal or {}, "multiply": found.multiply, "joint": found.joint}
-    values = {f"{kind}_{name}": value for kind, metrics in named.items() for name, value in metrics.items()}
-    return {**values, "hard_variables": found.hard_variables}
 
 
 def marginal_rows(
@@ -205,7 +198,7 @@ def marginal_rows(
     rows = []
     for query, found, vectors, own in zip(queries, ranks, scores, truth, strict=True):
         kept = np.stack([vector[query.hard[:, place]] > 0 for place, vector in enumerate(own)], axis=1)
-        columns = marginal_columns(query, vectors) | {
+        columns = from_marginals(list(vectors), query.easy, query.hard).columns() | {
             "listed": min(int((vector > 0).sum()) for vector in own),
             "recall": float(kept.all(axis=1).mean()),
             "recall_variable": float(kept.mean()),

@@ -10,16 +10,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.fuzz import Random, Walker
-from tuplet.bench.queries import AbstractClauses, Tuples, bound
-from tuplet.bench.shapes import AbstractEdge
+from tuplet.bench.queries import Tuples, bound
+from tuplet.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
+from tuplet.bench.walks import Random, Walker
 from tuplet.engines import crisp
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.query.query_graph import QueryGraph
 
-Grounding: TypeAlias = dict[str, int]
+Grounding: TypeAlias = dict[Symbol, int]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Sampler:
         full = graph.observed([*known, *target])
         return Sampler(graph.observed(known), full, graph.edges(*target), Walker(full), rules)
 
-    def query(self, clauses: AbstractClauses, seed: Sequence[int]) -> tuple[Grounded | None, Counter[str]]:
+    def query(self, clauses: AbstractClauses, seed: Sequence[int]) -> tuple[GroundedQuery | None, Counter[str]]:
         """One query of a shape, and why walks were rejected."""
         rng = np.random.default_rng(seed)
         rejected: Counter[str] = Counter()
-        spare: Grounded | None = None
+        spare: GroundedQuery | None = None
         for _ in range(self.rules.tries):
             found = self._try(clauses, rng)
             if isinstance(found, str):
@@ -71,14 +71,14 @@ class Sampler:
                 spare = spare or found
         return spare, rejected
 
-    def _try(self, clauses: AbstractClauses, rng: Random) -> Grounded | str:
+    def _try(self, clauses: AbstractClauses, rng: Random) -> GroundedQuery | str:
         """A query from one walk, or the reason why there is none."""
         walked = self._walk(clauses, rng)
         if walked is None:
             return "walk got stuck"
         placed, grounding = walked
         positive = _without(clauses, {e.relation for clause in clauses for e in clause if e.negated})
-        k = len({n for clause in clauses for e in clause for n in (e.head, e.tail) if n[0] == "f"})
+        k = len(symbols(clauses, Role.FREE))
         graphs = bound(positive, grounding)
         answers = _answers(graphs, self.full, self.rules.answers * k)
         if answers is None:
@@ -90,13 +90,13 @@ class Sampler:
             return self._judge(clauses, grounding, answers, k, meaningful=True)
         return self._negate(clauses, negated, placed, grounding, answers, k, rng)
 
-    def _walk(self, clauses: AbstractClauses, rng: Random) -> tuple[dict[str, int], Grounding] | None:
+    def _walk(self, clauses: AbstractClauses, rng: Random) -> tuple[dict[Symbol, int], Grounding] | None:
         """Rules 2 and 3: entities of the terms, relations of the positive atoms."""
         atoms = list(dict.fromkeys(e for clause in clauses for e in clause))
         positive = [e for e in atoms if not e.negated]
-        joined = {frozenset(e[1:3]) for e in positive}
+        joined = {frozenset(e.ends) for e in positive}
         reached = {n for pair in joined for n in pair}
-        as_if = [e for e in atoms if e.negated and {*e[1:3]} <= reached and frozenset(e[1:3]) not in joined]
+        as_if = [e for e in atoms if e.negated and {*e.ends} <= reached and frozenset(e.ends) not in joined]
         anchor = positive[int(rng.integers(len(positive)))]
         number = int(rng.integers(len(self.target[0])))
         head, relation, tail = (int(part[number]) for part in self.target)
@@ -104,25 +104,25 @@ class Sampler:
         ends = (tail, head) if backwards else (head, tail)
         if anchor.head == anchor.tail and head != tail:
             return None
-        start = dict(zip(anchor[1:3], ends, strict=True))
-        placed = self.walker.place([e[1:3] for e in (*positive, *as_if)], rng, start)
+        start = dict(zip(anchor.ends, ends, strict=True))
+        placed = self.walker.place([e.ends for e in (*positive, *as_if)], rng, start)
         if placed is None:
             return None
         grounding = {anchor.relation: 2 * relation + backwards}
         for edge in positive:
             if edge.relation in grounding:
                 continue
-            taken = [grounding[e.relation] for e in positive if e[1:3] == edge[1:3] and e.relation in grounding]
+            taken = [grounding[e.relation] for e in positive if e.ends == edge.ends and e.relation in grounding]
             choice = self.walker.between(placed[edge.head], placed[edge.tail])
             choice = choice[~np.isin(choice, taken)]
             if not len(choice):
                 return None
             grounding[edge.relation] = int(choice[rng.integers(len(choice))])
-        return placed, grounding | {n: entity for n, entity in placed.items() if n[0] == "s"}
+        return placed, grounding | {n: entity for n, entity in placed.items() if n.role is Role.CONSTANT}
 
     def _judge(
         self, clauses: AbstractClauses, grounding: Grounding, answers: Tuples, k: int, meaningful: bool
-    ) -> Grounded | str:
+    ) -> GroundedQuery | str:
         """Rule 4 for the hard answers; `answers` are those on the full graph."""
         graphs = bound(clauses, grounding)
         easy = _answers(graphs, self.known, None)
@@ -132,25 +132,25 @@ class Sampler:
             return "no hard answer"
         if len(hard) > self.rules.hard * k:
             return "too many hard answers"
-        return Grounded(grounding, _sorted(easy), _sorted(hard), meaningful)
+        return GroundedQuery(grounding, _sorted(easy), _sorted(hard), meaningful)
 
     def _negate(
         self,
         clauses: AbstractClauses,
         negated: Sequence[AbstractEdge],
-        placed: Mapping[str, int],
+        placed: Mapping[Symbol, int],
         grounding: Grounding,
         answers: Tuples,
         k: int,
         rng: Random,
-    ) -> Grounded | str:
+    ) -> GroundedQuery | str:
         """Rule 5: relations (and constants) for the negated atoms, one atom after the other."""
         meaningful = True
         for i, edge in enumerate(negated):
             later = {e.relation for e in negated[i + 1 :]}
-            result: Grounded | str = "no relation for a negated atom"
+            result: GroundedQuery | str = "no relation for a negated atom"
             fewer: Tuples | None = None
-            spare: tuple[Grounding, Tuples, Grounded | str] | None = None
+            spare: tuple[Grounding, Tuples, GroundedQuery | str] | None = None
             for choice in self._negative(clauses, edge, placed, grounding, answers, rng):
                 tried = grounding | choice
                 left = _answers(bound(_without(clauses, later), tried), self.full, None)
@@ -159,7 +159,7 @@ class Sampler:
                     continue
                 changes = len(left) < len(answers)
                 result = (
-                    Grounded(tried, left, left, True)
+                    GroundedQuery(tried, left, left, True)
                     if later
                     else self._judge(clauses, tried, left, k, meaningful and changes)
                 )
@@ -176,20 +176,20 @@ class Sampler:
                 grounding, fewer, result = spare
             answers = fewer
         assert not isinstance(result, str)
-        return Grounded(grounding, result.easy, result.hard, meaningful)
+        return GroundedQuery(grounding, result.easy, result.hard, meaningful)
 
     def _negative(
         self,
         clauses: AbstractClauses,
         edge: AbstractEdge,
-        placed: Mapping[str, int],
+        placed: Mapping[Symbol, int],
         grounding: Grounding,
         answers: Tuples,
         rng: Random,
     ) -> Iterator[Grounding]:
         """What a negated atom may be grounded with, at most `rules.negations`, no two alike."""
         clause = next(c for c in clauses if edge in c)
-        taken = {grounding[e.relation] for e in clause if not e.negated and e[1:3] == edge[1:3]}
+        taken = {grounding[e.relation] for e in clause if not e.negated and e.ends == edge.ends}
         rows = answers[rng.permutation(len(answers))[: self.rules.negations]]
         (graph,) = bound((tuple(e for e in clause if not e.negated),), grounding)
         found = crisp.witnesses(graph, self.full, rows)
@@ -203,9 +203,9 @@ class Sampler:
                     return
 
     def _proposals(
-        self, edge: AbstractEdge, homes: Sequence[Mapping[str, int]], grounding: Grounding, rng: Random
+        self, edge: AbstractEdge, homes: Sequence[Mapping[Symbol, int]], grounding: Grounding, rng: Random
     ) -> Iterator[Grounding]:
-        new = [n for n in edge[1:3] if n[0] == "s" and n not in grounding]
+        new = [n for n in edge.ends if n.role is Role.CONSTANT and n not in grounding]
         if new:
             # Only this atom has the constant: any edge of the other end will do.
             (constant,) = new
@@ -230,7 +230,7 @@ class Sampler:
 
 
 @dataclass(frozen=True, eq=False)
-class Grounded:
+class GroundedQuery:
     """A grounding with its answers, before it has a name and a number."""
 
     grounding: Grounding
@@ -239,7 +239,7 @@ class Grounded:
     meaningful: bool
 
 
-def _without(clauses: AbstractClauses, relations: Iterable[str]) -> AbstractClauses:
+def _without(clauses: AbstractClauses, relations: Iterable[Symbol]) -> AbstractClauses:
     """The clauses without the atoms of some relation symbols."""
     dropped = set(relations)
     return tuple(tuple(e for e in clause if e.relation not in dropped) for clause in clauses)

@@ -1,4 +1,4 @@
-"""Ranking metrics over tuples: joint ranking, the three metrics made from marginal rankings, averages, intervals.
+"""Ranking metrics over tuples: joint ranking, averages, intervals.
 
 **Joint ranking.** A hard tuple of truth v > 0 competes with the non-answers, that is with all tuples of E^k that are
 neither easy nor hard. Let G of them have a larger truth and T the same (up to a relative tolerance of 1e-9, since
@@ -6,17 +6,16 @@ products of the same factors in another order differ in the last bits). Its expe
 MRR is 1 / (1 + G + T/2), its HIT@n is the expected hit when ties are broken at random: (n - G) / (T + 1), at least 0
 and at most 1. A hard tuple of truth 0 (pruned, or below the threshold) is missed: 0 in all metrics.
 
-**From marginals.** Methods that rank each free variable on its own are scored by `from_marginals`; see there.
+Methods that rank each free variable on its own have further metrics: `tuplet.bench.marginal_metrics`.
 
 **Averages** go over the hard tuples of a query, then over the queries of a shape, then over shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -35,7 +34,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Ranks:
+class TupleRanks:
     """How many non-answers stand before each hard tuple, and how many beside it."""
 
     greater: Floats  # [m]
@@ -50,13 +49,14 @@ class Ranks:
 
     @property
     def reciprocal(self) -> Floats:
+        """What each tuple gives to MRR."""
         return np.asarray(1 / self.expected)
 
     def hits(self, n: int) -> Floats:
         """The expected hit among the first n when ties are broken at random.
 
         >>> one = np.ones(1, bool)
-        >>> Ranks(np.array([9.0]), np.array([3.0]), one, one).hits(10).tolist()
+        >>> TupleRanks(np.array([9.0]), np.array([3.0]), one, one).hits(10).tolist()
         [0.25]
         """
         chance = np.clip((n - self.greater) / (self.ties + 1), 0, 1)
@@ -76,7 +76,7 @@ class Ranks:
 
 def joint_ranks(
     tuples: Ints, truth: ArrayLike, easy: Ints, hard: Ints, hard_truth: ArrayLike | None = None, complete: bool = False
-) -> Ranks:
+) -> TupleRanks:
     """Ranks of the hard tuples from an engine's list of the best tuples [n, k] with their truth, in descending order.
 
     `hard_truth` are the truth values of the hard tuples, scored one by one; without them they are looked up in the
@@ -105,7 +105,7 @@ def joint_ranks(
     # What is not in a cut list may equal its last value, so only what is greater than that surely stands before it.
     greater, ties = _counts(others[others > 0], np.where(unreached & (not complete), last, value))
     resolved = np.ones(len(value), bool) if complete else (value > last * (1 + TOLERANCE)) | (value <= 0) & ~unreached
-    return Ranks(greater, ties, (value > 0) & ~unreached, resolved)
+    return TupleRanks(greater, ties, (value > 0) & ~unreached, resolved)
 
 
 def _looked_up(keys: Ints, truth: Floats, wanted: Ints) -> tuple[Floats, Mask]:
@@ -135,207 +135,6 @@ def tuple_keys(*tables: Ints) -> list[Ints]:
         return [table @ weights for table in shaped]
     _, inverse = np.unique(np.concatenate(shaped), axis=0, return_inverse=True)
     return list(np.split(inverse.reshape(-1), np.cumsum([len(t) for t in shaped])[:-1]))
-
-
-# --- metrics from marginal rankings ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FromMarginals:
-    """The three metrics of EFOk-CQA for one query."""
-
-    marginal: Values | None  # None if no variable has a hard value
-    multiply: Values
-    joint: Values
-    hard_variables: int  # variables that have a hard value; the published tables keep queries where all have one
-
-
-def from_marginals(
-    scores: Sequence[ArrayLike],
-    easy: Ints,
-    hard: Ints,
-    form: Literal["correct", "legacy"] = "correct",
-    joint: Literal["expected", "cantor", "closed"] | None = None,
-) -> FromMarginals:
-    """Marginal, Multiply and Joint from one score vector [entities] for each free variable (higher is better).
-
-    Marginal: the values of variable j in all answers are its answers, those of easy tuples are easy. Each hard value is
-    ranked among the non-answers of its variable (expected rank over ties); means over the hard values of a variable,
-    then over the variables that have any.
-
-    Multiply: a hard tuple counts with the filtered ranks of all its values (easy ones too): HIT@n is the product of
-    their expected hits, MRR the k-th root of the product of their reciprocal ranks.
-
-    Joint: tuples of E^k are ordered by the sum of the raw 0-based ranks of their values, equal scores sharing their
-    mean rank; a hard tuple is ranked among the non-answer tuples, ties again by expectation ("expected"). The two
-    published estimates: "cantor" goes through a diagonal of equal sums by the first value, then the second, …; "closed"
-    puts a tuple at the end of its diagonal, C(S + k, k). Both subtract the answers that stand before it.
-
-    The `legacy` form is what the public code computes, for comparison: ties as the sort leaves them (here by entity),
-    "cantor", and for k = 2 its marginal sums, in which the entries of the second variable slipped by one:
-    MRR = MRR₁/2, HIT@1 = (HIT@1₁ + MRR₂)/2, HIT@3 = (HIT@3₁ + HIT@1₂)/2, HIT@10 = (HIT@10₁ + HIT@10₂ + HIT@3₂)/2.
-    """
-    vectors = [np.asarray(vector, dtype=np.float64) for vector in scores]
-    easy, hard = (np.asarray(part, dtype=np.int64).reshape(-1, len(vectors)) for part in (easy, hard))
-    if not len(hard):
-        raise BadInput("a query without hard answers has no metrics")
-    if any(np.isnan(vector).any() for vector in vectors):
-        raise BadInput("a score is not a number")
-    legacy = form == "legacy"
-    if legacy:
-        # The order of a stable sort has no ties.
-        vectors = [-_positions(vector).astype(np.float64) for vector in vectors]
-    marginal: list[Values] = []
-    components: list[Ranks] = []
-    for vector, easy_values, hard_values in zip(vectors, easy.T, hard.T, strict=True):
-        answers = np.union1d(easy_values, hard_values)
-        new = np.setdiff1d(hard_values, easy_values)
-        competitors = np.delete(vector, answers)
-        components.append(_among(competitors, vector[hard_values]))
-        if len(new):
-            marginal.append(_among(competitors, vector[new]).values())
-    mean = {name: float(np.mean([values[name] for values in marginal])) for name in NAMES} if marginal else None
-    if legacy and len(vectors) == 2 and len(marginal) == 2:
-        first, second = marginal
-        mean = {
-            "mrr": first["mrr"] / 2,
-            "hit1": (first["hit1"] + second["mrr"]) / 2,
-            "hit3": (first["hit3"] + second["hit1"]) / 2,
-            "hit10": (first["hit10"] + second["hit10"] + second["hit3"]) / 2,
-        }
-    reciprocal = np.prod([ranks.reciprocal for ranks in components], axis=0) ** (1 / len(vectors))
-    multiply = {f"hit{n}": float(np.prod([ranks.hits(n) for ranks in components], axis=0).mean()) for n in CUTS}
-    method = joint or ("cantor" if legacy else "expected")
-    ranks = _by_sum(vectors, easy, hard) if method == "expected" else _by_position(vectors, easy, hard, method)
-    return FromMarginals(mean, {"mrr": float(reciprocal.mean()), **multiply}, ranks.values(), len(marginal))
-
-
-def _positions(scores: Floats) -> NDArray[np.int64]:
-    """The 0-based rank of each entity, ties by entity."""
-    position = np.empty(len(scores), dtype=np.int64)
-    position[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-    return position
-
-
-def _among(others: Floats, value: Floats) -> Ranks:
-    """Ranks of values among others; equal means equal."""
-    ascending = np.sort(others)
-    above = len(ascending) - np.searchsorted(ascending, value, side="right")
-    not_below = len(ascending) - np.searchsorted(ascending, value, side="left")
-    sure = np.ones(len(value), dtype=bool)
-    return Ranks(above.astype(np.float64), (not_below - above).astype(np.float64), sure, sure)
-
-
-_REACH = 1 << 13  # doubled rank sums counted exactly for k > 2; beyond them ranks are above ten billion
-
-
-def _by_sum(vectors: Sequence[Floats], easy: Ints, hard: Ints) -> Ranks:
-    """Ranks when all tuples are ordered by the sum of their expected raw ranks (doubled, so that they are whole)."""
-    doubled = []
-    for vector in vectors:
-        order = np.argsort(vector)  # values in order are found much faster
-        ranks = _among(vector[order], vector[order])
-        doubled.append(np.empty(len(vector), dtype=np.int64))
-        doubled[-1][order] = 2 * ranks.greater + ranks.ties - 1  # ties include the entity itself
-    size = 2 * len(vectors[0])
-    counts = np.bincount(doubled[0], minlength=size).astype(np.float64)
-    for middle in doubled[1:-1]:
-        counts = np.convolve(counts[:_REACH], np.bincount(middle, minlength=size)[:_REACH])[:_REACH]
-    sums = [sum(d[column] for d, column in zip(doubled, table.T, strict=True)) for table in (easy, hard)]
-    own = np.asarray(sums[1])
-    wanted, inverse = np.unique(own, return_inverse=True)
-    if len(vectors) == 1:
-        cumulative = np.concatenate([[0.0], np.cumsum(counts)])
-        below, upto = cumulative[wanted], cumulative[wanted + 1]
-    else:
-        last = np.concatenate([[0.0], np.cumsum(np.bincount(doubled[-1], minlength=size))])
-        support = np.flatnonzero(counts)
-        # Tuples with a sum below S: for each sum x of the others, the entities of the last variable below S - x.
-        below, upto = (
-            np.array([counts[support] @ last[np.clip(s + more - support, 0, len(last) - 1)] for s in wanted.tolist()])
-            for more in (0, 1)
-        )
-    answers = np.sort(np.concatenate(sums))
-    greater = below[inverse] - np.searchsorted(answers, own, side="left")
-    ties = (upto - below)[inverse] - (
-        np.searchsorted(answers, own, side="right") - np.searchsorted(answers, own, side="left")
-    )
-    reached = own < _REACH if len(vectors) > 2 else np.ones(len(own), dtype=bool)
-    return Ranks(greater, np.where(reached, ties, 0.0), reached, np.ones(len(own), dtype=bool))
-
-
-def _by_position(vectors: Sequence[Floats], easy: Ints, hard: Ints, method: str) -> Ranks:
-    positions = [_positions(vector) for vector in vectors]
-    place = cantor if method == "cantor" else closed
-    answers = np.concatenate([easy, hard])
-    at = [place(row) for row in zip(*(p[c].tolist() for p, c in zip(positions, answers.T, strict=True)), strict=True)]
-    own = np.array([float(value) for value in at[len(easy) :]])
-    before = np.searchsorted(np.sort(np.array([float(value) for value in at])), own, side="left")
-    sure = np.ones(len(own), dtype=bool)
-    return Ranks(own - before, np.zeros(len(own)), sure, sure)
-
-
-def cantor(ranks: Sequence[int]) -> int:
-    """The 0-based place of a tuple of 0-based ranks: smaller sums first, then smaller first ranks, and so on.
-
-    >>> [cantor(pair) for pair in [(0, 0), (0, 1), (1, 0), (0, 2)]], cantor((1, 0, 0))
-    ([0, 1, 2, 3], 3)
-    """
-    total, k = sum(ranks), len(ranks)
-    place = comb(total + k - 1, k)
-    for left, rank in zip(range(k - 1, 0, -1), ranks, strict=False):
-        place += comb(total + left, left) - comb(total - rank + left, left)
-        total -= rank
-    return place
-
-
-def closed(ranks: Sequence[int]) -> int:
-    """The 0-based place of the last tuple with the same sum, C(S + k, k) - 1.
-
-    >>> closed((0, 0)), closed((1, 0)), closed((1, 0, 0))
-    (0, 2, 3)
-    """
-    return comb(sum(ranks) + len(ranks), len(ranks)) - 1
-
-
-def product_ranks(scores: Sequence[ArrayLike], easy: Ints, hard: Ints, reach: int = 100) -> Ranks:
-    """Ranks over all of E^k when tuples are ordered by the product of one score in 0 … 1 for each variable [entities].
-
-    Tuples are counted by classes of equal factors, so plateaus of ties cost nothing. Exact for a tuple with fewer than
-    `reach` truer non-answers; the others are missed.
-
-    >>> scores = [np.array([1.0, 1.0, 0.5]), np.array([0.0, 1.0, 1.0])]
-    >>> product_ranks(scores, np.array([[0, 1]]), np.array([[1, 1]])).ties.tolist()
-    [2.0]
-    """
-    vectors = [np.asarray(vector, dtype=np.float64) for vector in scores]
-    answers = np.concatenate([np.asarray(part, dtype=np.int64).reshape(-1, len(vectors)) for part in (easy, hard)])
-    own = np.prod([vector[column] for vector, column in zip(vectors, answers.T, strict=True)], axis=0)
-    wanted = reach + len(answers)
-    value, count, floor = np.ones(1), np.ones(1), 0.0
-    for vector in vectors:
-        factor, often = np.unique(vector[vector > 0], return_counts=True)
-        factor, often = factor[::-1], often[::-1].astype(np.float64)
-        # A factor with `wanted` larger ones is in no tuple that counts; nor is a product below so many others.
-        few = np.cumsum(often) - often < wanted
-        dropped = factor[~few].max(initial=0.0) * value.max(initial=0.0)
-        factor, often = factor[few], often[few]
-        both, times = np.outer(value, factor), np.outer(count, often)
-        above = np.outer(np.cumsum(count), np.cumsum(often)) - times
-        floor = max(floor * factor.max(initial=0.0), dropped, both[above >= wanted].max(initial=0.0))
-        value, count = both[above < wanted], times[above < wanted]
-        order = np.argsort(-value, kind="stable")
-        value, count = value[order], count[order]
-    mine = own[len(easy) :]
-    # Answers do not compete.
-    value, count = np.concatenate([value, own]), np.concatenate([count, -np.ones(len(own))])
-    order = np.argsort(value)
-    value, total = value[order], np.concatenate([[0.0], np.cumsum(count[order])])
-    margin = TOLERANCE * mine
-    greater = total[-1] - total[np.searchsorted(value, mine + margin, side="right")]
-    upto = total[-1] - total[np.searchsorted(value, mine - margin, side="left")]
-    ties = np.maximum(upto - greater, 0)  # below the floor not all are counted
-    return Ranks(greater, ties, mine > 0, (mine > floor * (1 + TOLERANCE)) | (mine <= 0))
 
 
 # --- averages ----------------------------------------------------------------------------------------------------

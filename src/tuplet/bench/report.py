@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuplet.bench.plots import COLOURS, Series, chart
-from tuplet.bench.tables import Result, description, tables
+from tuplet.bench.charts import COLOURS, Series, chart
+from tuplet.bench.report_tables import Result, description, tables
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing, replacing
 
@@ -29,24 +29,22 @@ def write_report(
     """Write `report.md`, `report.tex`, `report.csv` and `index.html` into a folder; all of them or nothing."""
     if not folders:
         raise BadInput("there are no results to report")
-    root = Path(target)
-    refuse_existing(root, force, _not_a_report)
+    refuse_existing(target, force, _not_a_report)
     groups: dict[str, list[Result]] = {}
     for folder in folders:
         result = Result.read(folder, unfinished)
         groups.setdefault(result.manifest.digest, []).append(result)
     sets = list(groups.values())
-    with replacing(root, force, _not_a_report) as fresh:
+    with replacing(target, force, _not_a_report) as fresh:
         fresh.mkdir()
-        (fresh / "report.md").write_text(markdown(sets), encoding="utf-8")
-        (fresh / "report.tex").write_text(latex(sets), encoding="utf-8")
-        (fresh / "report.csv").write_text(table_csv(sets), encoding="utf-8")
+        for name, write in (("md", markdown), ("tex", latex), ("csv", table_csv)):
+            (fresh / f"report.{name}").write_text(write(sets), encoding="utf-8")
         (fresh / "index.html").write_text(page(sets), encoding="utf-8")
-    return root
+    return Path(target)
 
 
-def _not_a_report(place: Path) -> str | None:
-    return None if (place / "report.csv").exists() else "it is not a benchmark report"
+def _not_a_report(path: Path) -> str | None:
+    return None if (path / "report.csv").exists() else "it is not a benchmark report"
 
 
 def markdown(sets: Sequence[Sequence[Result]]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -22,7 +21,6 @@ from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 
 PROTOCOL = 1
-KINDS = ("marginal", "multiply", "joint")  # the metrics made from one ranking for each variable
 _LIMITS = ("memory", "work", "only", "budget", "merge")  # options of a run that are fields of `Limits`
 
 
@@ -196,7 +194,7 @@ def read_rows(folder: str | os.PathLike[str]) -> list[ResultRow]:
     import pyarrow.parquet as pq
 
     rows: list[ResultRow] = []
-    for part in sorted((Path(folder) / "parts").glob("*.parquet")):
+    for part in sorted((Path(folder) / "parts").glob("[!.]*.parquet")):  # what a killed writer left begins with a dot
         try:
             rows += [ResultRow(**row) for row in pq.read_table(part).to_pylist()]
         except (pa.ArrowInvalid, OSError) as error:
@@ -204,8 +202,3 @@ def read_rows(folder: str | os.PathLike[str]) -> list[ResultRow]:
         except TypeError:
             raise BadInput(f"{part} was written by another version of tuplet: its columns differ") from None
     return rows
-
-
-def discard(folder: Path) -> None:
-    """Remove a result folder that was begun and has no results."""
-    shutil.rmtree(folder)

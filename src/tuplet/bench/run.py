@@ -6,7 +6,6 @@ where it was, and ends with the same numbers as one that was not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from tuplet.bench.evaluate import Evaluator
 from tuplet.bench.queries import BenchQuery, QuerySet
-from tuplet.bench.results import ResultRow, RunManifest, RunSettings, discard, write_part
+from tuplet.bench.results import ResultRow, RunManifest, RunSettings, write_part
 from tuplet.bench.workers import worker_processes
 from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.files import remove
 from tuplet.query.source import Source
 from tuplet.store import open_store
 
@@ -91,7 +89,7 @@ def run(
     except BadInput:
         if fresh and not done:
             # A model that is missing or does not fit shows when it is opened: the folder must not insist on it.
-            discard(root)
+            remove(root)
         raise
     return manifest
 
@@ -142,16 +140,6 @@ def work(store: str, settings: RunSettings, queries: Sequence[BenchQuery]) -> li
 # --- the manifest ------------------------------------------------------------------------------------------------
 
 
-def digest(queries: QuerySet) -> str:
-    """A hash of the queries and their answers: only runs with the same one may be compared."""
-    total = hashlib.sha256()
-    for q in queries:
-        total.update(json.dumps([q.shape, q.formula, sorted(q.grounding.items())]).encode())
-        for answers in (q.easy, q.hard):
-            total.update(np.ascontiguousarray(answers, dtype=np.int32).tobytes() + b"|")
-    return total.hexdigest()
-
-
 def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunSettings, block: int) -> RunManifest:
     """What a run is about; what cannot be run is refused."""
     engine = settings.runner()
@@ -166,7 +154,7 @@ def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunS
     return RunManifest(
         settings,
         block,
-        queries={"digest": digest(queries), "count": len(queries), **queries.meta},
+        queries={"digest": queries.digest, "count": len(queries), **queries.meta},
         store={
             "graph": source.graph.hash,
             "entities": len(source.graph.entities),

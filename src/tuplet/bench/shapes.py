@@ -23,45 +23,90 @@ here ∃e (r1(s1,e) ∧ ¬r2(e,f)), as everyone does who writes these types with
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput, unknown
+
+
+class Role(Enum):
+    """What a symbol of a formula stands for; the value is the letter it is written with."""
+
+    RELATION = "r"
+    CONSTANT = "s"
+    EXISTS = "e"
+    FREE = "f"
+
+
+class Symbol(str):
+    """A symbol of a formula: text such as `f1` that knows its role and its number (0 if it has none).
+
+    >>> Symbol("f2").role, Symbol("f2").number
+    (<Role.FREE: 'f'>, 2)
+    """
+
+    role: Role
+    number: int
+
+    def __new__(cls, text: str) -> Symbol:
+        match = re.fullmatch(r"([rsef])(\d*)", text)
+        if match is None:
+            raise BadInput(f"a symbol is r, s, e or f and a number, such as f1, not {text!r}")
+        self = super().__new__(cls, text)
+        self.role, self.number = Role(match[1]), int(match[2] or 0)
+        return self
+
+    @staticmethod
+    def of(role: Role, number: int) -> Symbol:
+        """The symbol of a role with a number."""
+        return Symbol(f"{role.value}{number}")
 
 
 class AbstractEdge(NamedTuple):
     """`relation(head, tail)` over symbols, or its negation."""
 
-    relation: str
-    head: str
-    tail: str
+    relation: Symbol
+    head: Symbol
+    tail: Symbol
     negated: bool = False
 
     def __str__(self) -> str:
         return ("!" if self.negated else "") + f"{self.relation}({self.head},{self.tail})"
 
+    @property
+    def ends(self) -> tuple[Symbol, Symbol]:
+        """The head and the tail."""
+        return self.head, self.tail
+
+
+AbstractClauses: TypeAlias = tuple[tuple[AbstractEdge, ...], ...]
+
+
+def symbols(clauses: Iterable[Iterable[AbstractEdge]], role: Role) -> tuple[Symbol, ...]:
+    """The symbols of a role, in the order of their numbers."""
+    found = {symbol for clause in clauses for edge in clause for symbol in edge[:3] if symbol.role is role}
+    return tuple(sorted(found, key=lambda symbol: symbol.number))
+
 
 @dataclass(frozen=True)
-class Shape:
+class QueryShape:
     """A query type: its clauses, and the formula they come from."""
 
     name: str
     formula: str
-    clauses: tuple[tuple[AbstractEdge, ...], ...]
-
-    def symbols(self, kind: str) -> tuple[str, ...]:
-        """The symbols of a kind (`r`, `s`, `e` or `f`) in numerical order.
-
-        >>> shape("2fd").symbols("f")
-        ('f1', 'f2')
-        """
-        found = {symbol for clause in self.clauses for edge in clause for symbol in edge[:3] if symbol[0] == kind}
-        return tuple(sorted(found, key=lambda symbol: int(symbol[1:])))
+    clauses: AbstractClauses
 
     @property
-    def free(self) -> tuple[str, ...]:
-        return self.symbols("f")
+    def free(self) -> tuple[Symbol, ...]:
+        """The free variables.
+
+        >>> shape("2fd").free
+        ('f1', 'f2')
+        """
+        return symbols(self.clauses, Role.FREE)
 
 
 KINDS = ("pn", "p", "pm", "d", "dm", "cn", "c")
@@ -86,7 +131,7 @@ _BETAE_FORMULAS = {
 BETAE = tuple(_BETAE_FORMULAS)
 
 
-def shape(name: str) -> Shape:
+def shape(name: str) -> QueryShape:
     """The shape of a name: `<k>f<kind>` for any k from 2 on, or a BetaE type.
 
     >>> shape("3fpm").formula
@@ -95,17 +140,23 @@ def shape(name: str) -> Shape:
     'r1(s1,e1)&r2(e1,f2)&!r3(e1,f1)&r4(f1,f2)'
     """
     if name in _BETAE_FORMULAS:
-        return Shape(name, _BETAE_FORMULAS[name], from_formula(_BETAE_FORMULAS[name]))
+        return QueryShape(name, _BETAE_FORMULAS[name], from_formula(_BETAE_FORMULAS[name]))
     match = re.fullmatch(r"(\d+)f([a-z]+)", name)
     if match and match[2] in KINDS and int(match[1]) >= 2:
-        edges = _joint(int(match[1]), match[2])
-        numbered = tuple(AbstractEdge(f"r{i}", *edge) for i, edge in enumerate(edges, start=1))
-        return Shape(name, "&".join(map(str, numbered)), (numbered,))
-    near = nearest(name, [*JOINT, *BETAE])
-    raise BadInput(f"unknown shape {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        numbered = numbered_edges(_joint(int(match[1]), match[2]))
+        return QueryShape(name, "&".join(map(str, numbered)), (numbered,))
+    raise unknown("shape", name, (*JOINT, *BETAE))
 
 
-def from_formula(formula: str) -> tuple[tuple[AbstractEdge, ...], ...]:
+def numbered_edges(edges: Iterable[tuple[str, str, bool]]) -> tuple[AbstractEdge, ...]:
+    """Edges (head, tail, negated) with relations r1, r2, … of their own."""
+    return tuple(
+        AbstractEdge(Symbol.of(Role.RELATION, number), Symbol(head), Symbol(tail), negated)
+        for number, (head, tail, negated) in enumerate(edges, start=1)
+    )
+
+
+def from_formula(formula: str) -> AbstractClauses:
     """The clauses of a formula in disjunctive normal form, written without brackets: `&` binds tighter than `|`.
 
     >>> from_formula("r1(s1,f1)&!r2(s2,f1)")[0][1]
@@ -116,18 +167,18 @@ def from_formula(formula: str) -> tuple[tuple[AbstractEdge, ...], ...]:
         atoms = [re.fullmatch(r"(!?)(r\d+)\(([sef]\d+),([sef]\d+)\)", atom) for atom in clause.split("&")]
         if not all(atoms):
             raise BadInput(f"not a formula in disjunctive normal form: {formula!r}")
-        clauses.append(tuple(AbstractEdge(a[2], a[3], a[4], a[1] == "!") for a in atoms if a))
+        clauses.append(tuple(AbstractEdge(Symbol(a[2]), Symbol(a[3]), Symbol(a[4]), a[1] == "!") for a in atoms if a))
     return tuple(clauses)
 
 
 def _joint(k: int, kind: str) -> list[tuple[str, str, bool]]:
     """Edges (head, tail, negated) of a joint type."""
     free = [f"f{i}" for i in range(1, k + 1)]
-    if kind[0] == "p":
+    if kind in ("p", "pm", "pn"):
         chain = ["s1", *free]
         edges = [(a, b, False) for a, b in pairwise(chain)]
         return edges + ([(free[-2], free[-1], kind == "pn")] if kind != "p" else [])
-    if kind[0] == "d":
+    if kind in ("d", "dm"):
         spokes = [("e1", f, False) for f in free]
         return [("s1", "e1", False), *spokes[:1], *(spokes[:1] if kind == "dm" else []), *spokes[1:]]
     ring = free if k > 2 else ["e1", *free]

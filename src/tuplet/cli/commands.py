@@ -68,7 +68,7 @@ def run_data(arguments: argparse.Namespace) -> None:
 
 def run_bench(arguments: argparse.Namespace) -> None:
     """`tuplet bench sample`, `run`, `report`, `reliability` and `types`."""
-    from tuplet.bench.command import ACTIONS
+    from tuplet.bench.actions import ACTIONS
 
     found = ACTIONS[arguments.action](arguments)
     printed(found if isinstance(found, str) or arguments.json else lines(found))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuplet.bench.enumerate import types
-from tuplet.bench.select import select
+from tuplet.bench.query_types import types
+from tuplet.bench.shape_selection import select
 from tuplet.bench.shapes import BETAE, JOINT
 from tuplet.errors import BadInput
 

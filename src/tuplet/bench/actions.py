@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
-    from tuplet.bench.queries import write, write_efok
-    from tuplet.bench.sample import default_workers, sample
-    from tuplet.bench.select import select
+    from tuplet.bench.formats import write, write_efok
+    from tuplet.bench.sampling import default_workers, sample
+    from tuplet.bench.shape_selection import select
     from tuplet.graph.graph import KnowledgeGraph
 
     target = Path(arguments.output)
@@ -49,19 +49,19 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.efok:
         write_efok(queries, arguments.efok, force=arguments.force)
     counts = {shape: len(members) for shape, members in queries.by_shape().items()}
-    told: dict[str, Any] = {"queries": len(queries), "shapes": len(counts), "output": str(target)}
+    summary: dict[str, Any] = {"queries": len(queries), "shapes": len(counts), "output": str(target)}
     if queries.meta["shortage"]:
-        told["not filled"] = {name: short["found"] for name, short in queries.meta["shortage"].items()}
+        summary["not filled"] = {name: short["found"] for name, short in queries.meta["shortage"].items()}
     if queries.meta["not_meaningful"]:
-        told["negation without effect"] = dict(queries.meta["not_meaningful"])
-    return told
+        summary["negation without effect"] = dict(queries.meta["not_meaningful"])
+    return summary
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench run`: what was run, and its means."""
     from tuplet.bench.report import Result
     from tuplet.bench.run import run
-    from tuplet.bench.sample import default_workers
+    from tuplet.bench.sampling import default_workers
 
     settings = _settings(arguments)
     if arguments.ray and arguments.workers:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as stack:
         executor = None
         if arguments.ray:
-            from tuplet.bench.ray import RayExecutor
+            from tuplet.bench.ray_executor import RayExecutor
 
             executor = stack.enter_context(RayExecutor(arguments.ray))
         progress = stack.enter_context(Progress(quiet=arguments.quiet))
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _queries(arguments: argparse.Namespace) -> QuerySet:
-    from tuplet.bench.queries import read_any
+    from tuplet.bench.formats import read_any
 
     queries = read_any(arguments.queries)
     return queries if arguments.per_shape is None else queries.first(arguments.per_shape)
@@ -124,7 +124,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
 
 def adopt(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
-    from tuplet.bench.outside import adopt
+    from tuplet.bench.adopt import adopt
 
     engines = arguments.engines.split(",") if arguments.engines else ()
     counts = adopt(arguments.rows, arguments.store, _queries(arguments), arguments.output, engines)
@@ -141,8 +141,8 @@ def report(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """`tuplet bench reliability`: how often predicted tuples are right, by families of queries and tenths of truth."""
+    from tuplet.bench.reliability import as_text, everything, families, judge
     from tuplet.bench.run import refuse_other_graph
-    from tuplet.bench.tuples import as_text, everything, families, judge
     from tuplet.store import open_store
 
     queries, source = _queries(arguments), open_store(arguments.store).source
@@ -153,7 +153,7 @@ def reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 def types(arguments: argparse.Namespace) -> str:
     """`tuplet bench types`: the enumerated types as CSV."""
-    from tuplet.bench.enumerate import types
+    from tuplet.bench.query_types import types
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

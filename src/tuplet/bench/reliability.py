@@ -31,7 +31,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTuples:
     """The best tuples of one query that the observed facts do not give, and which are answers on the full graph."""
 
     query: BenchQuery
@@ -80,7 +80,7 @@ def everything(source: Source) -> Source:
 
 def judge(
     source: Source, queries: Iterable[BenchQuery], full: Source, top: int = 100, engine: str = "exact"
-) -> list[Judged]:
+) -> list[JudgedTuples]:
     """The `top` tuples of each query that the facts of the source do not give; `full` says which are right.
 
     Queries without such a tuple are left out. Lists of answers that a query set brings are not looked at.
@@ -99,11 +99,11 @@ def judge(
         right = holds(clauses, full, ranking.tuples, NO_DEADLINE)
         relations = np.broadcast_to([edge.relation for edge in found.edges], found.heads.shape)
         edges = edge_keys(len(source.graph.entities), found.heads, relations, found.tails)
-        judged.append(Judged(query, ranking.truth, right, found, edges))
+        judged.append(JudgedTuples(query, ranking.truth, right, found, edges))
     return judged
 
 
-def reliability_of(judged: Iterable[Judged]) -> Reliability:
+def reliability_of(judged: Iterable[JudgedTuples]) -> Reliability:
     """How often tuples of a given truth are right, by tenths of truth."""
     members = list(judged)
     truth = np.concatenate([np.zeros(0), *(one.truth for one in members)])
@@ -111,7 +111,7 @@ def reliability_of(judged: Iterable[Judged]) -> Reliability:
     return reliability(truth, right, TENTHS, "all")
 
 
-def errors_by_chance(judged: Iterable[Judged], draws: int = 20, seed: int = 0) -> tuple[float, float]:
+def errors_by_chance(judged: Iterable[JudgedTuples], draws: int = 20, seed: int = 0) -> tuple[float, float]:
     """The mean calibration errors of these tuples if every edge were a fact exactly as often as its truth says.
 
     One edge stands in many tuples, so tuples are right or wrong together and even perfect truth values show an error;
@@ -132,9 +132,9 @@ def errors_by_chance(judged: Iterable[Judged], draws: int = 20, seed: int = 0) -
     return every, sure
 
 
-def families(judged: Sequence[Judged]) -> dict[str, dict[str, Any]]:
+def families(judged: Sequence[JudgedTuples]) -> dict[str, dict[str, Any]]:
     """The numbers of all queries and of each family: tuples, mean truth, share of right ones, errors, tenths."""
-    groups: dict[str, list[Judged]] = {"all": list(judged)}
+    groups: dict[str, list[JudgedTuples]] = {"all": list(judged)}
     for one in judged:
         for name in one.groups:
             groups.setdefault(name, []).append(one)

@@ -18,10 +18,10 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from typing import TypeAlias
 
-from tuplet.bench.enumerate import QueryType
-from tuplet.bench.grounding import Grounded, Rules, Sampler
-from tuplet.bench.queries import AbstractClauses, BenchQuery, QuerySet, bound, efok_text
-from tuplet.bench.shapes import Shape, shape
+from tuplet.bench.grounding import GroundedQuery, Rules, Sampler
+from tuplet.bench.queries import BenchQuery, QuerySet, bound, efok_text
+from tuplet.bench.query_types import QueryType
+from tuplet.bench.shapes import AbstractClauses, QueryShape, Role, shape, symbols
 from tuplet.bench.workers import worker_processes
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
@@ -35,17 +35,17 @@ BLOCK = 20  # numbers in one unit of work
 
 
 @dataclass
-class _Progress:
+class _ShapeProgress:
     """The numbers of one shape used so far, and the queries found."""
 
-    shape: Shape
+    shape: QueryShape
     formula: str
     used: int = 0
     found: list[BenchQuery] = field(default_factory=list)
     keys: set[object] = field(default_factory=set)
     rejected: Counter[str] = field(default_factory=Counter)
 
-    def take(self, index: int, grounded: Grounded | None, rejected: Counter[str]) -> None:
+    def take(self, index: int, grounded: GroundedQuery | None, rejected: Counter[str]) -> None:
         self.used = index + 1
         self.rejected += rejected
         if grounded is None:
@@ -56,8 +56,8 @@ class _Progress:
             self.rejected["query occurred before"] += 1
             return
         self.keys.add(key)
-        order = [*self.shape.symbols("r"), *self.shape.symbols("s")]
-        grounding = {symbol: grounded.grounding[symbol] for symbol in order}
+        order = (symbol for role in (Role.RELATION, Role.CONSTANT) for symbol in symbols(self.shape.clauses, role))
+        grounding = {str(symbol): grounded.grounding[symbol] for symbol in order}
         answers = (grounded.easy, grounded.hard)
         self.found.append(BenchQuery(self.shape.name, self.formula, grounding, *answers, index, grounded.meaningful))
 
@@ -90,7 +90,7 @@ def _identity(graphs: Sequence[QueryGraph]) -> object:
 
 def sample(
     graph: KnowledgeGraph,
-    shapes: Sequence[str | Shape | QueryType],
+    shapes: Sequence[str | QueryShape | QueryType],
     per_shape: int,
     seed: int = 0,
     *,
@@ -111,9 +111,9 @@ def sample(
         raise BadInput(f"shape {repeated[0]!r} is listed twice")
     if per_shape < 1:
         raise BadInput(f"the number of queries per shape has to be at least 1, not {per_shape}")
-    states = [_Progress(s, efok_text(s.clauses)) for s in resolved]
+    states = [_ShapeProgress(s, efok_text(s.clauses)) for s in resolved]
     sampler = Sampler.of(graph, known, target, rules)
-    with _Pool(graph, sampler, known, target, rules, workers) as pool:
+    with _SamplingPool(graph, sampler, known, target, rules, workers) as pool:
         while True:
             ranges = [state.next(per_shape, rules) for state in states]
             units = [(number, block) for number, span in enumerate(ranges) for block in _blocks(span)]
@@ -147,7 +147,7 @@ def sample(
     )
 
 
-def _resolve(given: str | Shape | QueryType) -> Shape:
+def _resolve(given: str | QueryShape | QueryType) -> QueryShape:
     if isinstance(given, str):
         return shape(given)
     return given.shape if isinstance(given, QueryType) else given
@@ -160,7 +160,7 @@ def _blocks(numbers: range) -> list[range]:
 
 _Task: TypeAlias = tuple[AbstractClauses, str, int, range]
 _Job: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], Rules, _Task]  # graph directory, known, target, …
-_Results: TypeAlias = list[tuple[Grounded | None, "Counter[str]"]]
+_Results: TypeAlias = list[tuple[GroundedQuery | None, "Counter[str]"]]
 
 
 def _unit(sampler: Sampler, task: _Task) -> _Results:
@@ -168,7 +168,7 @@ def _unit(sampler: Sampler, task: _Task) -> _Results:
     return [sampler.query(clauses, (seed, zlib.crc32(formula.encode()), index)) for index in numbers]
 
 
-class _Pool:
+class _SamplingPool:
     """Runs units here, or in worker processes that map the graph from a directory."""
 
     def __init__(
@@ -189,7 +189,7 @@ class _Pool:
             graph.save(self.path)
             self.pool = worker_processes(workers)
 
-    def __enter__(self) -> _Pool:
+    def __enter__(self) -> _SamplingPool:
         return self
 
     def __exit__(self, *_: object) -> None:

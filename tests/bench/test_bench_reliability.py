@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tuplet.bench.queries import BenchQuery, QuerySet
-from tuplet.bench.sample import sample
-from tuplet.bench.tuples import as_text, errors_by_chance, everything, families, judge, reliability_of
+from tuplet.bench.reliability import as_text, errors_by_chance, everything, families, judge, reliability_of
+from tuplet.bench.sampling import sample
 from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.bench.enumerate import QueryType, canonical, types
 from tuplet.bench.queries import abstract
+from tuplet.bench.query_types import QueryType, canonical, types
 from tuplet.bench.shapes import JOINT, shape
 from tuplet.errors import BadInput
 from tuplet.query.query_graph import QueryGraph

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from random_graph import random_graph
 
-from tuplet.bench.enumerate import types
 from tuplet.bench.queries import BenchQuery, QuerySet
-from tuplet.bench.sample import Rules, sample
-from tuplet.bench.shapes import BETAE, JOINT, Shape, from_formula
+from tuplet.bench.query_types import types
+from tuplet.bench.sampling import Rules, sample
+from tuplet.bench.shapes import BETAE, JOINT, QueryShape, from_formula
 from tuplet.engines.crisp import holds
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.graph import KnowledgeGraph
@@ -153,7 +153,7 @@ def test_negation_matters(graph: KnowledgeGraph) -> None:
 def test_two_negations_and_a_union_with_negation(graph: KnowledgeGraph) -> None:
     twice = [t for t in types(free=2, exists=0, constants=3, negations=2) if t.negations == 2][:3]
     union = "r1(s1,f1)&!r2(s2,f1)|r3(s3,f1)"
-    queries = sample(graph, [*twice, Shape("union", union, from_formula(union))], 3, seed=3)
+    queries = sample(graph, [*twice, QueryShape("union", union, from_formula(union))], 3, seed=3)
     assert len(queries) == 12
     check(queries, tables(graph))
 

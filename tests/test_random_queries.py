@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.bench.fuzz import Walker, ground, random_query
+from random_queries import random_query
 from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
+from tuplet.bench.walks import Walker, ground
 from tuplet.engines.crisp import collect, holds, plan
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency

@@ -30,16 +30,17 @@ from functools import cache
 from itertools import combinations, combinations_with_replacement, permutations, product
 from typing import Any, TypeAlias
 
-from tuplet.bench.shapes import AbstractEdge, Shape
-from tuplet.errors import BadInput, nearest
+from tuplet.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, numbered_edges
+from tuplet.errors import unknown
 
-Pair: TypeAlias = tuple[str, str]
-Signed: TypeAlias = tuple[str, str, bool]  # head, tail, negated
+Pair: TypeAlias = tuple[Symbol, Symbol]
+Signed: TypeAlias = tuple[Symbol, Symbol, bool]  # head, tail, negated
 PROFILES = ("complete", "published741")
+_FIRST, _SECOND = Symbol("f1"), Symbol("f2")
 
 
 @dataclass(frozen=True)
-class Limits:
+class TypeLimits:
     """How large types may be; the defaults are those of EFOk-CQA."""
 
     free: int = 2
@@ -76,12 +77,13 @@ class QueryType:
         return "C" if self.cyclic else "M" if self.multi else "S"
 
     @property
-    def shape(self) -> Shape:
-        return Shape(self.name, "&".join(map(str, self.edges)), (self.edges,))
+    def shape(self) -> QueryShape:
+        """The type as a shape that can be sampled."""
+        return QueryShape(self.name, "&".join(map(str, self.edges)), (self.edges,))
 
 
 def types(profile: str = "complete", **limits: int) -> tuple[QueryType, ...]:
-    """All types of a profile; the limits are the fields of `Limits`.
+    """All types of a profile; the limits are the fields of `TypeLimits`.
 
     >>> [t.formula for t in types(free=1, exists=1, constants=1, surplus=0)]
     ['r1(s1,f1)', '(r1(s1,e1))&(r2(e1,f1))', '(r1(s1,f1))&(r2(e1,f1))']
@@ -89,17 +91,15 @@ def types(profile: str = "complete", **limits: int) -> tuple[QueryType, ...]:
     (1907, 741)
     """
     if profile not in PROFILES:
-        close = nearest(profile, PROFILES, 1) or PROFILES
-        raise BadInput(f"unknown profile {profile!r}; did you mean {' or '.join(map(repr, close))}?")
-    unknown = [key for key in limits if key not in Limits.__dataclass_fields__]
-    if unknown:
-        close = nearest(unknown[0], Limits.__dataclass_fields__, 1)
-        raise BadInput(f"unknown limit {unknown[0]!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-    return _types(profile, Limits(**limits))
+        raise unknown("profile", profile, PROFILES)
+    for key in limits:
+        if key not in TypeLimits.__dataclass_fields__:
+            raise unknown("limit", key, TypeLimits.__dataclass_fields__)
+    return _types(profile, TypeLimits(**limits))
 
 
 @cache
-def _types(profile: str, limits: Limits) -> tuple[QueryType, ...]:
+def _types(profile: str, limits: TypeLimits) -> tuple[QueryType, ...]:
     if profile == "complete":
         # The same graph may be reached in several ways; a dictionary keeps the first.
         found = dict.fromkeys(form for size in _sizes(limits) for form in _complete(*size, limits))
@@ -112,17 +112,18 @@ def _types(profile: str, limits: Limits) -> tuple[QueryType, ...]:
 def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
     """The smallest of all sorted edge lists that differ only in the names within s, e and f.
 
-    >>> canonical([("f2", "e1", False), ("s1", "f2", False), ("e1", "f1", True)])
+    >>> f1, f2, e1, s1 = map(Symbol, ("f1", "f2", "e1", "s1"))
+    >>> canonical([(f2, e1, False), (s1, f2, False), (e1, f1, True)])
     (('s1', 'f1', False), ('e1', 'f1', False), ('e1', 'f2', True))
     """
     listed = list(edges)
-    kinds = [sorted({n for edge in listed for n in edge[:2] if n[0] == kind}, key=_key) for kind in "efs"]
-    *variables, constants = kinds
+    nodes = {node for edge in listed for node in edge[:2]}
+    exists, free, constants = (sorted(_all(nodes, role), key=_key) for role in (Role.EXISTS, Role.FREE, Role.CONSTANT))
     best: list[tuple[tuple[int, int], tuple[int, int], bool]] | None = None
-    for orders in product(*(permutations(names) for names in variables)):
+    for orders in product(permutations(exists), permutations(free)):
         number = {n: i for order in orders for i, n in enumerate(order, start=1)}
         # A constant has one edge, so the best order of constants is that of their sorted edges.
-        rank = {n: (_RANK[n[0]], number.get(n, 0)) for n in (*variables[0], *variables[1], *constants)}
+        rank = {n: (_RANK[n.role], number.get(n, 0)) for n in (*exists, *free, *constants)}
         written = []
         for a, b, negated in listed:
             low, high = sorted((rank[a], rank[b]))
@@ -133,21 +134,32 @@ def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
     assert best is not None
     result, constant = [], 0
     for low, high, negated in best:
-        if low[0] == 0:
+        if _ROLES[low[0]] is Role.CONSTANT:
             constant += 1
-            low = (0, constant)
-        result.append((f"{'sef'[low[0]]}{low[1]}", f"{'sef'[high[0]]}{high[1]}", negated))
+            low = (low[0], constant)
+        result.append((_symbol(*low), _symbol(*high), negated))
     return tuple(result)
 
 
-_RANK = {"s": 0, "e": 1, "f": 2}
+_ROLES = (Role.CONSTANT, Role.EXISTS, Role.FREE)
+_RANK = {role: place for place, role in enumerate(_ROLES)}
 
 
-def _key(name: str) -> tuple[int, int]:
-    return _RANK[name[0]], int(name[1:])
+@cache
+def _symbol(rank: int, number: int) -> Symbol:
+    return Symbol.of(_ROLES[rank], number)
 
 
-def _sizes(limits: Limits) -> Iterator[tuple[int, int, int, int]]:
+def _key(symbol: Symbol) -> tuple[int, int]:
+    return _RANK[symbol.role], symbol.number
+
+
+def _all(nodes: Iterable[Symbol], role: Role) -> list[Symbol]:
+    """The nodes of a role."""
+    return [node for node in nodes if node.role is role]
+
+
+def _sizes(limits: TypeLimits) -> Iterator[tuple[int, int, int, int]]:
     """Numbers of free variables, existential variables, constants, and surplus edges."""
     sizes = product(
         range(1, limits.free + 1),
@@ -161,11 +173,12 @@ def _sizes(limits: Limits) -> Iterator[tuple[int, int, int, int]]:
             yield f, e, c, surplus
 
 
-def _variables(f: int, e: int) -> list[str]:
-    return [*(f"e{i}" for i in range(1, e + 1)), *(f"f{i}" for i in range(1, f + 1))]
+def _variables(f: int, e: int) -> list[Symbol]:
+    sizes = ((Role.EXISTS, e), (Role.FREE, f))
+    return [Symbol.of(role, number) for role, size in sizes for number in range(1, size + 1)]
 
 
-def _complete(f: int, e: int, c: int, surplus: int, limits: Limits) -> Iterator[tuple[Signed, ...]]:
+def _complete(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
     variables = _variables(f, e)
     for doubled in range(surplus + 1):
         for simple in combinations(list(combinations(variables, 2)), surplus - doubled + e + f - 1):
@@ -175,7 +188,7 @@ def _complete(f: int, e: int, c: int, surplus: int, limits: Limits) -> Iterator[
                         yield canonical((a, b, i in signs) for i, (a, b) in enumerate(edges))
 
 
-def _published(f: int, e: int, c: int, surplus: int, limits: Limits) -> Iterator[tuple[Signed, ...]]:
+def _published(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
     variables = _variables(f, e)
     for doubled in range(surplus + 1):
         for simple in _dealt(f, e, surplus - doubled + e + f - 1):
@@ -196,14 +209,14 @@ def _published(f: int, e: int, c: int, surplus: int, limits: Limits) -> Iterator
 
 def _by_variable(edge: Pair) -> tuple[tuple[int, int], tuple[int, int]]:
     """Edges of e1, e2, …, f1, …; at each of them its partners e, f, s."""
-    a, b = (edge[1], edge[0]) if edge[0][0] == "s" else edge
-    return _key(a), (3, 0) if b[0] == "s" else _key(b)
+    a, b = edge[::-1] if edge[0].role is Role.CONSTANT else edge
+    return _key(a), (3, 0) if b.role is Role.CONSTANT else _key(b)
 
 
 def _dealt(f: int, e: int, count: int) -> Iterator[list[Pair]]:
     """Variable graphs of `count` edges from partitions, first choices only."""
     variables = _variables(f, e)
-    free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [("f1", "f2")]]
+    free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [(_FIRST, _SECOND)]]
     for joined in free_edges:
         for shares in _partitions(count - len(joined), e, count):
             if all(share < len(variables) - i for i, share in enumerate(shares)):
@@ -227,38 +240,37 @@ def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...
 
 
 def _dressed(
-    variables: list[str], simple: Iterable[Pair], doubled: int, constants: int, limits: Limits
+    variables: list[Symbol], simple: Iterable[Pair], doubled: int, constants: int, limits: TypeLimits
 ) -> Iterator[list[Pair]]:
     """The graph with some edges doubled and constants attached, if rules 1 and 2 hold."""
     simple = list(simple)
     for twice in combinations(simple, doubled):
         for ends in combinations_with_replacement(variables, constants):
-            edges = [*simple, *twice, *((f"s{i}", end) for i, end in enumerate(ends, start=1))]
+            attached = [(Symbol.of(Role.CONSTANT, i), end) for i, end in enumerate(ends, start=1)]
+            edges = [*simple, *twice, *attached]
             if _near(edges, limits.distance) and not _dangling(edges):
                 yield edges
 
 
-def _negations(variables: list[str], edges: list[Pair], most: int) -> Iterator[frozenset[int]]:
+def _negations(variables: list[Symbol], edges: list[Pair], most: int) -> Iterator[frozenset[int]]:
     """Sets of edges that may be negated, the empty one first (rule 3)."""
     for number in range(most + 1):
         for chosen in combinations(range(len(edges)), number):
             rest = [edge for i, edge in enumerate(edges) if i not in chosen]
             held = {n for edge in rest for n in edge}
-            if all(v in held for v in variables) and any(
-                n[0] == "f" for n in _reach(rest, [n for n in held if n[0] == "s"])
-            ):
+            if all(v in held for v in variables) and _all(_reach(rest, _all(held, Role.CONSTANT)), Role.FREE):
                 yield frozenset(chosen)
 
 
-def _neighbours(edges: Iterable[Pair]) -> dict[str, set[str]]:
-    near: dict[str, set[str]] = {}
+def _neighbours(edges: Iterable[Pair]) -> dict[Symbol, set[Symbol]]:
+    near: dict[Symbol, set[Symbol]] = {}
     for a, b in edges:
         near.setdefault(a, set()).add(b)
         near.setdefault(b, set()).add(a)
     return near
 
 
-def _reach(edges: Iterable[Pair], start: Iterable[str], steps: int = 1 << 30) -> set[str]:
+def _reach(edges: Iterable[Pair], start: Iterable[Symbol], steps: int = 1 << 30) -> set[Symbol]:
     near = _neighbours(edges)
     seen, front = set(start), set(start)
     while front and steps:
@@ -268,46 +280,48 @@ def _reach(edges: Iterable[Pair], start: Iterable[str], steps: int = 1 << 30) ->
     return seen
 
 
-def _connected(variables: list[str], edges: Iterable[Pair]) -> bool:
+def _connected(variables: list[Symbol], edges: Iterable[Pair]) -> bool:
     return len(_reach(edges, variables[:1])) == len(variables)
 
 
 def _near(edges: list[Pair], distance: int) -> bool:
     nodes = {n for edge in edges for n in edge}
-    return nodes == _reach(edges, [n for n in nodes if n[0] == "f"], distance)
+    return nodes == _reach(edges, _all(nodes, Role.FREE), distance)
 
 
 def _dangling(edges: list[Pair]) -> bool:
     near = _neighbours(edges)
-    bound = [edge for edge in edges if "f" not in (edge[0][0], edge[1][0])]
-    with_constant = _reach(bound, [n for n in near if n[0] == "s"])
-    loose = [n for n in near if n[0] == "e" and n not in with_constant]
-    return any(all(other[0] == "e" for other in near[n]) for n in loose)
+    bound = [edge for edge in edges if not _all(edge, Role.FREE)]
+    with_constant = _reach(bound, _all(near, Role.CONSTANT))
+    loose = [n for n in _all(near, Role.EXISTS) if n not in with_constant]
+    return any(all(other.role is Role.EXISTS for other in near[n]) for n in loose)
 
 
 def _order(form: tuple[Signed, ...]) -> tuple[Any, ...]:
     """Small types first, positive before negated."""
-    count = _count(form)
-    return count["f"], count["e"], count["s"], len(form), any(negated for *_, negated in form), form
+    f, e, c = _count(form)
+    return f, e, c, len(form), any(negated for *_, negated in form), form
 
 
-def _count(form: tuple[Signed, ...]) -> dict[str, int]:
+def _count(form: tuple[Signed, ...]) -> tuple[int, int, int]:
+    """Free variables, existential variables, constants."""
     nodes = {n for edge in form for n in edge[:2]}
-    return {kind: sum(n[0] == kind for n in nodes) for kind in "fes"}
+    f, e, c = (len(_all(nodes, role)) for role in (Role.FREE, Role.EXISTS, Role.CONSTANT))
+    return f, e, c
 
 
 def _named(number: int, form: tuple[Signed, ...]) -> QueryType:
-    edges = tuple(AbstractEdge(f"r{i}", *edge) for i, edge in enumerate(form, start=1))
-    count = _count(form)
+    edges = numbered_edges(form)
+    f, e, c = _count(form)
     pairs = {edge[:2] for edge in form}
     return QueryType(
         name=f"type{number:04d}",
         formula=efok_formula(edges),
-        f_num=count["f"],
-        e_num=count["e"],
-        c_num=count["s"],
+        f_num=f,
+        e_num=e,
+        c_num=c,
         edges=edges,
-        cyclic=len(pairs) != sum(count.values()) - 1,
+        cyclic=len(pairs) != f + e + c - 1,
         multi=len(pairs) < len(form),
     )
 
@@ -315,7 +329,7 @@ def _named(number: int, form: tuple[Signed, ...]) -> QueryType:
 def efok_formula(edges: Iterable[AbstractEdge]) -> str:
     """A conjunction as EFOk-CQA writes it: left-nested, every operand in brackets.
 
-    >>> efok_formula([AbstractEdge("r1", "s1", "f1"), AbstractEdge("r2", "f1", "f2", True)])
+    >>> efok_formula(numbered_edges([("s1", "f1", False), ("f1", "f2", True)]))
     '(r1(s1,f1))&(!(r2(f1,f2)))'
     """
     written = [f"!({edge._replace(negated=False)})" if edge.negated else str(edge) for edge in edges]

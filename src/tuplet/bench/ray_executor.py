@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Worker:
+class RayWorker:
     """What runs in an actor: calls of functions that keep their own state in the process."""
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -47,7 +47,7 @@ class RayExecutor(ThreadPoolExecutor):
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BadInput(f"there is no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from None
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Worker)
+        actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(RayWorker)
         self.actors = [actor.remote() for _ in range(count)]
         self.idle: SimpleQueue[Any] = SimpleQueue()
         for worker in self.actors:

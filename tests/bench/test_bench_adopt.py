@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuplet.bench.metrics import from_marginals, product_ranks
-from tuplet.bench.outside import COLUMNS, adopt, measure, read_rows, write_rows
+from tuplet.bench.adopt import COLUMNS, adopt, measure, read_rows, write_rows
+from tuplet.bench.marginal_metrics import from_marginals, product_ranks
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import write_report
 from tuplet.bench.results import read_rows as read_parts
-from tuplet.bench.sample import sample
+from tuplet.bench.sampling import sample
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 
@@ -61,7 +61,7 @@ def world(tmp_path: Path) -> tuple[Path, QuerySet]:
     graph.save(tmp_path / "graph")
     opened = KnowledgeGraph.open(tmp_path / "graph")
     queries = sample(opened, ["1p", "2fp"], 4, known=["train"], target=["test"])
-    from tuplet.bench.queries import write
+    from tuplet.bench.formats import write
 
     write(queries, tmp_path / "queries.parquet")
     return tmp_path, queries
@@ -99,5 +99,5 @@ def test_rows_become_a_result_folder(world: tuple[Path, QuerySet]) -> None:
     assert missed.peak_mb == 2.0
     report = write_report([folder / "results" / "betae"], folder / "report")
     assert "betae" in (report / "report.md").read_text()
-    with pytest.raises(BadInput, match="no rows of engine 'cone'; it has betae"):
+    with pytest.raises(BadInput, match=r"engine 'cone' has no rows in .*; choose 'betae'"):
         adopt(folder / "rows.npz", folder / "store", queries, folder / "more", ["cone"])

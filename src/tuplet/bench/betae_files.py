@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from tuplet.bench.queries import BenchQuery, QuerySet, efok_text
-from tuplet.bench.shapes import shape
+from tuplet.bench.shapes import Role, Symbol, shape
 from tuplet.errors import BadInput
 
 # Where each symbol of a shape stands in the nested tuple; "n" is -2 (negation), "u" is -1 (union).
+_MARKS = ("n", "u")
+_WRITTEN = {Role.CONSTANT: "e", Role.RELATION: "r"}  # what BetaE writes in the structure
 _TEMPLATES: dict[str, Any] = {
     "1p": ("s1", ("r1",)),
     "2p": ("s1", ("r1", "r2")),
@@ -33,7 +35,7 @@ _TEMPLATES: dict[str, Any] = {
 }
 
 
-class _Plain(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     """Loads tuples, numbers, strings, lists, dicts and sets; anything else is refused before it can run."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -76,7 +78,7 @@ def read_betae(folder: str | os.PathLike[str], split: str = "test", most: int | 
 def _load(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            return _Plain(file).load()
+            return _PlainUnpickler(file).load()
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
     except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
@@ -87,7 +89,7 @@ def _structure(template: Any) -> Any:
     """The structure BetaE writes for a template: ('e', ('r',)) and so on."""
     if isinstance(template, tuple):
         return tuple(_structure(part) for part in template)
-    return {"s": "e"}.get(template[0], template[0])
+    return template if template in _MARKS else _WRITTEN[Symbol(template).role]
 
 
 def _match(template: Any, query: Any, grounding: dict[str, int]) -> None:
@@ -96,5 +98,5 @@ def _match(template: Any, query: Any, grounding: dict[str, int]) -> None:
             raise BadInput(f"the BetaE query {query!r} does not fit its structure")
         for part, value in zip(template, query, strict=True):
             _match(part, value, grounding)
-    elif template[0] in "rs":
+    elif template not in _MARKS:
         grounding[template] = int(query)

@@ -11,7 +11,7 @@ import pytest
 from random_graph import random_graph
 from small_store import make_store, numbers
 
-from tuplet.bench.queries import read
+from tuplet.bench.formats import read
 from tuplet.bench.results import read_rows
 from tuplet.cli.commands import main
 

@@ -1,4 +1,4 @@
-"""Results of engines that ran elsewhere: rows measured with NumPy alone, and how they become a result folder.
+"""Results that were measured on another machine: rows made with NumPy alone, and how they become a result folder.
 
 A machine with a GPU scores all entities for each free variable; `measure` makes one row of numbers of that,
 `write_rows` an .npz of many, and `adopt` the same folder that `tuplet bench run` would have left.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.metrics import CUTS, NAMES, from_marginals, product_ranks
-from tuplet.bench.results import KINDS
-from tuplet.errors import BadInput
-from tuplet.files import write_bytes
+from tuplet.bench.marginal_metrics import KINDS, from_marginals, product_ranks
+from tuplet.bench.metrics import CUTS, NAMES
+from tuplet.bench.queries import QuerySet
+from tuplet.errors import BadInput, unknown
+from tuplet.files import PathLike, write_bytes
 
 COLUMNS = (*NAMES, "decided", *(f"{kind}_{name}" for kind in KINDS for name in NAMES), "hard_variables", "ms")
 
@@ -34,18 +34,20 @@ def measure(
     Without `ms`, which is NaN until it is filled in; so are marginal metrics of queries that have none.
     """
     ranks = product_ranks(list(truth), easy, hard)
-    found = from_marginals(list(scores), easy, hard)
-    values: dict[str, float] = {**ranks.values(), "decided": float(np.mean(ranks.decided(max(CUTS))))}
-    for kind, metrics in (("marginal", found.marginal or {}), ("multiply", found.multiply), ("joint", found.joint)):
-        values |= {f"{kind}_{name}": value for name, value in metrics.items()}
-    values["hard_variables"] = found.hard_variables
+    values: dict[str, float] = {
+        **ranks.values(),
+        "decided": float(np.mean(ranks.decided(max(CUTS)))),
+        **from_marginals(list(scores), easy, hard).columns(),
+    }
     return np.array([values.get(column, np.nan) for column in COLUMNS], dtype=np.float32)
 
 
-Rows = Mapping[str, Mapping[str, tuple[NDArray[np.int32], NDArray[np.float32]]]]  # engine → shape → index, numbers
+Measured: TypeAlias = Mapping[
+    str, Mapping[str, tuple[NDArray[np.int32], NDArray[np.float32]]]
+]  # engine → shape → index, numbers
 
 
-def write_rows(path: str | os.PathLike[str], rows: Rows, meta: Mapping[str, Any]) -> None:
+def write_rows(path: PathLike, rows: Measured, meta: Mapping[str, Any]) -> None:
     """All rows in one compressed file, written whole."""
     arrays: dict[str, Any] = {
         "columns": np.array(COLUMNS),
@@ -60,7 +62,7 @@ def write_rows(path: str | os.PathLike[str], rows: Rows, meta: Mapping[str, Any]
     write_bytes(path, buffer.getvalue(), force=True)
 
 
-def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:
+def read_rows(path: PathLike) -> tuple[Measured, dict[str, Any]]:
     """What `write_rows` wrote, and its meta."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -78,15 +80,15 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[Rows, dict[str, Any]]:
 
 
 def adopt(
-    path: str | os.PathLike[str],
-    store: str | os.PathLike[str],
-    queries: Any,
-    folder: str | os.PathLike[str],
+    path: PathLike,
+    store: PathLike,
+    queries: QuerySet,
+    folder: PathLike,
     engines: Sequence[str] = (),
 ) -> dict[str, int]:
     """A result folder for each engine of a file of rows, beside those of `tuplet bench run`; the queries of each.
 
-    `queries` are the query set (`tuplet.bench.queries.QuerySet`) that was scored. A query without a row was not
+    `queries` are those that were scored. A query without a row was not
     answered and counts as missed, with the mean time of the others.
     """
     from tuplet.bench.evaluate import missed
@@ -96,7 +98,7 @@ def adopt(
     rows, meta = read_rows(path)
     for engine in engines:
         if engine not in rows:
-            raise BadInput(f"{path} has no rows of engine {engine!r}; it has {', '.join(rows)}")
+            raise unknown("engine", engine, rows, note=f"has no rows in {path}")
     counts = {}
     for engine in engines or list(rows):
         found = {

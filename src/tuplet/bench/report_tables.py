@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tuplet.bench import published
+from tuplet.bench.marginal_metrics import KINDS
 from tuplet.bench.metrics import NAMES, Estimate, bootstrap, coverage
-from tuplet.bench.results import KINDS, ResultRow, RunManifest, read_rows
+from tuplet.bench.results import ResultRow, RunManifest, read_rows
 from tuplet.errors import BadInput
 
 RANK_SUMS = "joint_hit10"  # of runs that rank each variable on its own
@@ -32,6 +33,7 @@ class Result:
 
     @staticmethod
     def read(folder: str | os.PathLike[str], unfinished: bool = False) -> Result:
+        """The result in a folder; one that is not done yet is refused unless `unfinished` ones are welcome."""
         manifest, rows = RunManifest.read(folder), read_rows(folder)
         if len(rows) < manifest.count and not unfinished:
             raise BadInput(f"{folder} is unfinished ({len(rows)} of {manifest.count} queries); run it again")
@@ -104,7 +106,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Cells as text; the first column names the rows."""
 
     title: str
@@ -113,7 +115,7 @@ class Table:
     note: str = ""
 
 
-def tables(runs: Sequence[Result]) -> list[Table]:
+def tables(runs: Sequence[Result]) -> list[ReportTable]:
     """The tables of runs on the same queries: one for each metric, HIT@10 first, and one of coverage and time."""
     graph = _graph(runs[0])
     made = []
@@ -140,14 +142,14 @@ def tables(runs: Sequence[Result]) -> list[Table]:
             note += " Rank sums: the Joint metric of EFOk-CQA, from one ranking for each variable."
         if context:
             note += " Published numbers are on other queries of these types: context, not a comparison."
-        made.append(Table(f"Joint {TITLES[metric]}", header, rows, note))
+        made.append(ReportTable(f"Joint {TITLES[metric]}", header, rows, note))
     by_topology = topology_table(runs)
     if by_topology is not None:
         made.append(by_topology)
     return [*made, coverage_table(runs)]
 
 
-def coverage_table(runs: Sequence[Result]) -> Table:
+def coverage_table(runs: Sequence[Result]) -> ReportTable:
     """What was answered, proven and kept, and what it cost, with HIT@10 by the number of free variables."""
     groups = [key for key in runs[0].estimates["hit10"] if key.startswith("k=") or key == "all"]
     rows = []
@@ -171,10 +173,10 @@ def coverage_table(runs: Sequence[Result]) -> Table:
         "Times are those of the processes added up, ranks included; units answered at once share their time evenly. "
         "Peak MB: the largest worker process, memory-mapped files included."
     )
-    return Table("Coverage, time and memory", header, rows, note)
+    return ReportTable("Coverage, time and memory", header, rows, note)
 
 
-def topology_table(runs: Sequence[Result]) -> Table | None:
+def topology_table(runs: Sequence[Result]) -> ReportTable | None:
     """HIT@10 of Marginal, Multiply and Joint by existential variables and topology, as EFOk-CQA groups them.
 
     Means over queries, of those where every free variable has a hard value; None if no run ranked variables alone.
@@ -201,7 +203,7 @@ def topology_table(runs: Sequence[Result]) -> Table | None:
         "HIT@10 from marginal rankings, percent; S tree, M multi-edge, C cyclic. Means over queries of all types, "
         "of those where every free variable has a hard value."
     )
-    return Table("Marginal, Multiply, Joint", header, body, note)
+    return ReportTable("Marginal, Multiply, Joint", header, body, note)
 
 
 def _graph(run: Result) -> str | None:

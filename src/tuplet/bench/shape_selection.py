@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tuplet.bench.enumerate import PROFILES, QueryType, types
-from tuplet.bench.shapes import BETAE, JOINT, KINDS, Shape, shape
-from tuplet.errors import BadInput, nearest
+from tuplet.bench.query_types import PROFILES, QueryType, types
+from tuplet.bench.shapes import BETAE, JOINT, KINDS, QueryShape, shape
+from tuplet.errors import BadInput, UnknownName, unknown
 
 SETS: Mapping[str, Sequence[str]] = {"paper14": JOINT, "betae14": BETAE}
 _OF: Mapping[str, Callable[[QueryType], str]] = {
@@ -25,7 +25,7 @@ _OF: Mapping[str, Callable[[QueryType], str]] = {
 }
 
 
-def select(text: str) -> list[Shape]:
+def select(text: str) -> list[QueryShape]:
     """The shapes that a list names, in its order.
 
     >>> [s.name for s in select("2fp,joint:k=4")]
@@ -50,7 +50,7 @@ def select(text: str) -> list[Shape]:
     return [found for name, conditions in items for found in _item(name, conditions)]
 
 
-def _item(name: str, conditions: Mapping[str, str]) -> list[Shape]:
+def _item(name: str, conditions: Mapping[str, str]) -> list[QueryShape]:
     if name in PROFILES:
         return _enumerated(name, conditions)
     if name == "joint":
@@ -59,21 +59,19 @@ def _item(name: str, conditions: Mapping[str, str]) -> list[Shape]:
             raise BadInput("the family is written joint:k=4, for any k from 2 on")
         return [shape(f"{int(k)}f{kind}") for kind in KINDS]
     if conditions:
-        choices = ("joint", *PROFILES)
-        near = nearest(name, choices, 1) or choices
-        raise BadInput(f"{name!r} takes no conditions; did you mean {' or '.join(map(repr, near))}?")
+        raise unknown("shape", name, ("joint", *PROFILES), note="takes no conditions")
     if name in SETS:
         return [shape(member) for member in SETS[name]]
-    near = nearest(name, (*SETS, *PROFILES, *JOINT, *BETAE), 1)
-    if near and near[0] in (*SETS, *PROFILES):
-        raise BadInput(f"unknown shape {name!r}; did you mean {near[0]!r}?")
-    return [shape(name)]
+    try:
+        return [shape(name)]
+    except UnknownName:
+        raise unknown("shape", name, (*SETS, *PROFILES, *JOINT, *BETAE)) from None
 
 
-def _enumerated(profile: str, conditions: Mapping[str, str]) -> list[Shape]:
+def _enumerated(profile: str, conditions: Mapping[str, str]) -> list[QueryShape]:
     for key in conditions:
         if key not in _OF:
-            raise BadInput(f"unknown condition {key!r}; there are {', '.join(_OF)}")
+            raise unknown("condition", key, _OF)
     kept = [t for t in types(profile) if all(_OF[key](t) == value for key, value in conditions.items())]
     if not kept:
         shown = ",".join(f"{key}={value}" for key, value in conditions.items())
