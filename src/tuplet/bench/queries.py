@@ -125,7 +125,7 @@ AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
     return tuple(tuple(edge(literal) for literal in clause.literals) for clause in clauses_of(query))
 
 
-def bound(clauses: AbstractClauses, grounding: Mapping[str, int]) -> tuple[QueryGraph, ...]:
+def bound(clauses: AbstractClauses, grounding: Mapping[str, int] | Mapping[Symbol, int]) -> tuple[QueryGraph, ...]:
     """The clauses with relations and constants filled in; free variables are numbered first."""
     free = symbols(clauses, Role.FREE)
     graphs = []
