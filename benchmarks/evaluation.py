@@ -16,7 +16,7 @@ from tuplet.bench.formats import read_any
 from tuplet.bench.queries import QuerySet
 from tuplet.bench.report import Result
 from tuplet.bench.run import run
-from tuplet.bench.sampling import default_workers
+from tuplet.bench.workers import default_workers
 from tuplet.progress import Progress
 
 

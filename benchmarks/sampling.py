@@ -12,8 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 from tuplet.bench.formats import write
-from tuplet.bench.sampling import default_workers, sample
+from tuplet.bench.sampling import sample
 from tuplet.bench.shapes import JOINT
+from tuplet.bench.workers import default_workers
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.progress import Progress

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tuplet.bench.queries import abstract
 from tuplet.bench.query_types import QueryType, canonical, types
-from tuplet.bench.shapes import JOINT, shape
+from tuplet.bench.shapes import JOINT, from_formula, shape
 from tuplet.errors import BadInput
 from tuplet.query.query_graph import QueryGraph
 
@@ -68,8 +68,8 @@ def test_the_seven_named_types_of_two_variables_are_published() -> None:
     for name in JOINT[:7]:
         (clause,) = shape(name).clauses
         assert canonical((e.head, e.tail, e.negated) for e in clause) in by_form, name
-    other = canonical([("s1", "f1", False), ("s2", "f2", False), ("f1", "f2", True)])
-    assert other in by_form
+    (other,) = from_formula("r1(s1,f1)&r2(s2,f2)&!r3(f1,f2)")
+    assert canonical((e.head, e.tail, e.negated) for e in other) in by_form
     assert "((r1(s1,f1))&(r2(s2,f2)))&(!(r3(f1,f2)))" in published
 
 

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from random_graph import random_graph
 
+from tuplet.bench.grounding import Rules
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.query_types import types
-from tuplet.bench.sampling import Rules, sample
+from tuplet.bench.sampling import sample
 from tuplet.bench.shapes import BETAE, JOINT, QueryShape, from_formula
 from tuplet.engines.crisp import holds
 from tuplet.errors import BadInput, UnknownName

@@ -36,7 +36,7 @@ def test_names_sets_families_and_enumerations() -> None:
         ("2fp,,3fp", "empty item"),
         ("complete:", "empty item"),
         ("complete:k", "written key=value, not 'k'"),
-        ("complete:z=1", "unknown condition 'z'; there are k, e, c, n, t"),
+        ("complete:z=1", "unknown condition 'z'; choose 'k', 'e', 'c', 'n' or 't'"),
         ("complete:k=9", "no type of complete has k=9"),
         ("joint", "joint:k=4"),
         ("2fp:k=2", "takes no conditions"),

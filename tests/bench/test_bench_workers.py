@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from tuplet.bench.workers import worker_processes
+
 SCRIPT = """
 import os, time
 from tuplet.bench.workers import worker_processes
@@ -18,6 +20,17 @@ if __name__ == "__main__":
         pool.submit(time.sleep, 600)
     time.sleep(600)
 """
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def test_a_worker_computes_with_one_thread() -> None:
+    with worker_processes(1) as pool:
+        assert pool.submit(_threads).result() == 1
 
 
 def alive(pid: int) -> bool:

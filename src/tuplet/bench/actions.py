@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
     from tuplet.bench.formats import write, write_efok
-    from tuplet.bench.sampling import default_workers, sample
+    from tuplet.bench.sampling import sample
     from tuplet.bench.shape_selection import select
+    from tuplet.bench.workers import default_workers
     from tuplet.graph.graph import KnowledgeGraph
 
     target = Path(arguments.output)
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench run`: what was run, and its means."""
     from tuplet.bench.report import Result
     from tuplet.bench.run import run
-    from tuplet.bench.sampling import default_workers
+    from tuplet.bench.workers import default_workers
 
     settings = _settings(arguments)
     if arguments.ray and arguments.workers:

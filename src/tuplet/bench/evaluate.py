@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,19 @@ from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
 
+if TYPE_CHECKING:
+    from tuplet.engines.marginals import MarginalEngine
+
 Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities]
 _TOPOLOGY = {"tree": "0S", "multi-edge": "1M", "cyclic": "2C"}
 
 
-class RanksVariables(Protocol):
-    """What an engine with `marginal` has beside what all engines have."""
+@runtime_checkable
+class Keeps(Protocol):
+    """What an engine that prunes may have beside `run_many`: a list that is longer than what it proves."""
 
-    def marginals(self, plans: Sequence[Any], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
-        """The score of every entity for each free variable, of queries of one shape."""
-
-    def truth(self, scores: Scores) -> NDArray[np.float64]:
-        """Scores as numbers in 0 … 1 that may be multiplied."""
+    def kept(self, plans: Sequence[Any], limits: Limits, deadline: Deadline, first: int) -> list[Ranking]:
+        """Everything that was not pruned; `exact` says whether the first tuples are proven to be the best."""
 
 
 class Evaluator:
@@ -86,15 +87,20 @@ class Evaluator:
     def _by_marginals(
         self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
     ) -> list[ResultRow]:
-        engine = cast(RanksVariables, self.engine)
+        engine = cast("MarginalEngine[Any]", self.engine)
         scores = engine.marginals(plans, self.limits, Deadline(self.limits.timeout))
         return marginal_rows(queries, scores, [engine.truth(own) for own in scores], ms, self.settings.reach)
 
     def _by_list(
         self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
     ) -> list[ResultRow]:
-        everything = replace(self.limits, k="all")
-        rankings = self.engine.run_many(plans, everything, Deadline(self.limits.timeout))
+        # Budgets that adapt grow until as many are proven as the filtered HIT@10 may need.
+        needed = max(CUTS) + max(len(query.easy) + len(query.hard) for query in queries)
+        deadline = Deadline(self.limits.timeout)
+        if isinstance(self.engine, Keeps):
+            rankings = self.engine.kept(plans, replace(self.limits, k=needed), deadline, max(CUTS))
+        else:
+            rankings = self.engine.run_many(plans, replace(self.limits, k="all"), deadline)
         ranks = [
             joint_ranks(found.tuples, found.truth, query.easy, query.hard, complete=True)
             for query, found in zip(queries, rankings, strict=True)

@@ -6,7 +6,6 @@ workers, and the first 100 of 500 queries are the same as 100 queries.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zlib
 from collections import Counter
@@ -26,8 +25,6 @@ from tuplet.bench.workers import worker_processes
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.query.query_graph import QueryGraph
-
-__all__ = ["RULES_VERSION", "Rules", "default_workers", "sample"]
 
 Report: TypeAlias = Callable[[float, float], None]
 RULES_VERSION = 1
@@ -218,8 +215,3 @@ def _remote(job: _Job) -> _Results:
 @cache
 def _opened(path: str, known: tuple[str, ...], target: tuple[str, ...], rules: Rules) -> Sampler:
     return Sampler.of(KnowledgeGraph.open(path), known, target, rules)
-
-
-def default_workers() -> int:
-    """As many worker processes as there are processors to run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

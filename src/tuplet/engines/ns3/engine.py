@@ -75,7 +75,21 @@ class Ns3(Engine[MergePlan]):
         """The rankings of several plans; where all tuples are asked for, these are whole boxes without witnesses."""
         return self._run(plans, limits, deadline, explain=limits.k != "all")
 
-    def _run(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool) -> list[Ranking]:
+    def kept(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, first: int) -> list[Ranking]:
+        """Whole boxes without witnesses; `exact` says whether the first tuples are proven to be the best.
+
+        A budget that adapts grows until as many tuples are proven as the limits ask for.
+        """
+        return self._run(plans, limits, deadline, explain=False, first=first)
+
+    def _run(
+        self,
+        plans: Sequence[MergePlan],
+        limits: Limits,
+        deadline: Deadline,
+        explain: bool,
+        first: int | None = None,
+    ) -> list[Ranking]:
         from tuplet.engines.ns3.run import run_many, stopped
 
         try:
@@ -84,7 +98,7 @@ class Ns3(Engine[MergePlan]):
             return [stopped(plan.clauses, explain=explain) for plan in plans]
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries = [plan.clauses for plan in plans]
-        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain)
+        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain, first)
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
@@ -117,7 +131,14 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         search = replace(self.search(plans, limits, deadline), enumerate=budget.enumerate)
         return marginal_vectors([plan.clauses for plan in plans], search, budget)
 
-    def _run(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool) -> list[Ranking]:
+    def _run(
+        self,
+        plans: Sequence[MergePlan],
+        limits: Limits,
+        deadline: Deadline,
+        explain: bool,
+        first: int | None = None,
+    ) -> list[Ranking]:
         from tuplet.engines.ns3.run import run_marginal, stopped
 
         try:

@@ -63,10 +63,15 @@ def run_many(
     budget: BoxBudget | None = None,
     admits: Sequence[Admits | None] | None = None,
     explain: bool = True,
+    first: int | None = None,
 ) -> list[Ranking]:
-    """The rankings of many queries; without `explain` they have no witnesses."""
+    """The rankings of many queries; without `explain` they have no witnesses.
+
+    With `first` they list everything in their boxes, and `exact` speaks of so many tuples; k decides how long a budget
+    that adapts goes on growing.
+    """
     k = None if k is not None and k >= _EVERYTHING else k
-    batch = _Batch(queries, search, k, admits or [None] * len(queries), explain)
+    batch = _Batch(queries, search, k, admits or [None] * len(queries), explain, first)
     for numbers in by_shape(queries):
         asked = [ClauseBatch.of(same, search.table) for same in zip(*(queries[i] for i in numbers), strict=True)]
         batch.solve(np.array(numbers), asked, budget or BoxBudget(), None)
@@ -82,6 +87,7 @@ class _Batch:
     k: int | None
     admits: Sequence[Admits | None]
     explain: bool
+    first: int | None
     found: dict[int, Ranking] = field(default_factory=dict)
 
     def solve(
@@ -114,6 +120,11 @@ class _Batch:
         order = box.order()
         shown, hidden = self._admitted(numbers, box, order)
         certain, bound, kth = box.certify(shown, self.k, hidden)
+        proven = certain
+        if self.first is not None:
+            proven = box.certify(self._best(box, order, self.first), self.first)[0]
+            shown = self._best(box, order, None)
+            bound = box.certify(shown, None)[1]
         order = order[shown[order]]
         query, tuples, value = box.rows.query[order], box.tuples(order), box.value[order]
         assignments: list[NDArray[np.int32]] = []
@@ -125,7 +136,7 @@ class _Batch:
         ends = np.cumsum(counts(query, len(numbers)).cpu().numpy())
         ids, truth = tuples.cpu().numpy().astype(np.int32), value.double().cpu().numpy()
         why = f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
-        facts = zip(numbers.tolist(), [0, *ends[:-1]], ends, certain.tolist(), bound.tolist(), strict=True)
+        facts = zip(numbers.tolist(), [0, *ends[:-1]], ends, proven.tolist(), bound.tolist(), strict=True)
         for number, start, end, exact, most in facts:
             witness = tuple(found[start:end] for found in assignments)
             own = ids[start:end], truth[start:end], witness
@@ -134,14 +145,12 @@ class _Batch:
 
     def _admitted(self, numbers: NDArray[np.int64], box: Box, order: Tensor) -> tuple[Tensor, Tensor]:
         """Marks the `k` best rows that the filters admit, and those that they do not admit as far as they looked."""
-        shown = torch.zeros(len(box.rows), dtype=torch.bool, device=order.device)
+        shown = self._best(box, order, self.k)
         hidden = torch.zeros_like(shown)
-        length = counts(box.rows.query[order], len(numbers))
-        start = torch.cumsum(length, 0) - length
         if all(self.admits[number] is None for number in numbers.tolist()):
-            place = torch.arange(len(order), device=order.device) - start[box.rows.query[order]]
-            shown[order if self.k is None else order[place < self.k]] = True
             return shown, hidden
+        shown = torch.zeros_like(hidden)
+        length = counts(box.rows.query[order], len(numbers))
         for number, own in zip(numbers.tolist(), torch.split(order, length.tolist()), strict=True):
             admits, left = self.admits[number], len(own) if self.k is None else self.k
             for some in torch.split(own, TESTED):
@@ -153,6 +162,15 @@ class _Batch:
                 shown[some[right][:left]] = True
                 left -= min(left, int(right.sum()))
         return shown, hidden
+
+    def _best(self, box: Box, order: Tensor, k: int | None) -> Tensor:
+        """Marks the `k` best rows of each query, or all rows of positive truth."""
+        shown = torch.zeros(len(box.rows), dtype=torch.bool, device=order.device)
+        length = counts(box.rows.query[order], len(box.outside))
+        start = torch.cumsum(length, 0) - length
+        place = torch.arange(len(order), device=order.device) - start[box.rows.query[order]]
+        shown[order if k is None else order[place < k]] = True
+        return shown
 
     def _stop(self, numbers: NDArray[np.int64], why: str) -> None:
         for number in numbers.tolist():
