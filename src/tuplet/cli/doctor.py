@@ -65,4 +65,5 @@ def _warm() -> str:
     start = time.perf_counter()
     tuplet.Store(tuplet.Source(bundled())).ask("?x, ?y : borders(?x, ?y)", k=1, engine="crisp")
     exact.warm()
+    exact.warm(weighted=True)
     return f"ready after {time.perf_counter() - start:.1f} s"

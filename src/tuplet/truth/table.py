@@ -168,13 +168,14 @@ class TruthTable:
     ) -> TruthTable:
         """The table of distinct edges with positive truth; `prediction` and `source` are read for observed edges."""
         adjacency, edge = Adjacency.build(heads, relation, tails, relations)
-        given, truth = np.asarray(observed, dtype=bool), np.asarray(truth)
+        given = np.asarray(observed, dtype=bool)
+        values: Floats = truth.astype(np.float64) if (truth[given] != 1).any() else truth.astype(np.float32)
         marked = given[edge]
         fact = edge[np.flatnonzero(marked & forward_entries(adjacency))]
         return TruthTable.of_entries(
             entities,
             adjacency,
-            truth.astype(np.float64 if (truth[given] != 1).any() else np.float32, copy=False)[edge],
+            values[edge],
             marked,
             threshold,
             None if prediction is None else np.asarray(prediction, dtype=np.float32)[fact],

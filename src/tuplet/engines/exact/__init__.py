@@ -251,11 +251,14 @@ def score(clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logi
     return explain(plan(clauses, table), tuples, logic)[0]
 
 
-def warm() -> None:
-    """Compiles the kernels, or loads them from the cache, so that the first query is as fast as the next."""
+def warm(weighted: bool = False) -> None:
+    """Compiles the kernels, or loads them from the cache, so that the first query is as fast as the next.
+
+    Stores of weighted graphs have truth values in double precision, and so kernels of their own.
+    """
     heads, tails = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 0])
     zeros = np.zeros(4, dtype=np.int64)
-    table = TruthTable.build(3, 1, heads, zeros, tails, np.array([1.0, 0.5, 0.5, 0.5]), zeros > 0)
+    table = TruthTable.build(3, 1, heads, zeros, tails, np.array([1.0, 0.5, 0.5, 0.5]), np.full(4, weighted))
     star = QueryGraph(("e", "x", "y"), (1, 2), (Edge(~0, 0, 0), Edge(0, 0, 1), Edge(0, 0, 2)))
     planned = plan([star], table)
     run(planned, 1)
