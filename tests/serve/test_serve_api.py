@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tuplet
+from tuplet.query.limits import Limits
+from tuplet.serve.models import AnswersBody
 
 SHARED = (
     "?country, ?organisation : exists ?neighbour . located_in(?country, western_africa) & borders(?country, ?neighbour)"
@@ -36,13 +39,67 @@ def test_ask_gives_what_the_command_line_gives(client: httpx.Client, store_path:
     assert len(served["answers"]) == 7
 
 
-def test_options_reach_the_engine(client: httpx.Client, store_path: Path) -> None:
+# One value for each field of Limits that makes a difference, with the engine that it is for.
+FIELDS: dict[str, dict[str, object]] = {
+    "k": {"k": 3},
+    "offset": {"offset": 4},
+    "timeout": {"timeout": 5.0},
+    "memory": {"memory": 1 << 20},
+    "work": {"work": 50},
+    "only": {"only": "predicted"},
+    "logic": {"logic": "godel"},
+    "budget": {"budget": 5, "engine": "ns3"},
+    "merge": {"merge": "simultaneous", "engine": "ns3"},
+    "options": {"options": {"most": 20}, "engine": "fit"},
+}
+
+
+def test_every_field_of_limits_is_a_key_with_the_same_meaning(client: httpx.Client, store_path: Path) -> None:
     store = tuplet.open(store_path)
-    for options in ({"only": "predicted"}, {"logic": "godel"}, {"engine": "crisp"}, {"engine": "ns3", "budget": 50}):
-        served = ask(client, query=SHARED, k=5, **options)
-        direct = store.ask(SHARED, k=5, **options).to_dict()  # type: ignore[arg-type]
-        assert served["answers"] == direct["answers"], options
-        assert served["engine"] == options.get("engine", "exact")
+    assert FIELDS.keys() == {field.name for field in fields(Limits)}
+    description = client.get("/openapi.json").json()["components"]["schemas"]["AskRequest"]["properties"]
+    for field in fields(Limits):
+        assert description[field.name]["description"] == field.metadata["help"]
+        given = {"k": 7, **FIELDS[field.name]}
+        served, direct = ask(client, query=SHARED, **given), store.ask(SHARED, **given).to_dict()  # type: ignore[arg-type]
+        same = ("variables", "engine", "k", "exact", "bound", "pruned", "calibrated", "answers")
+        assert {key: served[key] for key in same} == {key: direct[key] for key in same}, given
+        if field.name != "k":
+            assert served["about"][field.name] == FIELDS[field.name][field.name]
+
+
+def test_values_out_of_range_are_refused_as_in_python(client: httpx.Client, store_path: Path) -> None:
+    store = tuplet.open(store_path)
+    for given in ({"k": -1}, {"offset": -1}, {"timeout": 0.0}, {"budget": 0}, {"work": 0}, {"merge": "x"}):
+        with pytest.raises(tuplet.TupletError) as refused:
+            store.ask(SHARED, **given)  # type: ignore[arg-type]
+        response = client.post("/ask", json={"query": SHARED, **given})
+        assert (response.status_code, response.json()["kind"]) == (422, "request")
+        assert next(iter(given)) in response.json()["error"]
+        assert "merge" in given or response.json()["error"] == str(refused.value)
+    for given in ({"k": "5"}, {"k": True}, {"timeout": "5"}, {"options": []}, {"kk": 5}):  # type: ignore[assignment]
+        assert client.post("/ask", json={"query": SHARED, **given}).status_code == 422
+
+
+def test_only_served_engines_are_asked(client: httpx.Client) -> None:
+    for engine in ("brute", "betae", "tuplet.engines.brute:Brute", "nothing:Here", "exat"):
+        for path in ("/ask", "/plan"):
+            response = client.post(path, json={"query": SHARED, "engine": engine})
+            assert (response.status_code, response.json()["kind"]) == (400, "unknown"), engine
+            assert "exact" in response.json()["suggestions"]
+    facts = client.post("/ask", json={"query": SHARED, "engine": "exact", "store": "facts"})
+    assert facts.json()["suggestions"] == ["crisp"]
+    model = client.post("/ask", json={"query": SHARED, "engine": "cqd", "options": {"model": "/etc/passwd"}})
+    assert (model.status_code, model.json()["kind"]) == (400, "input")
+
+
+def test_an_answer_is_what_the_description_says(client: httpx.Client) -> None:
+    for query in (SHARED, f"{SHARED} | located_in(?country, europe) & member_of(?country, ?organisation)"):
+        served = ask(client, query=query, k=40)
+        assert served.keys() == AnswersBody.model_fields.keys()
+        for answer, read in zip(served["answers"], AnswersBody(**served).answers, strict=True):
+            assert read.to_dict() == answer
+            assert all(fact["head_label"] for fact in answer["witness"])
 
 
 def test_limit_of_the_query_counts_and_k_overrides_it(client: httpx.Client) -> None:

@@ -35,11 +35,8 @@ def in_time(
     head = answers.head()
     for start in range(0, len(answers), SLICE):
         if slices and deadline.over():
-            return slices, {
-                **head,
-                "pruned": "timeout",
-                "bound": max(head["bound"], float(answers.ranking.truth[start])),
-            }
+            next_best = float(answers.ranking.truth[start])
+            return slices, {**head, "pruned": "timeout", "bound": max(head["bound"], next_best)}
         slices.append(between.join(encode(row) for row in rows(start, start + SLICE)))
     return slices, head
 
