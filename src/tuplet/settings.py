@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -202,11 +201,15 @@ def to_mapping(settings: Any) -> dict[str, Any]:
     return asdict(settings)
 
 
-@cache
 def types(kind: type[Any]) -> dict[str, Any]:
     """The type of each knob, in order; aliases and strings resolved."""
-    hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}
+    if kind not in _TYPES:
+        hints = get_type_hints(kind)
+        _TYPES[kind] = {f.name: hints[f.name] for f in fields(kind)}
+    return _TYPES[kind]
+
+
+_TYPES: dict[type[Any], dict[str, Any]] = {}
 
 
 def convert(name: str, hint: Any, value: Any, text: bool = False) -> Any:

@@ -23,7 +23,7 @@ class CommandParser(argparse.ArgumentParser):
 
     fill: Callable[[CommandParser], None] | None = None
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Only the chosen command needs its flags: the others would make a short command start later."""
         if self.fill is not None:
             fill, self.fill = self.fill, None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
 from tuplet.lang.benchmark_forms import Grounding, parse_betae, parse_efok
 from tuplet.lang.logic_text import parse_logic
@@ -20,6 +20,8 @@ from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
 _LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first
+_CYPHER = re.compile(r"\s*(?:OPTIONAL\s+)?MATCH\s*(?:\w+\s*=\s*)?\(", re.IGNORECASE)
+_HOP = re.compile(r"\((\w+)[^()]*\)\s*-\[\w*:(\w+)[^\]]*\]->\s*(?=\((\w+))")  # (a)-[:R]->(b
 
 
 def parse(text: str, grounding: Grounding | None = None) -> Query:
@@ -53,7 +55,15 @@ def _parse(text: str, grounding: Grounding | None) -> Query:
         return parse_efok(text, grounding)
     if _LOGIC.match(text):  # most queries: told without splitting the text twice
         return parse_logic(text)
-    match language(text):
+    if _CYPHER.match(text):
+        raise ParseError(f"this looks like Cypher; write {_as_logic(text)}", text, len(text) - len(text.lstrip()), 5)
+    tokens = tokenize(text)
+    if _is_prose(tokens):
+        examples = "?x : treats(?x, asthma) or SELECT ?x WHERE { ?x :treats :asthma }"
+        raise ParseError(
+            f"this is not a query; write for example {examples}", text, tokens[0].position, len(tokens[0].text)
+        )
+    match _language(tokens):
         case "sparql":
             return parse_sparql(text)
         case "efok":
@@ -62,6 +72,26 @@ def _parse(text: str, grounding: Grounding | None) -> Query:
             return parse_betae(text)
         case _:
             return parse_logic(text)
+
+
+def _as_logic(text: str) -> str:
+    """The paths of a Cypher pattern as logic text, or what that looks like.
+
+    >>> _as_logic("MATCH (p)-[:ACTED_IN]->(m) RETURN p, m")
+    '?p, ?m : ACTED_IN(?p, ?m)'
+    """
+    hops = _HOP.findall(text) or [("x", "RELATION", "y")]
+    variables = dict.fromkeys(f"?{end}" for head, _, tail in hops for end in (head, tail))
+    return f"{', '.join(variables)} : {' & '.join(f'{name}(?{head}, ?{tail})' for head, name, tail in hops)}"
+
+
+def _is_prose(tokens: list[Token]) -> bool:
+    """Whether the text is words in a row: a question to a person, not a query."""
+    first, second = tokens[0], tokens[min(1, len(tokens) - 1)]
+    known = (*SUPPORTED, *UNSUPPORTED)
+    if first.kind != "word" or second.text in ("(", ":") or any(token.text == "{" for token in tokens):
+        return False
+    return first.text.upper() not in known and not nearest(first.text.upper(), ("SELECT", "PREFIX"))
 
 
 def _language(tokens: list[Token]) -> str:

@@ -212,7 +212,7 @@ class Answers(Sequence[Answer]):
             with replacing(target, force) as fresh:
                 pyarrow.parquet.write_table(self.to_arrow(), fresh)
         else:
-            text = {"csv": self.to_csv, "json": self.to_json, "table": lambda: self.table(most=None)}[form]()
+            text = self.to_csv() if form == "csv" else self.to_json() if form == "json" else self.table(most=None)
             write_text(target, text if text.endswith("\n") else text + "\n", force)
 
     def table(self, most: int | None = MOST) -> str:
