@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import time
 from importlib import metadata
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from tuplet._version import __version__
 
 CORE = ("numpy", "numba", "pyarrow", "pyoxigraph", "safetensors", "torch")
-EXTRAS = {"pandas": "pandas", "sql": "duckdb", "pykeen": "pykeen"}
+FOR_DEVELOPERS = ("test", "docs", "all")  # extras that no user misses
 
 
 def examine(warm: bool = False) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def examine(warm: bool = False) -> dict[str, Any]:
         "cores": os.cpu_count() or 1,
         "memory": _memory(),
         "packages": {name: _version(name) for name in CORE},
-        "extras": {extra: _version(package) for extra, package in EXTRAS.items()},
+        "extras": _extras(),
         "devices": _devices(),
         "data": os.environ.get("TUPLET_DATA", "TUPLET_DATA is not set"),
     }
@@ -33,11 +34,26 @@ def examine(warm: bool = False) -> dict[str, Any]:
     return about
 
 
-def _version(package: str) -> str:
+def _extras() -> dict[str, str]:
+    """Each extra with the versions of what it brings, as the installed package lists them."""
+    found: dict[str, list[str]] = {}
+    try:
+        required = metadata.requires("tuplet") or []
+    except metadata.PackageNotFoundError:
+        required = []
+    for line in required:
+        named = re.match(r"([\w.-]+).*;\s*extra\s*==\s*[\"'](\w+)[\"']", line)
+        if named and named[1] != "tuplet" and named[2] not in FOR_DEVELOPERS:
+            version = _version(named[1], f"'tuplet[{named[2]}]'")
+            found.setdefault(named[2], []).append(f"{named[1]} {version}")
+    return {extra: ", ".join(packages) for extra, packages in found.items()}
+
+
+def _version(package: str, wanted: str = "") -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return f"not installed (pip install {package})"
+        return f"not installed (pip install {wanted or package})"
 
 
 def _memory() -> str:

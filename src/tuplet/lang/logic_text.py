@@ -38,10 +38,12 @@ def parse_logic(text: str) -> Query:
     >>> query.free, len(query.body.parts)
     ((Free(name='x'), Free(name='y')), 3)
     """
-    return _Parser(text).query()
+    return LogicParser(text).query()
 
 
-class _Parser(Reader):
+class LogicParser(Reader):
+    """One query, from its first token to its last."""
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.scope: dict[str, Variable] = {}

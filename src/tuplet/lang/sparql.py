@@ -65,10 +65,12 @@ def parse_sparql(text: str) -> Query:
     >>> query.free, len(query.body.parts)
     ((Free(name='x'),), 2)
     """
-    return _Parser(text).query()
+    return SparqlParser(text).query()
 
 
-class _Parser(Reader):
+class SparqlParser(Reader):
+    """One query, from its first token to its last."""
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.selected: dict[str, Token] | None = {}
