@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tuplet import contents, registry
 from tuplet.contents import EntityFacts, FoundName, RelationRow
+from tuplet.engines import given as given_tuples
 from tuplet.engines.facts import judge
-from tuplet.engines.given import explain_tuples
-from tuplet.errors import BadInput, BudgetExceeded, Option, TupletError
+from tuplet.errors import BadInput, Option, TupletError
 from tuplet.files import open_directory
 from tuplet.files import verify as verify_directory
 from tuplet.graph.graph import KnowledgeGraph
@@ -28,7 +28,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import Count, Deadline, Limits, Only, OutOfTime
+from tuplet.query.limits import Count, Deadline, Limits, Only
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
@@ -226,21 +226,9 @@ class Store:
         A tuple is a mapping from variables to names, `{"drug": "x", "gene": "y"}`, or the names in order.
         """
         one = isinstance(values, Mapping) or all(isinstance(value, str) for value in values)
-        question, limits, runner = self.question(query), Limits.of(None, **fields), self.engine()
-        variables = [variable.name for variable in question.tree.free]
-        tuples = question.ids([_in_order(variables, given) for given in ([values] if one else values)])
-        if not question.clauses:
-            raise BadInput("the query contradicts itself: it has no answers")
-        deadline = Deadline(limits.timeout)
-        try:
-            ranking = explain_tuples(question.clauses, question.source, tuples, limits, deadline)
-        except OutOfTime:
-            raise BudgetExceeded(f"no explanation within {limits.timeout:g} s", limit="timeout") from None
-        explained = [
-            asking.explained(question, ranking.take(slice(i, i + 1)), runner, judge, limits, deadline, deadline.clock())
-            for i in range(len(tuples))
-        ]
-        found = [answers[0] for answers in explained]
+        limits = Limits.of(None, **fields)
+        given = [values] if one else values
+        found = given_tuples.explain(self.question(query), given, self.engine(), limits, Deadline(limits.timeout))
         return found[0] if one else found
 
     @keywords(Limits)
@@ -390,14 +378,6 @@ def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
     if directory.kind == "graph":
         return open_store(root).info()
     return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}
-
-
-def _in_order(variables: Sequence[str], given: Mapping[str, str] | Sequence[str]) -> Sequence[str]:
-    if not isinstance(given, Mapping):
-        return given
-    if set(given) != set(variables):
-        raise BadInput(f"a tuple names an entity for {', '.join(variables)} and for nothing else")
-    return [given[variable] for variable in variables]
 
 
 def _facts(facts: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tuplet.engines.exact.engine import Exact
+from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import Deadline
@@ -176,11 +177,11 @@ def test_a_tuple_that_cannot_be_explained_in_time_is_refused(service: Service) -
     explained = json.loads(service.explain(request, Deadline()))
     assert (explained["truth"], explained["status"]) == (0.5, "mixed")
     for looks in range(30):
-        with suppress(OverLimit):
+        with suppress(BudgetExceeded):
             found = json.loads(service.explain(request, Deadline(looks + 0.5, Clock(tick=1.0))))
             assert found["truth"] == 0.5
             assert found["status"] in (None, "mixed")
-    with pytest.raises(OverLimit, match=r"within 0\.5 s"):
+    with pytest.raises(BudgetExceeded, match=r"within 0\.5 s"):
         service.explain(request, Deadline(0.5, Clock(tick=1.0)))
 
 

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.query.limits import NO_LIMITS, Deadline, Limits
+from tuplet.engines.facts import Checker, judge
+from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.query.answer import Answer
+from tuplet.query.ask import Question, explained
+from tuplet.query.engine import Engine
+from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
+
+# A tuple by the names of its variables, or in their order.
+GivenTuple: TypeAlias = Mapping[str, str] | Sequence[str]
+
+
+def explain(
+    question: Question, given: Sequence[GivenTuple], engine: Engine[Any], limits: Limits, deadline: Deadline
+) -> list[Answer]:
+    """Given tuples as answers: truth, status and witness of each."""
+    variables = [variable.name for variable in question.tree.free]
+    tuples = question.ids([_in_order(variables, names) for names in given])
+    if not question.clauses:
+        raise BadInput("the query contradicts itself: it has no answers")
+    try:
+        ranking = explain_tuples(question.clauses, question.source, tuples, limits, deadline)
+    except OutOfTime:
+        raise BudgetExceeded(f"no explanation within {deadline.seconds:g} s", limit="timeout") from None
+    one_by_one = (ranking.take(slice(i, i + 1)) for i in range(len(tuples)))  # each keeps its place
+    start = deadline.clock()
+    return [explained(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
+
+
+def _in_order(variables: Sequence[str], given: GivenTuple) -> Sequence[str]:
+    if not isinstance(given, Mapping):
+        return given
+    if set(given) != set(variables):
+        raise BadInput(f"a tuple names an entity for {', '.join(variables)} and for nothing else")
+    return [given[variable] for variable in variables]
 
 
 def explain_tuples(
@@ -23,8 +59,6 @@ def explain_tuples(
     """
     deadline = deadline or Deadline(limits.timeout)
     if source.truth is None:
-        from tuplet.engines.facts import Checker
-
         found, witnesses = Checker.of(clauses, source).explain(tuples, deadline)
         truth = found.astype(np.float64)
     else:

@@ -17,15 +17,15 @@ from typing import Any, TypeVar, cast
 
 from tuplet import registry
 from tuplet.engines.facts import judge
-from tuplet.engines.given import explain_tuples
+from tuplet.engines.given import explain
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.parse import parse
 from tuplet.query.answers import Answers
-from tuplet.query.ask import Question, ask, explained, plan_text
+from tuplet.query.ask import Question, ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits, OutOfTime
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
@@ -203,18 +203,8 @@ class Service:
         store = self.store(request.store)
         engine = self.engine(store, None, deadline)
         question = self.question(store, request.query, request.grounding)
-        names = [variable.name for variable in question.tree.free]
-        if set(names) != set(request.values):
-            raise BadInput(f"values has to name an entity for {', '.join(names)} and for nothing else")
-        if not question.clauses:
-            raise BadInput("the query contradicts itself: it has no answers")
-        limits = Limits(k=1, logic=request.logic)
-        try:
-            ids = question.ids([[request.values[n] for n in names]])
-            ranking = explain_tuples(question.clauses, question.source, ids, limits, deadline)
-        except OutOfTime:
-            raise OverLimit("time", f"the tuple could not be explained within {deadline.seconds:g} s") from None
-        answer = explained(question, ranking, engine, judge, limits, deadline, deadline.clock())[0]
+        limits = Limits(logic=request.logic, timeout=request.timeout)
+        [answer] = explain(question, [request.values], engine, limits, deadline)
         return encode({"query": request.query, **answer.to_dict(), "text": str(answer.explain())})
 
     def plan(self, request: models.PlanRequest, deadline: Deadline) -> bytes:
