@@ -18,7 +18,7 @@ import numpy as np
 
 from tuplet.bench.shapes import BETAE, JOINT, shape
 from tuplet.bench.walks import Walker, ground
-from tuplet.engines.crisp import plan, run
+from tuplet.engines.crisp import collect, plan
 from tuplet.graph.readers.read import read
 from tuplet.query.query_graph import QueryGraph
 
@@ -81,7 +81,7 @@ def main() -> int:
     for name in (*JOINT, *(BETAE if options.efo1 else ())):
         queries = [ground(shape(name), walker, rng) for _ in range(options.per_shape)]
         planning, ours, theirs, sizes = [], [], [], []
-        run(plan(queries[0], adjacency), adjacency, options.limit)
+        collect(plan(queries[0], adjacency), adjacency, options.limit)
         table.execute(statement(queries[0], options.limit)).fetchnumpy()
         for first in range(0, len(queries), options.turn):
             turn = queries[first : first + options.turn]
@@ -89,10 +89,10 @@ def main() -> int:
                 start = time.perf_counter()
                 made = plan(clauses, adjacency)
                 planned = time.perf_counter()
-                ranking = run(made, adjacency, options.limit)
+                found = collect(made, adjacency, options.limit)
                 ours.append(time.perf_counter() - start)
                 planning.append(planned - start)
-                sizes.append(len(ranking.tuples))
+                sizes.append(len(found.tuples))
             for clauses, size in zip(turn, sizes[first:], strict=True):
                 (parsed,) = duckdb.extract_statements(statement(clauses, options.limit))
                 start = time.perf_counter()

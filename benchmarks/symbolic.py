@@ -23,28 +23,28 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
     import numpy as np
     import torch
 
-    from tuplet.bench.evaluate import BATCHED, Opened, RunSettings
+    from tuplet.bench.evaluate import Evaluator
     from tuplet.bench.formats import read_any
+    from tuplet.bench.results import RunSettings
     from tuplet.settings import pairs
     from tuplet.store import open_store
 
     torch.set_num_threads(1)
     source = open_store(arguments.store).source
-    options = {"budget": 4000} if engine in BATCHED else pairs("--option", arguments.option)
-    opened = Opened(source, RunSettings(engine, options=options))
-    opened.warm()
-    assert (opened.table if engine in BATCHED else source.tensors) is not None  # made once, not timed
+    options = {} if RunSettings(engine).runner().prunes else pairs("--option", arguments.option)
+    evaluator = Evaluator(source, RunSettings(engine, options=options))
+    evaluator.warm()
     print(f"\n{engine} {options}\n\n| shape | answered | ms | HIT@10 | Marginal HIT@10 |\n|---|---|---|---|---|")
     means = []
     for shape, members in read_any(arguments.queries).by_shape().items():
-        rows = opened.evaluate(members[: arguments.queries_per_shape])
-        answered = [row for row in rows if row["answered"]]
+        rows = evaluator.evaluate(members[: arguments.queries_per_shape])
+        answered = [row for row in rows if row.answered]
         if not answered:
-            print(f"| {shape} | 0 | {rows[0]['pruned']} |")
+            print(f"| {shape} | 0 | {rows[0].pruned} |")
             continue
-        ms = np.mean([row["ms"] for row in answered])
-        hits = 100 * np.mean([row["hit10"] for row in rows])
-        marginal = 100 * np.mean([row["marginal_hit10"] for row in rows if "marginal_hit10" in row])
+        ms = np.mean([row.ms for row in answered])
+        hits = 100 * np.mean([row.hit10 for row in rows])
+        marginal = 100 * np.mean([row.marginal_hit10 for row in rows if row.marginal_hit10 is not None])
         means.append((ms, hits, marginal))
         print(f"| {shape} | {len(answered)} | {ms:.1f} | {hits:.1f} | {marginal:.1f} |", flush=True)
     print("| mean | | " + " | ".join(f"{mean:.1f}" for mean in np.mean(means, axis=0)) + " |")

@@ -55,7 +55,7 @@ def main() -> None:
             chosen = sample(
                 without_valid(store.graph), JOINT, arguments.per_shape, 1, target=["valid"], known=["train"]
             )
-            known = judge(hidden_valid, chosen, store.graph.observed(["train", "valid"]), arguments.top)
+            known = judge(hidden_valid, chosen, Source(store.graph, ("train", "valid")), arguments.top)
             show_corrections(known, judged, store.graph, arguments.learned)
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.facts import holds
 from tuplet.query.engine import Engine, P, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, Only
 from tuplet.query.logic import Logic
@@ -81,4 +80,6 @@ def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadli
     """What `only` lets through; None if that is everything."""
     if only is None:
         return None
+    from tuplet.engines.facts import holds  # compiled kernels: only where a filter asks for them
+
     return lambda tuples: holds(clauses, source, tuples, deadline) == (only == "observed")
