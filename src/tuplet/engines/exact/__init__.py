@@ -40,7 +40,7 @@ from tuplet.truth.table import TruthTable
 Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
 
 # Tuples of one truth that are listed to find the first ones by name, before another way is taken.
-LISTED = 4096
+LISTED = 512
 
 
 @dataclass(frozen=True)
