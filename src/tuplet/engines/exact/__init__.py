@@ -83,52 +83,61 @@ def run(
     """
     effort = effort or Effort()
     streams = [ClauseStream(clause, plan.rows, logic, effort) for clause in plan.bound]
-    stream: Stream = streams[0]
     if len(streams) == 1 and only is None and streams[0].single:
         tuples, truth, witness, proven = streams[0].best(k)
-        witnesses = [witness]
-    else:
-        search = _Search(plan, streams, logic, effort, only, holds)
-        tuples, proven = search.best(k)
-        stream = search.stream
-        tuples, truth, witnesses = _explained(streams, tuples, logic, effort)
-    stopped, bound = stream.stopped, stream.bound
-    if stopped is not None and len(tuples) < k:
-        # what was found but not yet proven to come next
-        extra, _ = stream.unproven(k - len(tuples))
-        extra, more, more_witnesses = _explained(streams, extra, logic, effort)
-        tuples, truth = np.concatenate([tuples, extra]), np.concatenate([truth, more])
-        witnesses = [np.concatenate(pair) for pair in zip(witnesses, more_witnesses, strict=True)]
-    if stopped is not None and len(tuples) == k > 0:
-        # the limit came when nothing could change any more
-        proven = bool(truth.min() * (1 - EQUAL) > bound)
-    if not proven:
-        stopped = stopped or "timeout"
-    order, truth = in_order(tuples, truth, plan.rows.rank)
-    return Ranking(
-        tuples[order],
-        truth,
-        tuple([witness[order] for witness in witnesses]),
-        exact=proven,
-        bound=bound,
-        pruned=None if proven else stopped,
-    )
+        if proven:
+            streams[0].parts[0].release()
+            return Ranking(tuples, truth, (witness,), exact=True, bound=streams[0].bound)
+        return _cut_short(plan, streams, streams[0], k, (tuples, truth, [witness]), logic, effort)
+    search = _Search(plan, streams, logic, effort, only, holds)
+    tuples, proven = search.best(k)
+    found = _explained(streams, tuples, logic, effort)
+    if proven and len(found[0]) == len(tuples):
+        return _ordered(plan, *found, exact=True, bound=search.stream.bound)
+    return _cut_short(plan, streams, search.stream, k, found, logic, effort)
 
 
-def in_order(tuples: Ids, truth: Values, rank: NDArray[np.int32]) -> tuple[NDArray[np.int64], Values]:
-    """The order by falling truth, then by names, and the truths in that order; nearly equal ones made equal."""
+def _cut_short(
+    plan: ExactPlan,
+    streams: list[ClauseStream],
+    stream: Stream,
+    k: int,
+    found: tuple[Ids, Values, list[Ids]],
+    logic: Logic,
+    effort: Effort,
+) -> Ranking:
+    """The ranking of a search that a limit stopped: what is proven, and what was found but not proven to come next."""
+    tuples, truth, witnesses = found
+    if len(tuples) < k:
+        extra = _explained(streams, stream.unproven(k - len(tuples))[0], logic, effort)
+        tuples, truth = np.concatenate([tuples, extra[0]]), np.concatenate([truth, extra[1]])
+        witnesses = [np.concatenate(pair) for pair in zip(witnesses, extra[2], strict=True)]
+    # the limit may have come when nothing could change any more
+    proven = len(tuples) == k > 0 and bool(truth.min() * (1 - EQUAL) > stream.bound)
+    why = None if proven else stream.stopped or "timeout"
+    return _ordered(plan, tuples, truth, witnesses, exact=proven, bound=stream.bound, pruned=why)
+
+
+def _ordered(
+    plan: ExactPlan,
+    tuples: Ids,
+    truth: Values,
+    witnesses: list[Ids],
+    exact: bool,
+    bound: float,
+    pruned: str | None = None,
+) -> Ranking:
+    """A ranking by falling truth, then by names; nearly equal truths become equal."""
     order = np.argsort(-truth, kind="stable")
     truth = truth[order]
-    if len(truth) < 2:
-        return order, truth
     falls = truth[1:] < truth[:-1] * (1 - EQUAL)
-    if falls.all():
-        return order, truth
-    group = np.concatenate([[0], np.cumsum(falls)])
-    ranks = rank[tuples[order]]
-    inside = np.lexsort((*ranks.T[::-1], group))
-    first = np.flatnonzero(np.concatenate([[True], falls]))
-    return order[inside], truth[first][group]
+    if not falls.all():
+        group = np.concatenate([[0], np.cumsum(falls)])
+        inside = np.lexsort((*plan.rows.rank[tuples[order]].T[::-1], group))
+        first = np.flatnonzero(np.concatenate([[True], falls]))
+        order, truth = order[inside], truth[first][group]
+    assignments = tuple([witness[order] for witness in witnesses])
+    return Ranking(tuples[order], truth, assignments, exact, bound, pruned)
 
 
 class _Search:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,51 @@ from tuplet.engines.exact.kernels.rows import State
 from tuplet.engines.exact.part import Part
 
 MOST_NODES = 1 << 26
+NODES, MEMO, SEEN = 1024, 2048, 1024  # places in the first arrays
+
+# Memory of finished searches by size; most queries are small and alike, and clearing is cheaper than making.
+_spare: dict[tuple[int, ...], list[tuple[NDArray[np.int64], State]]] = {}
 
 
 def new_state(part: Part) -> State:
-    """Empty memory for a search. Arrays share three blocks: making an array costs more than filling a small one."""
+    """Empty memory for a search: used again, or made."""
+    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
+    with suppress(KeyError, IndexError):
+        zeros, state = _spare[size].pop()
+        zeros.fill(0)
+        state.floor[0] = 0.0
+        return state._replace(select=part.select, leading=part.leading)
+    return _made(part)[1]
+
+
+def release(part: Part, state: State) -> None:
+    """Gives back the memory of a search that is over, unless it has grown."""
+    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
+    if len(state.nodes) == NODES and len(state.memo_key) == MEMO and len(state.seen) == SEEN:
+        kept = _spare.setdefault(size, [])
+        if len(kept) < 4:
+            kept.append((state.count.base, state))
+
+
+def _made(part: Part) -> tuple[NDArray[np.int64], State]:
+    # Arrays share three blocks: making an array costs more than filling a small one.
     variables, levels = len(part.members), max(1, len(part.program.levels))
-    checks, depth, nodes = len(part.program.entries) + 1, len(part.members) + 2, 1024
-    count, memo_key, seen, assign, witness, span, level, level_span, cut = _pieces(
-        np.zeros, np.int64, 9, 2048, 1024, variables, variables, 2 * checks, 4 * levels, 2 * levels * checks,
-        1 + part.free,
+    checks, depth = len(part.program.entries) + 1, len(part.members) + 2
+    zeros, (count, memo_key, seen, assign, witness, span, level, level_span, cut) = _pieces(
+        np.zeros, np.int64, kernel.COUNTS, MEMO, SEEN, variables, variables, 2 * checks, 4 * levels,
+        2 * levels * checks, 1 + part.free,
     )  # fmt: skip
-    node, heap_item, frame, frame_span = _pieces(
-        np.empty, np.int64, 8 * nodes, 2 * nodes, 8 * depth, 2 * depth * checks
+    _, (node, heap_item, frame, frame_span) = _pieces(
+        np.empty, np.int64, 8 * NODES, 2 * NODES, 8 * depth, 2 * depth * checks
     )
-    worth, heap_bound, memo_value, frame_value, level_value, floor = _pieces(
-        np.empty, np.float64, 4 * nodes, 2 * nodes, 2048, 2 * depth, 2 * levels + 2, 1
+    _, (worth, heap_bound, memo_value, frame_value, level_value, floor) = _pieces(
+        np.empty, np.float64, 4 * NODES, 2 * NODES, MEMO, 2 * depth, 2 * levels + 2, 1
     )
     floor[0] = 0.0
-    return State(
+    return zeros, State(
         count=count,
-        nodes=node.reshape(nodes, 8),
-        worth=worth.reshape(nodes, 4),
+        nodes=node.reshape(NODES, 8),
+        worth=worth.reshape(NODES, 4),
         heap_bound=heap_bound,
         heap_item=heap_item,
         memo_key=memo_key,
@@ -55,13 +80,13 @@ def new_state(part: Part) -> State:
     )
 
 
-def _pieces(make: Callable[..., NDArray[Any]], kind: type, *sizes: int) -> list[NDArray[Any]]:
-    """Arrays of the given sizes, one after another in one block."""
+def _pieces(make: Callable[..., NDArray[Any]], kind: type, *sizes: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """A block, and arrays of the given sizes in it, one after another."""
     block, found, at = make(sum(sizes), kind), [], 0
     for size in sizes:
         found.append(block[at : at + size])
         at += size
-    return found
+    return block, found
 
 
 def enlarged(state: State, reason: int) -> State:

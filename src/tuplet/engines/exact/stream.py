@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.exact.effort import SLICE, Effort
+from tuplet.engines.exact.kernels import best as best_kernel
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels import search as search_kernel
 from tuplet.engines.exact.kernels.rows import Rows, State
 from tuplet.engines.exact.part import BoundClause, Part
-from tuplet.engines.exact.state import MOST_NODES, enlarged, longer, new_state, size_of
+from tuplet.engines.exact.state import MOST_NODES, enlarged, longer, new_state, release, size_of
 from tuplet.query.limits import Deadline
 from tuplet.query.logic import Logic
 
@@ -23,8 +25,7 @@ Values: TypeAlias = NDArray[np.float64]
 
 # Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
 FIRST_ROOM = 4096
-# Truths this near to each other, relatively, are equal: products differ in the order of their factors.
-EQUAL = 1e-12
+EQUAL = best_kernel.EQUAL
 
 
 class Stream(Protocol):
@@ -68,56 +69,44 @@ class PartStream:
         out, truth = np.empty((room, len(self.part.members)), dtype=np.int32), np.empty(room)
         self.state.count[kernel.EMITTED] = 0
         while True:
-            status = self._search(out, truth)
-            if status == kernel.FILLED and len(out) < n:
-                out, truth = longer(out)[:n], longer(truth)[:n]
-                continue
-            break
+            status = self._work(search_kernel.search, len(out), out, truth)
+            if status != kernel.FILLED or len(out) >= n:
+                break
+            out, truth = longer(out)[:n], longer(truth)[:n]
+        return self._found(status, out, truth)
+
+    def best(self, n: int) -> tuple[Ids, Values, bool]:
+        """The n best tuples in their order, and whether they are proven: those of the least truth are first by name.
+
+        Nothing can be taken afterwards: of the last plateau of equal truths only what comes first by name is kept.
+        """
+        known = self.take(n + 1) if n > FIRST_ROOM else None
+        if known is not None:
+            n = min(n, len(known[0]))
+        out, truth = np.empty((2 * n + 64, len(self.part.members)), dtype=np.int32), np.empty(2 * n + 64)
+        count = self.state.count
+        count[kernel.EMITTED] = 0
+        if known is not None:
+            out[: len(known[0])], truth[: len(known[0])] = known
+            count[kernel.EMITTED] = len(known[0])
+        order, spare = np.empty(len(out), dtype=np.int64), np.empty_like(out)
+        status = self._work(best_kernel.best, n, out, truth, order, spare)
+        tuples, values = self._found(status, out, truth)
+        if status == kernel.FILLED:
+            # the next one is known: it follows the list, or it shares the truth of the last
+            count = self.state.count
+            self.bound = float(truth[n - 1] if count[kernel.PLATEAU] else truth[n])
+        return tuples[:n], values[:n], self.stopped is None
+
+    def _found(self, status: int, out: Ids, truth: Values) -> tuple[Ids, Values]:
         count = self.state.count
         found = int(count[kernel.EMITTED])
         self.done = status == kernel.EXHAUSTED
         self.bound = float(self.state.heap_bound[0]) if count[kernel.HEAP] else 0.0 if count[kernel.NODES] else 1.0
         return out[:found], truth[:found]
 
-    def best(self, n: int) -> tuple[Ids, Values, bool]:
-        """The n best tuples, and whether they are proven to be: those of the least truth are the first by name.
-
-        Nothing can be taken afterwards: of the last plateau of equal truths only what comes first by name is kept.
-        """
-        tuples, truth = self.take(n + 1)
-        if len(truth) <= n:
-            return tuples, truth, self.stopped is None
-        self.bound = float(truth[n])
-        if n == 0 or truth[n] < truth[n - 1] * (1 - EQUAL):
-            return tuples[:n], truth[:n], True
-        level = truth[n - 1]
-        above = int(np.count_nonzero(truth[:n] > level * (1 + EQUAL)))
-        wanted, state = n - above, self.state
-        tied, tied_truth = tuples[above:], truth[above:]
-        state.floor[0] = level * (1 - EQUAL)
-        room = max(64, wanted)
-        out, value = np.empty((room, tuples.shape[1]), dtype=np.int32), np.empty(room)
-        while True:
-            ranks = self.rows.rank[tied[:, self.part.select]]
-            order = np.lexsort(ranks.T[::-1])[:wanted]
-            tied, tied_truth = tied[order], tied_truth[order]
-            state.cut[0], state.cut[1:] = 1, ranks[order[-1]]
-            self.state.count[kernel.EMITTED] = 0
-            status = self._search(out, value)
-            state = self.state
-            found = int(state.count[kernel.EMITTED])
-            tied, tied_truth = np.concatenate([tied, out[:found]]), np.concatenate([tied_truth, value[:found]])
-            if status != kernel.FILLED:
-                break
-        order = np.lexsort(self.rows.rank[tied[:, self.part.select]].T[::-1])[:wanted]
-        tuples, truth = (
-            np.concatenate([tuples[:above], tied[order]]),
-            np.concatenate([truth[:above], tied_truth[order]]),
-        )
-        return tuples, truth, self.stopped is None
-
-    def _search(self, out: Ids, truth: Values) -> int:
-        """Goes on until `out` is full, nothing is left, or a limit is reached (then `stopped` says which)."""
+    def _work(self, step: Callable[..., int], *arguments: Any) -> int:
+        """Calls a kernel until it has what was asked for, nothing is left, or a limit is reached (`stopped`)."""
         slice_size = SLICE
         while True:
             self.stopped = self.effort.exceeded()
@@ -126,11 +115,9 @@ class PartStream:
             count = self.state.count
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
             count[kernel.LIMIT] = before + self.effort.slice(slice_size)
-            status = int(
-                search_kernel.search(self.rows, self.part.program, self.state, len(out), out, truth, self.godel)
-            )
+            status = int(step(self.rows, self.part.program, self.state, *arguments, self.godel))
             self.effort.used += int(count[kernel.VISITS]) - before
-            if status in (kernel.FILLED, kernel.EXHAUSTED, kernel.BELOW):
+            if status in (kernel.FILLED, kernel.EXHAUSTED):
                 return status
             if status == kernel.SLICE:
                 # a step that alone needs more than a slice gets a larger one
@@ -143,6 +130,10 @@ class PartStream:
                 if len(self.state.nodes) > MOST_NODES:
                     self.stopped = "memory"
                     return status
+
+    def release(self) -> None:
+        """The search is over: its memory may serve the next one."""
+        release(self.part, self.state)
 
     def _enlarge(self, reason: int) -> None:
         self.state = enlarged(self.state, reason)

@@ -50,7 +50,8 @@ PARENT, ENTITY, STEP, STAGE, GENERATOR, START, STOP, POSITION = range(8)
 # columns of `worth`: bound on the whole, permanent product, product over held existentials, product for the next step
 BOUND, PERMANENT, TRANSIENT, BASE = range(4)
 # places of `count`
-NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED = range(9)
+NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED, PLATEAU, ABOVE = range(11)
+COUNTS = 11
 # why `search` returned
 FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN, BELOW = range(7)
 
@@ -103,7 +104,7 @@ class State(NamedTuple):
     2^31 entities. Key 0 marks a free place.
     """
 
-    count: Any  # [9] places named above
+    count: Any  # [COUNTS] places named above
     nodes: Any  # [·, 8] prefixes: node 0 is the empty one, parents come before children
     worth: Any  # [·, 4] beside `nodes`
     heap_bound: Any  # [·] binary heap, largest bound first, among equals the larger item

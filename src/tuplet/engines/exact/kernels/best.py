@@ -1,0 +1,118 @@
+"""Compiled end of a search: the best tuples in their order, the last ones among equals chosen by name."""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+from __future__ import annotations
+
+from tuplet.engines.exact.kernels.rows import ABOVE, BELOW, EMITTED, EXHAUSTED, FILLED, PLATEAU, compiled, inlined
+from tuplet.engines.exact.kernels.search import search
+
+# Truths this near to each other, relatively, are equal: products differ in the order of their factors.
+EQUAL = 1e-12
+
+
+@compiled
+def best(rows, program, state, wanted, out, truth, order, spare, godel):
+    """Finds the `wanted` best tuples; among equals of the least truth those that come first by name.
+
+    `out` and `truth` hold more than `wanted` tuples, `order` and `spare` are working space of that size. FILLED means
+    that the first EMITTED rows are the list, in order; more is there unless EXHAUSTED is returned. After any other
+    status the state has to be given room or time, and the search goes on where it was.
+    """
+    count = state.count
+    if not count[PLATEAU]:
+        status = search(rows, program, state, wanted + 1, out, truth, godel)
+        if status != FILLED:
+            if status == EXHAUSTED:
+                arrange(rows, state, out, truth, 0, count[EMITTED], order, spare)
+            return status
+        if wanted == 0 or truth[wanted] < truth[wanted - 1] * (1.0 - EQUAL):
+            count[EMITTED] = wanted
+            arrange(rows, state, out, truth, 0, wanted, order, spare)
+            return FILLED
+        above = 0
+        while truth[above] > truth[wanted - 1] * (1.0 + EQUAL):
+            above += 1
+        state.floor[0] = truth[wanted - 1] * (1.0 - EQUAL)
+        count[ABOVE], count[PLATEAU] = above, 1
+        keep_first(rows, state, wanted, out, truth, order, spare)
+    while True:
+        status = search(rows, program, state, len(out), out, truth, godel)
+        if status in (FILLED, BELOW, EXHAUSTED):
+            keep_first(rows, state, wanted, out, truth, order, spare)
+        if status in (BELOW, EXHAUSTED):
+            arrange(rows, state, out, truth, 0, wanted, order, spare)
+            return FILLED
+        if status != FILLED:
+            return status
+
+
+@inlined
+def keep_first(rows, state, wanted, out, truth, order, spare):
+    """Keeps the first tuples by name of the plateau, as many as are wanted, and cuts the search behind the last."""
+    count = state.count
+    arrange(rows, state, out, truth, count[ABOVE], count[EMITTED], order, spare)
+    count[EMITTED] = min(count[EMITTED], wanted)
+    state.cut[0] = 1
+    for i in range(len(state.select)):
+        state.cut[1 + i] = rows.rank[out[count[EMITTED] - 1, state.select[i]]]
+
+
+@inlined
+def before(rows, state, out, a, b):
+    """Whether tuple a comes before tuple b by name."""
+    for i in range(len(state.select)):
+        left, right = rows.rank[out[a, state.select[i]]], rows.rank[out[b, state.select[i]]]
+        if left != right:
+            return left < right
+    return False
+
+
+@compiled
+def arrange(rows, state, out, truth, first, end, order, spare):
+    """Orders rows first:end, whose truths fall up to rounding, by truth, then name; near truths are made equal."""
+    low = first
+    while low < end:
+        high = low + 1
+        highest = truth[low]
+        while high < end and truth[high] >= highest * (1.0 - EQUAL):
+            highest = max(highest, truth[high])
+            high += 1
+        if high - low > 1:
+            sort(rows, state, out, low, high, order)
+            for i in range(low, high):
+                for j in range(out.shape[1]):
+                    spare[i, j] = out[order[i], j]
+            for i in range(low, high):
+                truth[i] = highest
+                for j in range(out.shape[1]):
+                    out[i, j] = spare[i, j]
+        low = high
+
+
+@inlined
+def sort(rows, state, out, low, high, order):
+    """Writes the places low:high in order of names to `order`: a heap sort, which needs no further space."""
+    size = high - low
+    for i in range(low, high):
+        order[i] = i
+    for start in range(size // 2 - 1, -1, -1):
+        sift(rows, state, out, low, start, size, order)
+    for end in range(size - 1, 0, -1):
+        order[low], order[low + end] = order[low + end], order[low]
+        sift(rows, state, out, low, 0, end, order)
+
+
+@inlined
+def sift(rows, state, out, low, start, size, order):
+    """Moves a place down a heap whose largest name is first."""
+    at = start
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            return
+        if child + 1 < size and before(rows, state, out, order[low + child], order[low + child + 1]):
+            child += 1
+        if not before(rows, state, out, order[low + at], order[low + child]):
+            return
+        order[low + at], order[low + child] = order[low + child], order[low + at]
+        at = child
