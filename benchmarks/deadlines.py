@@ -47,7 +47,9 @@ def hub() -> tuplet.Store:
     )
 
 
-def _store(count: int, relations: list[str], facts: tuple[np.ndarray, ...], open_: tuple[np.ndarray, ...]) -> tuplet.Store:
+def _store(
+    count: int, relations: list[str], facts: tuple[np.ndarray, ...], open_: tuple[np.ndarray, ...]
+) -> tuplet.Store:
     graph = KnowledgeGraph.of(Vocabulary.of([f"n{i}" for i in range(count)]), Vocabulary.of(relations), *facts)
     every = [np.concatenate(pair) for pair in zip(facts, open_, strict=True)]
     observed = np.arange(len(every[0])) < len(facts[0])

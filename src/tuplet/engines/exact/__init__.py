@@ -15,9 +15,8 @@ equals those that come first by name are shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,7 @@ Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
 LISTED = 512
 
 
-@dataclass(frozen=True)
-class ExactPlan:
+class ExactPlan(NamedTuple):
     """How a query will be searched; printing it shows the order, the bounds and the estimated cost."""
 
     clauses: tuple[QueryGraph, ...]

@@ -60,8 +60,8 @@ class Layout:
     entries: list[Entry] = field(default_factory=list)
     arrays: dict[str, Longs] = field(default_factory=dict)
     template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
-    views: tuple[Longs, Longs] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-    # views: entries whose row belongs to a variable, and their atoms; the same for rows of constants, and inequalities
+    # entries whose row belongs to a variable, with their atoms; the same for rows of constants, and inequalities
+    views: list[tuple[int, int]] = field(default_factory=list)
     constants: list[tuple[int, int]] = field(default_factory=list)
     unequals: list[tuple[int, int]] = field(default_factory=list)
     fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
@@ -85,10 +85,7 @@ class Layout:
         unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
         constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
         views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant))
-        self.views = (
-            np.array(views, dtype=np.int64),
-            np.array([self.entries[i].edge for i in views], dtype=np.int64),
-        )
+        self.views = [(i, self.entries[i].edge) for i in views]
         self.constants = [(i, self.entries[i].edge) for i in constant]
         self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]
         self.fixed_arrays = tuple(self.arrays.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ _NO_IDS = np.zeros(0, dtype=np.int32)
 _NO_VALUES = np.zeros(0)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A connected part of a clause. `members` are the clause's variables behind the part's, the free ones first."""
 
     members: tuple[int, ...]
@@ -75,8 +74,7 @@ class Outline:
     in_order: bool  # the variables of the only part are those of the clause, asked for in order
 
 
-@dataclass(frozen=True)
-class BoundClause:
+class BoundClause(NamedTuple):
     """The parts of a clause, and the truth values of its atoms between constants."""
 
     clause: QueryGraph
@@ -116,7 +114,8 @@ def fixed_rows(*arrays: NDArray[Any]) -> Rows:
         view.flags.writeable = False
         return view
 
-    return Rows._make([fixed(array) for array in arrays])
+    *columns, rank = [fixed(array) for array in arrays]
+    return Rows(*columns, rank, bool((rank[1:] > rank[:-1]).all()))
 
 
 def bind_clause(clause: QueryGraph, rows: Rows) -> BoundClause:
@@ -220,8 +219,8 @@ def _fill(
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
-    places, atoms = layout.views
-    entries[places, 2] += 2 * np.array(relation, dtype=np.int64)[atoms]
+    for at, atom in layout.views:
+        entries[at, 2] += 2 * relation[atom]
     for at, atom in layout.constants:
         entries[at, 2], entries[at, 3] = spans[atom]
     for at, atom in layout.unequals:

@@ -89,7 +89,7 @@ class PartStream:
         if known is not None:
             out[: len(known[0])], truth[: len(known[0])] = known
             count[kernel.EMITTED] = len(known[0])
-        order, spare = np.empty(len(out), dtype=np.int64), np.empty_like(out)
+        order, spare = np.empty(2 * len(out), dtype=np.int64), np.empty_like(out)
         status = self._work(best_kernel.best, n, out, truth, order, spare)
         tuples, values = self._found(status, out, truth)
         if status == kernel.FILLED:

@@ -14,9 +14,9 @@ EQUAL = 1e-12
 def best(rows, program, state, wanted, out, truth, order, spare, godel):
     """Finds the `wanted` best tuples; among equals of the least truth those that come first by name.
 
-    `out` and `truth` hold more than `wanted` tuples, `order` and `spare` are working space of that size. FILLED means
-    that the first EMITTED rows are the list, in order; more is there unless EXHAUSTED is returned. After any other
-    status the state has to be given room or time, and the search goes on where it was.
+    `out` and `truth` hold more than `wanted` tuples, `spare` is working space of that size, `order` of twice. FILLED
+    means that the first EMITTED rows are the list, in order; more is there unless EXHAUSTED is returned. After any
+    other status the state has to be given room or time, and the search goes on where it was.
     """
     count = state.count
     if not count[PLATEAU]:
@@ -91,28 +91,34 @@ def arrange(rows, state, out, truth, first, end, order, spare):
 
 @inlined
 def sort(rows, state, out, low, high, order):
-    """Writes the places low:high in order of names to `order`: a heap sort, which needs no further space."""
-    size = high - low
+    """Writes the places low:high in order of names to `order`: merges of runs, which are long as a rule."""
+    half = len(order) // 2
     for i in range(low, high):
         order[i] = i
-    for start in range(size // 2 - 1, -1, -1):
-        sift(rows, state, out, low, start, size, order)
-    for end in range(size - 1, 0, -1):
-        order[low], order[low + end] = order[low + end], order[low]
-        sift(rows, state, out, low, 0, end, order)
+    while True:
+        at = low
+        while at < high:
+            middle = run_end(rows, state, out, order, at, high)
+            if at == low and middle == high:
+                return
+            end = run_end(rows, state, out, order, middle, high)
+            left, right = at, middle
+            for to in range(at, end):
+                if right == end or (left < middle and not before(rows, state, out, order[right], order[left])):
+                    order[half + to] = order[left]
+                    left += 1
+                else:
+                    order[half + to] = order[right]
+                    right += 1
+            at = end
+        for i in range(low, high):
+            order[i] = order[half + i]
 
 
 @inlined
-def sift(rows, state, out, low, start, size, order):
-    """Moves a place down a heap whose largest name is first."""
-    at = start
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            return
-        if child + 1 < size and before(rows, state, out, order[low + child], order[low + child + 1]):
-            child += 1
-        if not before(rows, state, out, order[low + at], order[low + child]):
-            return
-        order[low + at], order[low + child] = order[low + child], order[low + at]
-        at = child
+def run_end(rows, state, out, order, start, high):
+    """The end of the ascending run from `start` on."""
+    end = start + 1
+    while end < high and not before(rows, state, out, order[end], order[end - 1]):
+        end += 1
+    return min(end, high)

@@ -281,7 +281,7 @@ def resolve(rows, program, state, span, first, last, variable, least):
 
     It is the row with the fewest entries of at least the truth that matters now, the shorter one among equals.
     """
-    best, length, chosen = 0, 0, -1
+    chosen, several = -1, False
     for e in range(first, last):
         kind, source = program.entries[e, 0], program.entries[e, 1]
         start, stop = program.entries[e, 2], program.entries[e, 3]
@@ -297,9 +297,17 @@ def resolve(rows, program, state, span, first, last, variable, least):
         if kind == POSITIVE:
             if start == stop:
                 return -2
-            reach = reaching(rows, start, stop, least)
-            if chosen < 0 or reach < best or (reach == best and stop - start < length):
-                best, length, chosen = reach, stop - start, e
+            several = chosen >= 0
+            chosen = e
+    if several:
+        best, length = 0, 0
+        chosen = -1
+        for e in range(first, last):
+            if program.entries[e, 0] == POSITIVE and program.entries[e, 1] != variable:
+                start, stop = span[e - first, 0], span[e - first, 1]
+                reach = reaching(rows, start, stop, least)
+                if chosen < 0 or reach < best or (reach == best and stop - start < length):
+                    best, length, chosen = reach, stop - start, e
     return chosen
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from tuplet.engines.exact.kernels.messages import (
     check,
     opened,
+    reaching,
     resolve,
 )
 from tuplet.engines.exact.kernels.point import (
@@ -125,12 +126,12 @@ def restore(program, state, node):
 
 @inlined
 def behind(rows, state, step):
-    """Whether the prefix in `assign`, complete up to a step, can only lead to tuples behind the cut."""
+    """The variable by which the prefix in `assign`, complete up to a step, comes behind the cut; -1 if it does not."""
     for i in range(state.leading[step]):
         mine, last = rows.rank[state.assign[state.select[i]]], state.cut[1 + i]
         if mine != last:
-            return mine > last
-    return False
+            return state.select[i] if mine > last else -1
+    return -1
 
 
 @compiled
@@ -184,7 +185,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         node, kind = item & LOWEST_BITS, (item >> 40) & 3
         step = nodes[node, STEP]
         restore(program, state, node)
-        if cut and step >= 0 and behind(rows, state, step):
+        if cut and step >= 0 and behind(rows, state, step) >= 0:
             continue
         if kind == TUPLE:
             emit(rows, program, state, node, bound, out, out_truth, godel)
@@ -233,7 +234,9 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             else:
                 nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
             nodes[node, POSITION] = nodes[node, START]
-        status, ready = advance(rows, program, state, node, step + 1, bound, cut, godel)
+        status, ready = advance(rows, program, state, node, step + 1, bound, cut, wanted, out, out_truth, godel)
+        if status < 0:
+            return -status  # its cursor waits already
         if status:
             push(state, bound, item_of(step, CURSOR, node))
             return status
@@ -249,16 +252,18 @@ def key_of(stage, step, entity):
 
 
 @inlined
-def advance(rows, program, state, node, step, bound, cut, godel):
+def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth, godel):
     """Draws children of a node from its row while they may be the best of all.
 
-    Returns 0 or why it stopped short, and a child that is at least as good as all in the heap, or -1.
+    Returns 0 or why it stopped short (negated if the cursor of the row waits already), and a child that is at least as
+    good as all in the heap, or -1. Complete tuples that are as good as all others leave at once.
     """
     count, nodes, worth = state.count, state.nodes, state.worth
     variable = program.steps[step, VARIABLE]
     first, end = program.steps[step, CHECK_A], program.steps[step, CHECK_B]
     generator, start, stop = nodes[node, GENERATOR], nodes[node, START], nodes[node, STOP]
-    held = program.steps[step, HELD]
+    held, dedupe = program.steps[step, HELD], program.steps[step, DEDUPE]
+    leaves = step == len(program.steps) - 1 and not program.lazy[0]
     position = nodes[node, POSITION]
     none = np.int64(-1)
     while position < stop:
@@ -277,13 +282,19 @@ def advance(rows, program, state, node, step, bound, cut, godel):
         y = np.int64(rows.neighbour[place]) if generator >= 0 else np.int64(program.list_ids[place])
         if cut:
             state.assign[variable] = y
-            if behind(rows, state, step):
+            last = behind(rows, state, step)
+            if last >= 0:
                 position += 1
+                if last == variable and generator >= 0 and rows.ordered:
+                    # the others of this truth come behind as well
+                    position = start + reaching(rows, start, stop, given)
                 nodes[node, POSITION] = position
                 count[COMMITS] += 1
                 continue
         permanent, transient = worth[node, PERMANENT], worth[node, TRANSIENT]
-        for e in range(first, end):
+        if dedupe and contains(state.seen, key_of(nodes[node, STAGE], step, y)):
+            permanent = 0.0
+        for e in range(first, end if permanent > 0.0 else first):
             value = given if e == generator else check(rows, program, state, state.span, e, first, variable, y)
             if value <= 0.0:
                 permanent = 0.0
@@ -304,8 +315,7 @@ def advance(rows, program, state, node, step, bound, cut, godel):
                 return count[ABORT], none
             ceiling = min(bound, ceiling)
             child = count[NODES]
-            again = program.steps[step, DEDUPE] and contains(state.seen, key_of(nodes[node, STAGE], step, y))
-            if ceiling > 0.0 and not again:
+            if ceiling > 0.0:
                 if held:
                     transient = opened(
                         rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], godel
@@ -335,6 +345,21 @@ def advance(rows, program, state, node, step, bound, cut, godel):
             least = min(bound, conj(worth[node, BASE], given, godel))
         top = state.heap_bound[0] if count[HEAP] else 0.0
         if best >= 0:
+            if leaves and worth[best, BOUND] >= max(least, top, state.floor[0]) and count[EMITTED] < wanted:
+                if 2 * count[SEEN] + 2 > len(state.seen):
+                    push(state, worth[best, BOUND], item_of(step, NODE, best))
+                    return leave(state, node, step, least, -FULL_SEEN), none
+                emit(rows, program, state, best, worth[best, BOUND], out, out_truth, godel)
+                if count[ABORT]:
+                    push(state, worth[best, BOUND], item_of(step, NODE, best))
+                    return leave(state, node, step, least, -count[ABORT]), none
+                if dedupe:
+                    insert(state.seen, key_of(nodes[node, STAGE], step, y))
+                    count[SEEN] += 1
+                count[NODES] = best  # nothing refers to it
+                if least > 0.0 and count[EMITTED] < wanted:
+                    continue
+                return leave(state, node, step, least, 0), none
             if worth[best, BOUND] >= max(least, top):
                 # among equals the child goes first: plateaus are walked in depth
                 if least > 0.0:
@@ -348,6 +373,14 @@ def advance(rows, program, state, node, step, bound, cut, godel):
             push(state, least, item_of(step - 1, CURSOR, node))
             return 0, none
     return 0, none
+
+
+@inlined
+def leave(state, node, step, least, status):
+    """Leaves a row for now, its cursor waiting for its turn; passes on why."""
+    if least > 0.0:
+        push(state, least, item_of(step - 1, CURSOR, node))
+    return status
 
 
 @compiled
