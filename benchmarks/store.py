@@ -53,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     from tuplet.graph.readers.read import read
     from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.make import index_table
+    from tuplet.truth.make import TableRecipe, make
 
     work = arguments.work or Path(tempfile.mkdtemp())
     path = work / f"{arguments.dataset.name}.store"
@@ -61,7 +61,7 @@ def main() -> None:
     graph = read(arguments.dataset)
     graph_read = time.perf_counter()
     observed = arguments.observed.split(",")
-    store = index_table(graph, arguments.table, path, observed, force=True, calibration="given")
+    store = make(graph, TableRecipe(arguments.table, observed, calibration="given"), path, force=True)
     indexed = time.perf_counter()
     report: dict[str, Any] = {
         "dataset": arguments.dataset.name,

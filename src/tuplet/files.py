@@ -272,7 +272,8 @@ def read_sealed(file: Path, kind: str, version: int, what: str) -> dict[str, Any
     found = manifest.get("version")
     if isinstance(found, int) and found > version:
         raise CorruptStore(
-            f"{file}: format version {found} is newer than this tuplet {__version__} reads (up to {version})"
+            f"{file}: format version {found} is newer than this tuplet {__version__} reads (up to {version}); "
+            "install a newer tuplet"
         )
     seal = manifest.pop("seal", None)
     if seal != _seal(manifest) or raw != render(manifest | {"seal": seal}):

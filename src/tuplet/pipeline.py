@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from tuplet.errors import BadInput, CorruptStore, Option, TupletError
+from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.progress import Report, shown
 from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
@@ -89,44 +89,27 @@ def index(
 ) -> Store:
     """A store from a graph and a predictor: its scores become truth values, calibrated on the valid edges.
 
-    `model` is what `train` returns, or the folder of a model. With `table` (and `model=None`) truth values made
+    `model` is what `train` returns, the folder of a model, any object with the `LinkPredictor` protocol, or the name of
+    one (an entry point, or `module:Class`). With `table` (and `model=None`) truth values made
     elsewhere are taken from a Parquet file; a weighted graph needs neither.
     """
-    from tuplet.truth import make
+    from tuplet.truth.make import make, recipe_for
 
-    whole, splits = read(graph), observed.split(",") if isinstance(observed, str) else observed
-    if table is not None and model is not None:
-        raise BadInput("give either a model or ", Option("table", None), ", not both")
-    if table is not None:
-        return Store.of(make.index_table(whole, table, path, splits, threshold, force, calibration))
-    if model is None:
-        if on_demand or calibration:
-            raise BadInput(
-                Option("on_demand") if on_demand else Option("calibration", None), " needs a model (tuplet train)"
-            )
-        if not whole.weighted:
-            raise BadInput(
-                "give a model (tuplet train, tuplet adopt) or ",
-                Option("table", None),
-                "; only a weighted graph needs none",
-            )
-        return Store.of(make.index_facts(whole, path, splits, force))
+    whole = read(graph)
+    recipe = recipe_for(
+        whole,
+        getattr(model, "folder", model),
+        table,
+        on_demand,
+        threshold=threshold,
+        calibration=calibration,
+        observed=observed.split(",") if isinstance(observed, str) else observed,
+        other_graph=other_graph,
+        device=None if model is None else _device(device),
+        memory=memory,
+    )
     with shown(progress) as report:
-        made = make.index(
-            whole,
-            getattr(model, "folder", model),
-            path,
-            threshold,
-            calibration,
-            splits,
-            on_demand=on_demand,
-            device=_device(device),
-            memory=memory,
-            force=force,
-            progress=lambda done, total: report("index", done, total, "relations"),
-            other_graph=other_graph,
-        )
-    return Store.of(made)
+        return Store.of(make(whole, recipe, path, force, report))
 
 
 @keywords(TrainConfig, defaults=False)

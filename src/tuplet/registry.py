@@ -32,8 +32,16 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "logice": "tuplet.baselines.engine:LogicEEngine",
         "cone": "tuplet.baselines.engine:ConEEngine",
     },
-    "predictors": {},
-    "calibrations": {},
+    "predictors": {
+        "complex": "tuplet.predict.embeddings:ComplEx",
+        "distmult": "tuplet.predict.embeddings:DistMult",
+        "rotate": "tuplet.predict.embeddings:RotatE",
+        "transe": "tuplet.predict.embeddings:TransE",
+    },
+    "calibrations": {
+        "softmax-count": "tuplet.truth.rules:softmax_count",
+        "observed-mass": "tuplet.truth.rules:observed_mass",
+    },
     "readers": {},
     "languages": {},
 }
@@ -45,18 +53,27 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def find(kind: Kind, name: str, modules: bool = False) -> Any:
-    """The thing of a name, made once; `modules` also takes `module:Class`.
+    """The thing of a name, made once: a class is called; `modules` also takes `module:Class`.
 
     >>> find("engines", "exat")
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown engine 'exat'; did you mean 'exact'?
     """
+    return _made(_place(kind, name, modules))
+
+
+def load(kind: Kind, name: str, modules: bool = False) -> Any:
+    """What is registered by a name, as it is: a class is not called."""
+    return _loaded(_place(kind, name, modules))
+
+
+def _place(kind: Kind, name: str, modules: bool) -> str:
     if name in OURS[kind]:
-        return _made(OURS[kind][name])
+        return OURS[kind][name]
     if name in _installed(kind):
-        return _made(_installed(kind)[name])
+        return _installed(kind)[name]
     if modules and ":" in name:
-        return _made(name)
+        return name
     raise unknown(kind.removesuffix("s"), name, names(kind))
 
 
@@ -68,7 +85,12 @@ def _installed(kind: Kind) -> dict[str, str]:
 
 @cache
 def _made(place: str) -> Any:
-    """The object at `module:name`; a class is called."""
+    found = _loaded(place)
+    return found() if isinstance(found, type) else found
+
+
+def _loaded(place: str) -> Any:
+    """The object at `module:name`."""
     module, _, attribute = place.partition(":")
     try:
         found = import_module(module)
@@ -76,4 +98,4 @@ def _made(place: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise BadInput(f"cannot load {place}: {error}") from None
-    return found() if isinstance(found, type) else found
+    return found

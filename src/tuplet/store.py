@@ -33,7 +33,8 @@ from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.edit import EditReport, add_facts, remove_facts
-from tuplet.truth.store_folder import StoreFiles, is_store, read_store
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, read_store
+from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import known_splits
 
 PAGE = 100  # answers in the first page of a stream
@@ -63,19 +64,20 @@ class Store:
     is opened again, by its path, where it arrives.
     """
 
-    def __init__(self, source: Source, path: Path | None = None, meta: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, source: Source, path: Path | None = None, meta: StoreMeta | None = None) -> None:
         self.path = path
         # One attribute, so that a thread sees the source and the meta of one state.
-        self._state: tuple[Source, Mapping[str, Any] | None] | None = (source, meta)
+        self._state: tuple[Source, StoreMeta | None] | None = (source, meta)
 
     @staticmethod
     def of(files: StoreFiles) -> Store:
         """The store of a folder that is open already."""
         truth = files.rows() if files.on_demand else files.table
-        model, meta = files.meta.get("model"), files.meta
-        about = {key: meta[key] for key in ("threshold", "calibration")} | {"store": files.hash}
-        about["predictor"] = f"{model['kind']} {model['sha256'][:12]}" if model else None
-        return Store(Source(files.graph, tuple(meta["observed"]), truth, about), Path(files.path), meta)
+        meta = files.meta
+        about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
+        about["predictor"] = None if meta.model is None else str(meta.model)
+        about["calibrated"], about["not_calibrated"] = meta.calibrated, meta.why
+        return Store(Source(files.graph, meta.observed, truth, about), Path(files.path), meta)
 
     @property
     def source(self) -> Source:
@@ -83,7 +85,7 @@ class Store:
         return self._opened()[0]
 
     @property
-    def meta(self) -> Mapping[str, Any] | None:
+    def meta(self) -> StoreMeta | None:
         """What made the truth values; None for a plain graph."""
         return self._opened()[1]
 
@@ -255,15 +257,18 @@ class Store:
         """What is stated and predicted about one entity, by name or label: the `k` best of each relation."""
         return contents.entity(self.source, name, k)
 
-    def add(self, facts: Any, new_entities: bool = False) -> EditReport:
-        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes."""
-        report = add_facts(self._editable(), _facts(facts), new_entities)
+    def add(self, facts: Any, new_entities: bool = False, timeout: float = PATIENCE) -> EditReport:
+        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
+
+        Writers take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
+        """
+        report = add_facts(self._editable(), _facts(facts), new_entities, timeout)
         self.refresh()
         return report
 
-    def remove(self, facts: Any) -> EditReport:
-        """Stop observing facts: each shows its prediction again, if it has one."""
-        report = remove_facts(self._editable(), _facts(facts))
+    def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
+        """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does."""
+        report = remove_facts(self._editable(), _facts(facts), timeout)
         self.refresh()
         return report
 
@@ -280,7 +285,7 @@ class Store:
         source, meta = self._opened()
         about = {**source.graph.info()}
         if meta is not None:
-            about = {**about, "kind": "store", **{key: value for key, value in meta.items() if key != "graph"}}
+            about = {**about, "kind": "store", **meta.info()}
         about["relation_names"] = [row.relation for row in contents.relations(source)]
         about["try"] = [" ".join(example["query"].split()) for example in examples(source)[:2]]
         return about
@@ -309,7 +314,7 @@ class Store:
         sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
         return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
 
-    def _opened(self) -> tuple[Source, Mapping[str, Any] | None]:
+    def _opened(self) -> tuple[Source, StoreMeta | None]:
         if self._state is None:
             raise BadInput(f"the store {self.path or ''} is closed".replace("  ", " "))
         return self._state

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuplet.cli.demo import bundled, hidden
-from tuplet.truth.make import index_table
+from tuplet.truth.make import index
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 
@@ -60,7 +60,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         columns["source"] += [source] * n
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     pq.write_table(table.set_column(4, "source", table["source"].cast(pa.uint8())), folder / "truth.parquet")
-    index_table(graph, str(folder / "truth.parquet"), str(folder / "world.store"), ["train", "valid"], None, False)
+    index(graph, None, folder / "world.store", table=folder / "truth.parquet")
     return folder / "world.store"
 
 

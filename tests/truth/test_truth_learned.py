@@ -23,7 +23,7 @@ from tuplet.truth.learned.calibrate import CalibrationResult, calibrate
 from tuplet.truth.learned.features import Candidates, TrainEdges
 from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, SplitCorrection, fold_of
 from tuplet.truth.learned.trees import TreeSettings
-from tuplet.truth.make import index, index_table
+from tuplet.truth.make import index
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.table import Predictions, edge_keys
 
@@ -31,7 +31,9 @@ ENTITIES, RELATIONS = 150, 2
 TRAIN, VALID, TEST = 1, 2, 3
 
 
-def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, Predictions]:
+def world(
+    test_seed: int | None = None, seed: int = 0, splits: tuple[int, ...] = (TRAIN, TRAIN, VALID, TEST)
+) -> tuple[KnowledgeGraph, Predictions]:
     """r0 says nothing of truth but r1 follows it four times in five; the predictor's truth of r1 is noise.
 
     With a `test_seed` the test edges are other ones, as many.
@@ -40,7 +42,7 @@ def world(test_seed: int | None = None, seed: int = 0) -> tuple[KnowledgeGraph, 
     pairs = rng.permutation(ENTITIES**2)
     linked, others = pairs[:3000], pairs[3000:12000]
     facts = linked[:2400].copy()
-    split = np.array([TRAIN, TRAIN, VALID, TEST])[np.arange(2400) % 4]
+    split = np.array(splits)[np.arange(2400) % 4]
     if test_seed is not None:
         facts[split == TEST] = np.random.default_rng(test_seed).choice(others, 600, replace=False)
     both = np.concatenate([linked, facts])
@@ -94,6 +96,45 @@ def test_finds_what_decides_and_means_what_it_says(done: CalibrationResult) -> N
     # 600 of the 1,200 linked pairs that are neither train nor valid are test edges
     assert abs(truth[unseen & follows].mean() - 0.5) < 0.06
     assert truth[unseen & ~follows].mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("observed", "splits", "share"),
+    [
+        # of the pairs that r0 links, the share of facts among those that are not observed
+        (("train", "valid"), (TRAIN, VALID, TEST, TEST), 1200 / 1800),
+        (("train",), (TRAIN, VALID, TEST, TEST), 1800 / 2400),
+        (("train", "valid"), (TRAIN, VALID, VALID, TEST), 600 / 1200),
+    ],
+)
+def test_truth_follows_the_sizes_of_the_splits(
+    observed: tuple[str, ...], splits: tuple[int, ...], share: float
+) -> None:
+    """Twice as many test edges as valid ones: what is not known is a fact twice as often as a valid edge was."""
+    graph, edges = world(splits=splits)
+    found = calibrate(graph, edges, observed)
+    truth = found.fit.learned.truth(*tensors(graph, edges)).numpy()
+    stated = edge_keys(ENTITIES, *graph.edges("train"))
+    linked = np.isin(edges.heads * ENTITIES + edges.tails, stated[stated < ENTITIES**2])
+    unseen = ~np.isin(edge_keys(ENTITIES, *edges[:3]), edge_keys(ENTITIES, *graph.edges(*observed)))
+    assert truth[unseen & linked].mean() == pytest.approx(share, abs=0.07)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "valid_observed", "test_observed", "times", "given"),
+    [
+        ((100, 300), True, False, 3.0, 1.0),
+        ((100, 300), False, False, 4.0, 0.0),
+        ((100, 300), True, True, 1.0, 3.0),
+        ((400, 100), True, False, 0.25, 1.0),
+        ((400, 100), False, False, 1.25, 0.0),
+        ((400, 0), True, False, 1.0, 0.0),
+    ],
+)
+def test_the_correction_comes_from_the_sizes(
+    sizes: tuple[int, int], valid_observed: bool, test_observed: bool, times: float, given: float
+) -> None:
+    assert SplitCorrection.of(*sizes, valid_observed, test_observed) == SplitCorrection(times, given)
 
 
 def test_test_edges_never_enter_the_fit(done: CalibrationResult) -> None:
@@ -176,11 +217,11 @@ def _write(path: Path, graph: KnowledgeGraph, edges: Predictions, certain: bool 
 def test_a_table_is_calibrated_by_default(tmp_path: Path) -> None:
     graph, edges = world()
     file = _write(tmp_path / "t.parquet", graph, edges)
-    store = index_table(graph, file, tmp_path / "s")
-    assert store.meta["calibration"]["name"] == "learned"
-    assert store.meta["threshold"] == 0.0005
-    report = store.meta["report"]
-    assert report["reliability"]["ece_from_0.1"] < 0.06 < report["reliability_before"]["ece_from_0.1"]
+    store = index(graph, None, tmp_path / "s", table=file)
+    assert store.meta.calibration["name"] == "learned"
+    assert store.meta.threshold == 0.0005
+    report = store.meta.report
+    assert report.reliability["ece_from_0.1"] < 0.06 < report.reliability_before["ece_from_0.1"]
     kept = store.learned()
     assert kept is not None
     known, candidates = tensors(graph, edges)
@@ -193,8 +234,8 @@ def test_a_table_is_calibrated_by_default(tmp_path: Path) -> None:
     again = StoreFiles.open(tmp_path / "s")
     assert again.table.value(*edge) == pytest.approx(float(truth[place]), rel=1e-6)
     assert again.learned() is not None
-    given = index_table(graph, file, tmp_path / "given", calibration="given")
-    assert given.meta["calibration"] is None
+    given = index(graph, None, tmp_path / "given", table=file, calibration="given")
+    assert given.meta.calibration is None
     assert given.hash != store.hash
     assert given.learned() is None
 
@@ -202,11 +243,11 @@ def test_a_table_is_calibrated_by_default(tmp_path: Path) -> None:
 def test_a_table_of_certain_facts_is_taken_as_it_is(tmp_path: Path) -> None:
     graph, edges = world()
     file = _write(tmp_path / "t.parquet", graph, edges, certain=True)
-    store = index_table(graph, file, tmp_path / "s")
-    assert "as certain" in store.meta["report"]["not_learned"]
-    assert store.meta["calibration"] is None
+    store = index(graph, None, tmp_path / "s", table=file)
+    assert "as certain" in store.meta.report.not_learned
+    assert store.meta.calibration is None
     with pytest.raises(BadInput, match="no learned calibration: the file lists valid edges as certain"):
-        index_table(graph, file, tmp_path / "t", calibration="learned")
+        index(graph, None, tmp_path / "t", table=file, calibration="learned")
 
 
 def test_cross_validated_where_there_is_no_test_split() -> None:
@@ -235,15 +276,15 @@ def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
     graph, _ = world()
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     store = index(graph, tmp_path / "m", tmp_path / "s")
-    assert store.meta["calibration"]["name"] == "learned"
-    assert any(name.startswith("log-") for name in store.meta["calibration"]["names"])
+    assert store.meta.calibration["name"] == "learned"
+    assert any(name.startswith("log-") for name in store.meta.calibration["names"])
     assert open_store(tmp_path / "s").ask("?x : r0(e1, ?x)").about["calibration"] == {"name": "learned"}
     plain = index(graph, tmp_path / "m", tmp_path / "p", calibration="softmax-count")
-    assert plain.meta["calibration"]["name"] == "softmax-count"
-    assert plain.meta["threshold"] == 0.005
+    assert plain.meta.calibration["name"] == "softmax-count"
+    assert plain.meta.threshold == 0.005
     demand = index(graph, tmp_path / "m", tmp_path / "d", on_demand=True)
-    assert demand.meta["calibration"]["name"] == "softmax-count"
-    assert "on demand" in demand.meta["report"]["not_learned"]
+    assert demand.meta.calibration["name"] == "softmax-count"
+    assert "on demand" in demand.meta.report.not_learned
     with pytest.raises(BadInput, match=r"no learned calibration: .* needs the whole table"):
         index(graph, tmp_path / "m", tmp_path / "e", calibration="learned", on_demand=True)
 
@@ -256,8 +297,8 @@ def test_the_report_counts_the_held_out_edges_that_are_listed(tmp_path: Path) ->
         heads, relation, tails = graph.edges(*held_out)
         listed = [store.table.value(*edge) > 0 for edge in zip(heads, relation, tails, strict=True)]
         assert 0 < np.mean(listed) < 1
-        assert store.meta["report"]["held_out_listed"] == pytest.approx(np.mean(listed), abs=1e-6)
-        assert store.meta["report"]["reliability"]["split"] == " and ".join(held_out)
+        assert store.meta.report.held_out_listed == pytest.approx(np.mean(listed), abs=1e-6)
+        assert store.meta.report.reliability["split"] == " and ".join(held_out)
 
 
 def test_too_few_valid_edges(tmp_path: Path) -> None:
@@ -268,7 +309,7 @@ def test_too_few_valid_edges(tmp_path: Path) -> None:
     few = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     store = index(few, tmp_path / "m", tmp_path / "s")
-    assert store.meta["calibration"]["name"] == "softmax-count"
-    assert store.meta["report"]["not_learned"] == "299 valid edges are too few to learn from (at least 300)"
-    with pytest.raises(BadInput, match="no learned calibration: 299 valid edges are too few"):
+    assert store.meta.calibration["name"] == "softmax-count"
+    assert store.meta.report.not_learned == "299 valid edges, 300 needed"
+    with pytest.raises(BadInput, match="no learned calibration: 299 valid edges, 300 needed"):
         index(few, tmp_path / "m", tmp_path / "t", calibration="learned")

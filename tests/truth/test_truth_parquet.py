@@ -17,7 +17,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.readers.read import read
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.make import index_table
+from tuplet.truth.make import index
 from tuplet.truth.parquet import read_table
 from tuplet.truth.store_folder import StoreFiles
 
@@ -77,7 +77,7 @@ def test_source_codes_decide(tmp_path: Path) -> None:
 def test_the_graph_of_the_store_follows_the_codes(tmp_path: Path) -> None:
     """Or else a join on the facts and the truth values would contradict each other."""
     rows = [("a", "knows", "b", 0.5, 0), ("a", "knows", "c", 0.25, 1), ("c", "knows", "a", 0.9, 2)]
-    index_table(graph(), write(tmp_path / "t.parquet", rows, "source"), tmp_path / "s")
+    index(graph(), None, tmp_path / "s", table=write(tmp_path / "t.parquet", rows, "source"))
     store = tuplet.open(tmp_path / "s")
     for engine in ("crisp", "exact", "brute"):
         found = store.ask("?x, ?y : knows(?x, ?y)", only="observed", engine=engine)
@@ -167,17 +167,15 @@ def test_store_of_a_benchmark_table(tmp_path: Path) -> None:
     if not file.exists():
         pytest.skip(f"{file} is absent")
     known = read(data / "nell995")
-    store = index_table(known, file, tmp_path / "nell.store", calibration="given")
+    store = index(known, None, tmp_path / "nell.store", table=file, calibration="given")
     again = StoreFiles.open(tmp_path / "nell.store")
     assert again.hash == store.hash
     assert again.table.edges == 862_367
-    report = again.meta["report"]
-    assert report["facts"] == 114_213 + 14_324
-    assert report["reliability"]["split"] == "test"
-    assert 0.75 < report["held_out_listed"] < 0.85
-    shares = [
-        s for s, n in zip(report["reliability"]["share"], report["reliability"]["entries"], strict=True) if n > 100
-    ]
+    report = again.meta.report
+    assert report.facts == 114_213 + 14_324
+    assert report.reliability["split"] == "test"
+    assert 0.75 < report.held_out_listed < 0.85
+    shares = [s for s, n in zip(report.reliability["share"], report.reliability["entries"], strict=True) if n > 100]
     assert shares == sorted(shares)  # truer means more often true
     rng = np.random.default_rng(0)
     columns = pq.read_table(file, columns=["head", "relation", "tail", "truth", "source"])

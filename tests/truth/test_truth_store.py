@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.errors import BadInput, CorruptStore, TupletError, UnknownName
+from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError, UnknownName
 from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -26,9 +27,10 @@ from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.runs import fingerprint
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.make import index, index_facts
+from tuplet.truth.make import FactsRecipe, index, make
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles, is_store, read_store
+from tuplet.truth.store_meta import StoreChanges
 from tuplet.truth.table import ADDED
 
 ENTITIES, RELATIONS = 30, 3
@@ -75,15 +77,15 @@ def names(graph: KnowledgeGraph, split: str) -> list[tuple[str, str, str]]:
 def test_index_tells_what_it_made(made: Path) -> None:
     store = StoreFiles.open(made / "a.store")
     assert is_store(made / "a.store")
-    assert store.meta["observed"] == ["train", "valid"]
-    assert store.meta["threshold"] == 0.02
-    assert store.meta["calibration"] == Calibration().as_dict()
-    assert store.meta["model"]["kind"] == "complex"
-    report = store.meta["report"]
-    assert report["facts"] == len(names(store.graph, "train")) + len(names(store.graph, "valid"))
-    assert report["edges"] == store.table.edges == report["facts"] + report["predicted"]
-    assert report["reliability"]["split"] == "test"  # valid is observed
-    assert sum(report["reliability"]["entries"]) == report["predicted"]
+    assert store.meta.observed == ("train", "valid")
+    assert store.meta.threshold == 0.02
+    assert store.meta.calibration == Calibration().as_dict()
+    assert store.meta.model.kind == "complex"
+    report = store.meta.report
+    assert report.facts == len(names(store.graph, "train")) + len(names(store.graph, "valid"))
+    assert report.edges == store.table.edges == report.facts + report.predicted
+    assert report.reliability["split"] == "test"  # valid is observed
+    assert sum(report.reliability["entries"]) == report.predicted
     assert not store.on_demand
     for h, r, t in zip(*store.graph.edges("valid"), strict=True):
         assert store.table.value(h, r, t) == 1
@@ -93,7 +95,7 @@ def test_index_tells_what_it_made(made: Path) -> None:
 
 def test_only_train_observed_measures_on_valid(made: Path, tmp_path: Path) -> None:
     store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"])
-    assert store.meta["report"]["reliability"]["split"] == "valid"
+    assert store.meta.report.reliability["split"] == "valid"
     whole = StoreFiles.open(made / "a.store").table
     for h, r, t in zip(*store.graph.edges("valid"), strict=True):
         prediction = store.table.value(h, r, t)
@@ -111,24 +113,10 @@ def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Pa
     graph = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
     everything = index(graph, made / "model", tmp_path / "all", threshold=0.02)
     honest = index(graph, made / "model", tmp_path / "train", threshold=0.02, observed=["train"])
-    assert everything.meta["report"]["reliability"] == honest.meta["report"]["reliability"]
-    assert everything.meta["report"]["reliability"]["split"] == "valid"
-    assert sum(everything.meta["report"]["reliability"]["facts"]) > 0
-    assert everything.meta["report"]["held_out_listed"] == honest.meta["report"]["held_out_listed"]
-
-
-def test_fitted_power_is_stored(made: Path, tmp_path: Path) -> None:
-    plain = index(small_graph(), made / "model", tmp_path / "p", threshold=0.02, observed=["train"])
-    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"], fit=True)
-    power = store.meta["calibration"]["power"]
-    assert power != 1
-    assert store.table.threshold == store.meta["threshold"] == pytest.approx(max(0.02, 0.02**power))
-    assert store.meta["report"]["reliability"]["ece"] < plain.meta["report"]["reliability"]["ece"]
-    predicted = np.flatnonzero(~plain.table.observed)
-    kept = plain.table.truth[predicted].astype(np.float64) ** power >= store.table.threshold
-    np.testing.assert_allclose(
-        store.table.truth[~store.table.observed], plain.table.truth[predicted][kept] ** power, rtol=1e-5
-    )
+    assert everything.meta.report.reliability == honest.meta.report.reliability
+    assert everything.meta.report.reliability["split"] == "valid"
+    assert sum(everything.meta.report.reliability["facts"]) > 0
+    assert everything.meta.report.held_out_listed == honest.meta.report.held_out_listed
 
 
 def test_on_demand_store_equals_the_table(made: Path, tmp_path: Path) -> None:
@@ -167,7 +155,7 @@ def test_a_model_of_another_graph_of_the_same_size_is_refused(tmp_path: Path) ->
         files.save(weights, tmp_path / "own", {"graph": learned_from})
         index(graph, tmp_path / "own", tmp_path / f"{number}", threshold=0.02)
     files.save(weights, tmp_path / "other", {"graph": "0" * 64})
-    with pytest.raises(BadInput, match=r"was trained on another graph \(000000000000…, this one is .*--other-graph"):
+    with pytest.raises(BadInput, match=r"was trained on another graph \(000000000000…, this one is .*other_graph=True"):
         index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02)
     assert not (tmp_path / "s").exists()
     index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02, other_graph=True)
@@ -198,7 +186,7 @@ def test_refusals(made: Path, tmp_path: Path) -> None:
 
 def test_weighted_graph_needs_no_predictor(tmp_path: Path) -> None:
     graph = small_graph(weighted=True)
-    store = index_facts(graph, tmp_path / "w.store", observed=["train", "valid", "test"])
+    store = make(graph, FactsRecipe(["train", "valid", "test"]), tmp_path / "w.store")
     heads, relation, tails, entry = graph.adjacency.triples()
     assert graph.weight is not None
     for h, r, t, weight in zip(heads, relation, tails, graph.weight[entry], strict=True):
@@ -224,8 +212,8 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     assert names(after.graph, "test") == []
     assert after.hash != store.hash
     assert int((after.table.fact_source == ADDED).sum()) == len(test)
-    assert after.meta["changes"] == {"added": len(test), "removed": 0, "new_entities": 0}
-    assert after.meta["report"].items() >= after.table.sizes().items()
+    assert after.meta.changes == StoreChanges(added=len(test))
+    assert after.meta.report.as_dict().items() >= after.table.sizes().items()
     assert len(list(path.iterdir())) == 3, "the old state is gone"
     back = remove_facts(path, [*test, ("e0", "r0", "e0")] if ("e0", "r0", "e0") not in train else test)
     assert back.removed == len(test)
@@ -251,7 +239,9 @@ def test_new_names(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "s"
     shutil.copytree(made / "a.store", path)
     state = (path / "store.json").read_bytes()
-    with pytest.raises(UnknownName, match=r"entity 'e299' is not in the store .*did you mean 'e29'"):
+    with pytest.raises(
+        UnknownName, match=r"entity 'e299' is not in the store; did you mean 'e29'.*new_entities=True adds it"
+    ):
         add_facts(path, [("e0", "r0", "e299")])
     with pytest.raises(UnknownName, match="unknown relation 'r9'"):
         add_facts(path, [("e0", "r9", "e1")], new_entities=True)
@@ -270,7 +260,7 @@ def test_new_names(made: Path, tmp_path: Path) -> None:
     assert new == ENTITIES
     assert store.table.row(new, 0, False).ids.tolist() == [1, ENTITIES + 1]
     assert store.table.row(new, 1, True).ids.tolist() == [2]
-    assert store.meta["changes"]["new_entities"] == 2
+    assert store.meta.changes.new_entities == 2
     remove_facts(path, [("new", "r0", "newer")])
     assert StoreFiles.open(path).table.row(ENTITIES + 1, 0, True).ids.tolist() == []
 
@@ -314,12 +304,34 @@ def test_one_writer_many_readers(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "a.store", path)
     reader = StoreFiles.open(path)
     with locked(path):
-        with pytest.raises(BadInput, match="being written by another thread or process"):
-            add_facts(path, [("e0", "r0", "e1")])
+        with pytest.raises(StoreBusy, match=r"being written by another thread or process \(waited 0.05 s\)"):
+            add_facts(path, [("e0", "r0", "e1")], timeout=0.05)
         StoreFiles.open(path)
     before = reader.table.truth.copy()
     add_facts(path, [("e5", "r0", f"e{i}") for i in range(10)])
     assert (reader.table.truth == before).all()  # an open reader keeps its state
+
+
+def test_nothing_is_lost_when_many_change_a_store(made: Path, tmp_path: Path) -> None:
+    """Threads and processes add and remove at once; each waits its turn, and every change is there in the end."""
+    path = tmp_path / "s"
+    shutil.copytree(made / "a.store", path)
+    gone = names(StoreFiles.open(path).graph, "train")[:4]
+    code = "import sys; from tuplet.truth.edit import add_facts\n"
+    code += "for i in range(4): add_facts(sys.argv[1], [(f'e{i}', 'r1', sys.argv[2])], new_entities=True)"
+    processes = [subprocess.Popen([sys.executable, "-c", code, path, f"process{number}"]) for number in range(2)]
+    with ThreadPoolExecutor(6) as pool:
+        adding = [pool.submit(add_facts, path, [(f"thread{n}", "r0", f"e{n}")], True) for n in range(8)]
+        removing = [pool.submit(remove_facts, path, [fact]) for fact in gone]
+        assert sum(job.result().added for job in adding) == 8
+        assert sum(job.result().removed for job in removing) == 4
+    assert [process.wait() for process in processes] == [0, 0]
+    store = StoreFiles.open(path)
+    assert store.meta.changes == StoreChanges(added=16, removed=4, new_entities=10)
+    train = set(names(store.graph, "train"))
+    assert {(f"thread{n}", "r0", f"e{n}") for n in range(8)} <= train
+    assert {(f"e{i}", "r1", f"process{number}") for i in range(4) for number in range(2)} <= train
+    assert not train & set(gone)
 
 
 def test_readers_beside_a_writer(made: Path, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ _MOST_SCORES = 1 << 24  # held at a time where single scores are picked out of w
 class LinkPredictor(Protocol):
     """Anything that scores edges by the ids of a graph; `tuplet.index(graph, predictor, path)` makes a store of it.
 
-    These five names are all it needs. A score is any number but NaN; scores are compared within a row (one entity, one
-    relation, one direction) and nowhere else, so `tails` and `heads` may be on different scales. Ids come as int64
+    These five names are all it needs. Scores are finite and compared within a row (one entity, one relation, one
+    direction) and nowhere else, so `tails` and `heads` may be on different scales. Ids come as int64
     tensors on the CPU (`np.asarray(ids)` makes an array of them); scores go back as tensors or numpy arrays.
 
     A predictor may say more about itself, as attributes:

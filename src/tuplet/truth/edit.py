@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, UnknownName
+from tuplet.errors import BadInput, Option, UnknownName
 from tuplet.graph.adjacency import Adjacency, Longs
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.truth.store_folder import StoreFiles, writing
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
+from tuplet.truth.store_meta import StoreChanges, StoreMeta
 from tuplet.truth.table import ADDED, TRAIN, Bools, FactEdges, Floats, Sources, TruthTable, edge_keys, forward_entries
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
@@ -37,13 +38,16 @@ class EditReport:
         return asdict(self)
 
 
-def add_facts(path: str | os.PathLike[str], facts: Triples, new_entities: bool = False) -> EditReport:
+def add_facts(
+    path: str | os.PathLike[str], facts: Triples, new_entities: bool = False, timeout: float = PATIENCE
+) -> EditReport:
     """Make facts observed: those of a graph (such as `read` gives), or tuples (head, relation, tail[, truth]) of names.
 
     An entity the store does not have is refused with the nearest names, or with `new_entities` added: nothing is then
-    predicted about it. A relation it does not have is always refused.
+    predicted about it. A relation it does not have is always refused. Changes wait their turn: after `timeout` seconds
+    it is `StoreBusy`, and nothing has changed.
     """
-    with writing(path) as store:
+    with writing(path, timeout) as store:
         graph = store.graph
         names = _NamedFacts.of(facts)
         entities, fresh = _entities(graph.entities, names, new_entities)
@@ -67,9 +71,9 @@ def add_facts(path: str | os.PathLike[str], facts: Triples, new_entities: bool =
         return report
 
 
-def remove_facts(path: str | os.PathLike[str], facts: Triples) -> EditReport:
+def remove_facts(path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE) -> EditReport:
     """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
-    with writing(path) as store:
+    with writing(path, timeout) as store:
         graph = store.graph
         names = _NamedFacts.of(facts)
         entities, _ = _entities(graph.entities, names, False)
@@ -90,6 +94,19 @@ def remove_facts(path: str | os.PathLike[str], facts: Triples) -> EditReport:
             left = _without(graph, heads[gone], relation[gone], tails[gone])
             store.replaced(left, changed.table, _counted(store, report, changed.table))
         return report
+
+
+class NewEntity(UnknownName):
+    """An entity that the store does not have and was not allowed to add.
+
+    >>> print(NewEntity("asprin", ["aspirin"]))
+    entity 'asprin' is not in the store; did you mean 'aspirin'? (new_entities=True adds it, with no predictions)
+    """
+
+    def __init__(self, name: str, suggestions: Iterable[str]) -> None:
+        super().__init__("entity", name, suggestions, "is not in the store")
+        self.parts = (*self.parts, " (", Option("new_entities"), " adds it, with no predictions)")
+        self.args = (self.message,)
 
 
 @dataclass(frozen=True)
@@ -140,8 +157,7 @@ def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[N
         found = vocabulary.find(name)
         if found < 0:
             if not grow:
-                note = "is not in the store (--new-entities adds it; nothing is then predicted about it)"
-                raise UnknownName("entity", name, vocabulary.suggest(name), note)
+                raise NewEntity(name, vocabulary.suggest(name))
             if not name:
                 raise BadInput("an entity without a name cannot be added")
             found = len(vocabulary) + len(fresh)
@@ -200,16 +216,14 @@ def _without(graph: KnowledgeGraph, *gone: NDArray[np.int64]) -> KnowledgeGraph:
     return KnowledgeGraph.of(graph.entities, graph.relations, *given, weight, graph.notes)
 
 
-def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> dict[str, Any]:
+def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> StoreMeta:
     """The meta of the store with its sizes now and the change noted; its reliability is that of before."""
-    before = store.meta.get("changes") or {}
-    now = {
-        "added": before.get("added", 0) + report.added,
-        "removed": before.get("removed", 0) + report.removed,
-        "new_entities": before.get("new_entities", 0) + len(report.new_entities),
-    }
+    before = store.meta.changes
+    changes = StoreChanges(
+        before.added + report.added, before.removed + report.removed, before.new_entities + len(report.new_entities)
+    )
     sizes = table.sizes() | ({"predicted": None} if store.on_demand else {})
-    return {**store.meta, "changes": now, "report": {**(store.meta.get("report") or {}), **sizes}}
+    return replace(store.meta, changes=changes, report=replace(store.meta.report, **sizes))
 
 
 # --- the table, changed by merging: what did not change is not sorted again

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.rules import Calibration
+from tuplet.truth.rules import Calibration, combine
 from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper
 from tuplet.truth.table import Floats, Predictions, Row, TruthTable
 
@@ -61,7 +61,7 @@ class TruthOnDemand:
         self.calibration = calibration or Calibration()
         known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
         self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
-        self._parts = (
+        self._cache = (
             RelationCache.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
         )
         self._shifts: dict[tuple[int, bool], _Shifts] = {}
@@ -138,14 +138,14 @@ class TruthOnDemand:
         return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
 
     def _relation_edges(self, relation: int) -> Predictions:
-        part = self._parts.load(relation) if self._parts else None
+        part = self._cache.load(relation) if self._cache else None
         if part is None:
             with torch.inference_mode():
                 heads, tails, prediction = self._sweeper.relation_edges(relation, self.threshold)
             ends = (heads.int().cpu().numpy(), tails.int().cpu().numpy())
             part = {"heads": ends[0], "tails": ends[1], "prediction": prediction.cpu().numpy()}
-            if self._parts:
-                self._parts.save(relation, part)
+            if self._cache:
+                self._cache.save(relation, part)
         which = np.full(len(part["heads"]), relation, dtype=np.int32)
         return Predictions(part["heads"], which, part["tails"], part["prediction"])
 
@@ -157,15 +157,9 @@ class TruthOnDemand:
             own = torch.tensor([entity], device=device_of(self.predictor))
             everyone = torch.arange(self.predictor.entities, device=own.device)
             ends = (everyone, own.expand_as(everyone)) if inverse else (own.expand_as(everyone), everyone)
-            logs: list[Tensor | None] = [None, None]
-            for direction in self._sweeper.directions:
-                if direction == inverse:
-                    scores = row_scores(self.predictor, own, relation, inverse)[0]
-                    logs[direction] = scores - self._of(relation, direction).exact(own)
-                else:
-                    shifts = self._of(relation, direction)
-                    logs[direction] = shifts.scores_to(own) - shifts.lower()
-            at_most = self.calibration.combine(*logs)
+            here, there = self._of(relation, inverse), self._of(relation, not inverse)
+            mine = row_scores(self.predictor, own, relation, inverse)[0] - here.exact(own)
+            at_most = combine(mine, there.scores_to(own) - there.lower())
             near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
             truth = self._truth(ends[0][near], ends[1][near], relation)
             keep = truth >= self.threshold
@@ -173,16 +167,17 @@ class TruthOnDemand:
 
     def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
         """Predictions of single edges. [n]"""
-        logs: list[Tensor | None] = [None, None]
-        for direction in self._sweeper.directions:
-            scores = edge_scores(self.predictor, heads, relation, tails, direction, self._sweeper.chunk)
-            logs[direction] = scores - self._of(relation, direction).exact(tails if direction else heads)
-        return self.calibration.combine(*logs)
+        forward, backward = (
+            edge_scores(self.predictor, heads, relation, tails, inverse, self._sweeper.chunk)
+            - self._of(relation, inverse).exact(tails if inverse else heads)
+            for inverse in (False, True)
+        )
+        return combine(forward, backward)
 
     def _of(self, relation: int, inverse: bool) -> _Shifts:
         key = (relation, inverse)
         if key not in self._shifts:
-            self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._parts)
+            self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._cache)
         # What a relation asks of all entities is as large as the model: only that of the last two views is kept.
         self._recent = [key, *(k for k in self._recent if k != key)]
         for old in self._recent[2:]:
@@ -194,8 +189,8 @@ class TruthOnDemand:
 class _Shifts:
     """Shifts of the rows of one relation in one direction, filled in as they are needed."""
 
-    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, parts: RelationCache | None) -> None:
-        self._sweeper, self._relation, self._inverse, self._parts = sweeper, relation, inverse, parts
+    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, cache: RelationCache | None) -> None:
+        self._sweeper, self._relation, self._inverse, self._cache = sweeper, relation, inverse, cache
         self._observed = sweeper.observed(relation, inverse)
         self._lower: Tensor | None = None
         self._queries: Tensor | None = None
@@ -207,7 +202,7 @@ class _Shifts:
         return f"{self._relation}-{'heads' if self._inverse else 'tails'}"
 
     def _stored(self, what: str) -> Tensor | None:
-        array = self._parts.load_array(f"{what}-{self._name}") if self._parts else None
+        array = self._cache.load_array(f"{what}-{self._name}") if self._cache else None
         if array is None or array.shape != (self._sweeper.predictor.entities,):
             return None
         return torch.from_numpy(array.astype(np.float32)).to(self._observed[0].device)
@@ -217,8 +212,8 @@ class _Shifts:
         missing = torch.unique(rows[self._exact[rows].isnan()])
         if len(missing):
             self._exact[missing] = self._sweeper.shifts(missing, self._relation, self._inverse, self._observed)
-            if self._parts and len(missing) > 1:
-                self._parts.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
+            if self._cache and len(missing) > 1:
+                self._cache.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
         return self._exact[rows]
 
     def forget(self) -> None:
@@ -245,8 +240,8 @@ class _Shifts:
             else:
                 normaliser = self._partial_normalisers(predictor)
                 self._lower = self._sweeper.calibration.shift(*self._observed, normaliser) - _SLACK
-                if self._parts:
-                    self._parts.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
+                if self._cache:
+                    self._cache.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
         return self._lower
 
     def _partial_normalisers(self, predictor: EmbeddingModel) -> Tensor:

@@ -64,6 +64,23 @@ def read_table(
     return TruthTable.assemble(entities, relations, facts, predicted, threshold)
 
 
+def agreeing_graph(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> KnowledgeGraph:
+    """The graph whose observed facts are those of the table, so that joins and truth values never contradict."""
+    size, facts = len(graph.entities), table.fact_edges()
+    stated = observed_facts(graph, observed)
+    wanted, given = edge_keys(size, *facts[:3]), edge_keys(size, *stated[:3])
+    if np.array_equal(wanted, given):
+        return graph
+    heads, relation, tails, entry = graph.adjacency.triples()
+    keep = ~np.isin(edge_keys(size, heads, relation, tails), np.concatenate([wanted, given]))
+    heads, relation, tails = (
+        np.concatenate([old[keep], new]) for old, new in zip((heads, relation, tails), facts[:3], strict=True)
+    )
+    split = np.concatenate([graph.split[entry][keep], facts.source])
+    weight = None if graph.weight is None else np.concatenate([graph.weight[entry][keep], facts.truth])
+    return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split, weight, graph.notes)
+
+
 def _read(path: Path) -> Any:
     if not path.is_file():
         raise BadInput(f"no such file: {path}")

@@ -44,6 +44,7 @@ from tuplet.files import (
     write_directory,
 )
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: without it the calibration says its direction and power, which were always the same
 CACHE = "cache"
+PATIENCE = 60.0  # seconds that a change waits for another one to end
 
 _PARTS = ("graph", "table", "rows", "model", "calibration")
 
@@ -75,7 +77,7 @@ class StoreFiles:
     path: Path
     graph: KnowledgeGraph
     table: TruthTable
-    meta: dict[str, Any]  # threshold, calibration, observed, model, report …
+    meta: StoreMeta
     folders: dict[str, str]  # part → its current folder
     hash: str  # of graph, truth, model, calibration and threshold together
 
@@ -93,7 +95,10 @@ class StoreFiles:
         basis = open_directory(self.path / self.folders["rows"], "rows")
         model = model_folder.load(self.path / self.folders["model"], device)
         edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
-        calibration, threshold = Calibration(**self.meta["calibration"]), float(self.meta["threshold"])
+        name = self._calibration()["name"]
+        if ":" in name:  # a store must not make us import a module that it names
+            raise CorruptStore(f"{self.path / MANIFEST}: {name!r} is not the name of a calibration")
+        calibration, threshold = Calibration(name), self.meta.threshold
         cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
         return TruthOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
 
@@ -104,14 +109,19 @@ class StoreFiles:
         if "calibration" not in self.folders:
             return None
         opened = open_directory(self.path / self.folders["calibration"], "calibration")
-        return LearnedCalibration.of(opened.arrays, self.meta["calibration"])
+        return LearnedCalibration.of(opened.arrays, self._calibration())
+
+    def _calibration(self) -> Mapping[str, Any]:
+        if self.meta.calibration is None:
+            raise CorruptStore(f"{self.path / MANIFEST}: it does not say how the truth is calibrated")
+        return self.meta.calibration
 
     @staticmethod
     def create(
         path: str | os.PathLike[str],
         graph: KnowledgeGraph,
         table: TruthTable,
-        meta: Mapping[str, Any],
+        meta: StoreMeta,
         force: bool = False,
         basis: RowSource | None = None,
         calibration: Mapping[str, NDArray[Any]] | None = None,
@@ -154,9 +164,10 @@ class StoreFiles:
         table = TruthTable.of_directory(opened)
         if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
             raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
-        return StoreFiles(root, graph, table, manifest["meta"], folders, manifest["hash"])
+        meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
+        return StoreFiles(root, graph, table, meta, folders, manifest["hash"])
 
-    def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: Mapping[str, Any]) -> StoreFiles:
+    def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
         with system_errors(self.path):
             _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders)
@@ -169,10 +180,10 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[StoreFiles]:
-    """The store at `path` with the right to change it; a second writer is refused at once."""
+def writing(path: str | os.PathLike[str], timeout: float = PATIENCE) -> Iterator[StoreFiles]:
+    """The store at `path` with the right to change it; others wait their turn, then it is `StoreBusy`."""
     read_store(path)
-    with locked(path):
+    with locked(path, timeout):
         target = Path(os.path.realpath(path))
         clean_leftovers(target)
         _collect(target, read_store(target)["folders"])
@@ -182,6 +193,15 @@ def writing(path: str | os.PathLike[str]) -> Iterator[StoreFiles]:
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of store.json."""
     return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
+
+
+def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
+    """Write a store of an older format in the current one, in one step; False if there is nothing to do."""
+    if read_store(path)["version"] == FORMAT_VERSION:
+        return False
+    with writing(path, timeout) as store:
+        store.replaced(store.graph, store.table, store.meta)
+    return True
 
 
 def refuse_existing(target: str | os.PathLike[str], force: bool) -> None:
@@ -197,7 +217,7 @@ def _commit(
     root: Path,
     graph: KnowledgeGraph,
     table: TruthTable,
-    meta: Mapping[str, Any],
+    meta: StoreMeta,
     basis: RowSource | None,
     keep: Mapping[str, str],
     calibration: Mapping[str, NDArray[Any]] | None = None,
@@ -214,11 +234,12 @@ def _commit(
         write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
         folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
     made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
-    made_of += [meta.get(key) for key in ("model", "calibration", "threshold")]
+    known = meta.as_dict()
+    made_of += [known[key] for key in ("model", "calibration", "threshold")]
     content = {
         "folders": folders,
         "hash": hashlib.sha256(render({"made_of": made_of})).hexdigest(),
-        "meta": dict(meta),
+        "meta": known,
     }
     write_bytes(root / MANIFEST, sealed(FORMAT, FORMAT_VERSION, content), force=True)
     _collect(root, folders)

@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,13 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.files import make_folder, replacing, system_errors, write_array
+from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
-from tuplet.truth.rules import Calibration
-from tuplet.truth.table import Predictions
+from tuplet.progress import Report
+from tuplet.truth.rules import Calibration, combine, side_floor
+from tuplet.truth.table import Floats, Predictions
 
 Tensor = torch.Tensor
-Progress = Callable[[int, int], None]
 
 # How far below the threshold a sweep lists entries (in log truth), so that none is lost by the rounding of its product.
 _MARGIN_FLOAT32, _MARGIN_TF32 = 1e-3, 0.05
@@ -154,10 +155,10 @@ class Sweeper:
         with _tf32(self.rounded):
             scores = row_scores(self.predictor, rows, relation, inverse)
         if floor is None and not self.rounded:
-            return self.calibration.shift(count, log_observed, torch.logsumexp(scores, 1)), none, none
+            return self.calibration.shift(count, log_observed, self._normaliser(scores)), none, none
         # log_softmax is one fused kernel; the normaliser is what it took away from any entry of the row.
         log_softmax = torch.log_softmax(scores, 1)
-        normaliser = scores[:, 0] - log_softmax[:, 0]
+        normaliser = self._numbers(scores[:, 0] - log_softmax[:, 0])
         shift = self.calibration.shift(count, log_observed, normaliser)
         # Without a floor only the mass of the row matters: entries of at least 1 % of it.
         least = math.log(0.01) + 0 * shift if floor is None else math.log(floor) + shift - normaliser
@@ -187,121 +188,104 @@ class Sweeper:
     def relation_edges(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """Heads, tails and predictions of the edges of a relation that reach the threshold, in order."""
         heads, tails, logs = self.relation_logs(relation, threshold)
-        return heads, tails, self.calibration.combine(logs.get(False), logs.get(True))
+        return heads, tails, combine(*logs)
 
-    def relation_logs(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
-        """Heads, tails and log truth in each direction (inverse or not) of the same edges."""
-        entities, floor = self.predictor.entities, self.calibration.floor(threshold)
+    def relation_logs(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """Heads, tails and log truth in each direction, forward and backward, of the same edges."""
+        entities = self.predictor.entities
         if entities**2 <= _SMALL and self.block >= entities and not self.rounded:
             return self._whole_relation(relation, threshold)
-        sides = {inverse: self.sweep(relation, inverse, floor) for inverse in self.directions}
-        keys = torch.unique(torch.cat([found for _, found in sides.values()]))
+        sides = [self.sweep(relation, inverse, side_floor(threshold)) for inverse in (False, True)]
+        keys = torch.unique(torch.cat([found for _, found in sides]))
         heads, tails = keys // entities, keys % entities
-        logs: dict[bool, Tensor] = {}
-        for inverse, (shift, _) in sides.items():
-            scores = edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
-            logs[inverse] = scores - shift[tails if inverse else heads]
-        keep = self.calibration.combine(logs.get(False), logs.get(True)) >= threshold
-        return heads[keep], tails[keep], {inverse: log[keep] for inverse, log in logs.items()}
+        forward, backward = (
+            edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
+            - shift[tails if inverse else heads]
+            for inverse, (shift, _) in zip((False, True), sides, strict=True)
+        )
+        keep = combine(forward, backward) >= threshold
+        return heads[keep], tails[keep], (forward[keep], backward[keep])
 
-    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, dict[bool, Tensor]]:
+    def _whole_relation(self, relation: int, threshold: float) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
         """The same from two whole matrices, for small graphs."""
         everyone = torch.arange(self.predictor.entities, device=device_of(self.predictor))
-        logs: dict[bool, Tensor] = {}
-        for inverse in self.directions:
+        sides = []
+        for inverse in (False, True):
             scores = row_scores(self.predictor, everyone, relation, inverse)
-            shift = self.calibration.shift(*self.observed(relation, inverse), torch.logsumexp(scores, 1))
-            side = scores - shift[:, None]
-            logs[inverse] = side.T if inverse else side
-        truth = self.calibration.combine(logs.get(False), logs.get(True))
-        heads, tails = torch.nonzero(truth >= threshold, as_tuple=True)
-        return heads, tails, {inverse: log[heads, tails] for inverse, log in logs.items()}
+            shift = self.calibration.shift(*self.observed(relation, inverse), self._normaliser(scores))
+            sides.append(scores - shift[:, None])
+        forward, backward = sides[0], sides[1].T
+        heads, tails = torch.nonzero(combine(forward, backward) >= threshold, as_tuple=True)
+        return heads, tails, (forward[heads, tails], backward[heads, tails])
 
-    @property
-    def directions(self) -> list[bool]:
-        """The directions that count: inverse or not."""
-        return [inverse for inverse in (False, True) if (self.calibration.forward, self.calibration.backward)[inverse]]
+    def _normaliser(self, scores: Tensor) -> Tensor:
+        """Log-sum-exp of each row [n, entities] → [n]."""
+        return self._numbers(torch.logsumexp(scores, 1))
 
-
-def build_table(
-    predictor: LinkPredictor,
-    heads: NDArray[np.integer],
-    relation: NDArray[np.integer],
-    tails: NDArray[np.integer],
-    threshold: float = 0.005,
-    calibration: Calibration | None = None,
-    memory: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    key: str = "",
-    progress: Progress | None = None,
-) -> Predictions:
-    """All edges whose prediction reaches the threshold, each as if it were unknown whether it is observed.
-
-    `heads, relation, tails` are the observed edges that the calibration counts. The predictor computes where it lies
-    (`predictor.to("cuda")`). With a `folder` every finished relation is kept there and a later call of the same `key`
-    (hash of the model), observed edges, calibration and threshold goes on where the earlier one stopped.
-    """
-    rule = calibration or Calibration()
-    scored = build_scored(predictor, heads, relation, tails, threshold, rule, memory, folder, key, progress)
-    return scored.edges(rule)
+    def _numbers(self, normaliser: Tensor) -> Tensor:
+        """The same, unless a score is no number: it would be lost without a word."""
+        if not bool(normaliser.isfinite().all()):
+            raise BadInput(f"{type(self.predictor).__name__} gives scores that are not finite numbers")
+        return normaliser
 
 
 class DirectionScores(NamedTuple):
-    """Edges in order of (relation, head, tail) with the log truth of each direction that counts."""
+    """Edges in order of (relation, head, tail) with the log truth of each direction."""
 
-    heads: NDArray[np.int32]
-    relation: NDArray[np.int32]
-    tails: NDArray[np.int32]
-    forward: NDArray[np.float32] | None
-    backward: NDArray[np.float32] | None
+    heads: Ints
+    relation: Ints
+    tails: Ints
+    forward: Floats
+    backward: Floats
 
-    def edges(self, rule: Calibration) -> Predictions:
-        """The edges with the prediction that the rule makes of both directions."""
-        sides = (None if side is None else torch.from_numpy(side) for side in (self.forward, self.backward))
-        return Predictions(self.heads, self.relation, self.tails, rule.combine(*sides).numpy())
+    def predictions(self) -> Predictions:
+        """The edges with the truth that both directions make together."""
+        truth = combine(torch.from_numpy(self.forward), torch.from_numpy(self.backward))
+        return Predictions(self.heads, self.relation, self.tails, truth.numpy())
 
 
-def build_scored(
+def sweep(
     predictor: LinkPredictor,
-    heads: NDArray[np.integer],
-    relation: NDArray[np.integer],
-    tails: NDArray[np.integer],
+    counted: tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]],
     threshold: float = 0.005,
     calibration: Calibration | None = None,
     memory: int | None = None,
     folder: str | os.PathLike[str] | None = None,
     key: str = "",
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> DirectionScores:
-    """The edges of `build_table` with what each direction says of them."""
+    """All edges whose prediction reaches the threshold, each as if it were unknown whether it is observed.
+
+    `counted` are the observed edges (heads, relations, tails) that the calibration counts. The predictor computes where
+    it lies (`predictor.to("cuda")`). With a `folder` every finished relation is kept there and a later call of the same
+    `key` (hash of the model), observed edges, calibration and threshold goes on where the earlier one stopped.
+    """
     if not 0 < threshold < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
     rule = calibration or Calibration()
-    basis = EdgeCounts.of(predictor.entities, predictor.relations, heads, relation, tails, device_of(predictor))
+    basis = EdgeCounts.of(predictor.entities, predictor.relations, *counted, device_of(predictor))
     sweeper = Sweeper.of(predictor, basis, rule, memory)
-    parts = (
-        None
-        if folder is None
-        else RelationCache.of(Path(folder), f"{key} scored", threshold, rule, heads, relation, tails)
-    )
+    cache = None if folder is None else RelationCache.of(Path(folder), f"{key} scored", threshold, rule, *counted)
     found: list[dict[str, NDArray[Any]]] = []
+    if progress:
+        progress("index", 0, predictor.relations, "relations")
     with torch.inference_mode():
         for number in range(predictor.relations):
-            part = parts.load(number) if parts else None
+            part = cache.load(number) if cache else None
             if part is None:
-                h, t, logs = sweeper.relation_logs(number, threshold)
-                part = {"heads": h.int().cpu().numpy(), "tails": t.int().cpu().numpy()}
-                part |= {_SIDES[inverse]: log.float().cpu().numpy() for inverse, log in logs.items()}
-                if parts:
-                    parts.save(number, part)
+                near, far, logs = sweeper.relation_logs(number, threshold)
+                part = {"heads": near.int().cpu().numpy(), "tails": far.int().cpu().numpy()}
+                part |= {name: log.float().cpu().numpy() for name, log in zip(_SIDES, logs, strict=True)}
+                if cache:
+                    cache.save(number, part)
             found.append(part)
             if progress:
-                progress(number + 1, predictor.relations)
+                progress("index", number + 1, predictor.relations, "relations")
     which = np.repeat(np.arange(len(found), dtype=np.int32), [len(part["heads"]) for part in found])
-    columns = {name: np.concatenate([part[name] for part in found]) for name in (found[0] if found else ())}
-    none = np.zeros(0, dtype=np.int32)
-    ends = (columns.get("heads", none), which, columns.get("tails", none))
-    return DirectionScores(*ends, *(columns.get(name) for name in _SIDES))
+    ends, sides = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    heads, tails = (np.concatenate([ends, *(part[name] for part in found)]) for name in ("heads", "tails"))
+    forward, backward = (np.concatenate([sides, *(part[name] for part in found)]) for name in _SIDES)
+    return DirectionScores(heads, which, tails, forward, backward)
 
 
 class RelationCache:

@@ -408,6 +408,11 @@ def edge_keys(
     return keys
 
 
+def split_keys(graph: KnowledgeGraph, split: str) -> Longs:
+    """The numbers of the edges of a split."""
+    return edge_keys(len(graph.entities), *graph.edges(split))
+
+
 def forward_entries(adjacency: Adjacency) -> Bools:
     """Marks the entries of the views that go from head to tail."""
     per_view = np.diff(adjacency.row_ptr[adjacency.view_ptr])

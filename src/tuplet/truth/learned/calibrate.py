@@ -15,9 +15,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability
-from tuplet.truth.rules import Calibration
 from tuplet.truth.sweep import DirectionScores
-from tuplet.truth.table import Predictions, edge_keys
+from tuplet.truth.table import Predictions, edge_keys, split_keys
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
@@ -43,7 +42,7 @@ def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], 
     listed = int(np.count_nonzero(valid))
     if listed >= LEAST_VALID:
         return None
-    return f"{listed:,} valid edges among the candidates are too few to learn from (at least {LEAST_VALID})"
+    return f"{listed:,} valid edges among the candidates, {LEAST_VALID} needed"
 
 
 def calibrate(
@@ -61,7 +60,7 @@ def calibrate(
     if reason:
         raise BadInput(reason)
     size = len(graph.entities)
-    given = scored.edges(Calibration()) if isinstance(scored, DirectionScores) else scored
+    given = scored.predictions() if isinstance(scored, DirectionScores) else scored
     candidates = candidates_of(scored, given, device)
     known = TrainEdges.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
     key = edge_keys(size, *given[:3])
@@ -98,7 +97,7 @@ def candidates_of(scored: DirectionScores | Predictions, given: Predictions, dev
     """The edges as the features take them."""
     log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
     heads, relation, tails = (_ids(side, device) for side in given[:3])
-    if not isinstance(scored, DirectionScores) or scored.forward is None or scored.backward is None:
+    if not isinstance(scored, DirectionScores):
         return Candidates(heads, relation, tails, log_truth)
     # Counts may lift a direction that is sure above log truth 0; how far says nothing.
     forward, backward = (
@@ -113,7 +112,7 @@ def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
 
 def marked(graph: KnowledgeGraph, split: str, key: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Marks the edges that belong to a split; both lists are in order, so this is a search."""
-    wanted = np.sort(edge_keys(len(graph.entities), *graph.edges(split)))
+    wanted = np.sort(split_keys(graph, split))
     if not len(wanted):
         return np.zeros(len(key), dtype=bool)
     at = np.minimum(np.searchsorted(wanted, key), len(wanted) - 1)

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.table import VALID, TruthTable, edge_keys, forward_entries, split_keys
+
 SURE = 0.1  # from here on an edge is worth a look
 BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 
@@ -104,3 +107,27 @@ def reliability(
     mean = np.divide(total, entries, out=np.zeros(len(entries)), where=entries > 0)
     counted, right = np.rint(entries).astype(np.int64), np.rint(facts).astype(np.int64)
     return Reliability(tuple(float(b) for b in edges), counted, right, mean, split)
+
+
+def table_reliability(
+    graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str], as_if_unknown: bool = False
+) -> Reliability | None:
+    """How the truth of unobserved edges agrees with held-out facts: valid if it is not observed, else test.
+
+    If there is neither, `as_if_unknown` counts observed valid edges with the predictions that the table keeps of them:
+    the predictor did not learn from them, and the calibration does not count them.
+    """
+    split = next((name for name in ("valid", "test") if name not in observed and len(split_keys(graph, name))), None)
+    part = np.flatnonzero(~table.observed & forward_entries(table.adjacency))
+    if not len(part):
+        return None
+    truth = table.truth[part]
+    if split is None:
+        kept = table.fact_prediction[(table.fact_source == VALID) & (table.fact_prediction > 0)]
+        if not as_if_unknown or not len(split_keys(graph, "valid")):
+            return None
+        is_fact = np.arange(len(truth) + len(kept)) >= len(truth)
+        return reliability(np.concatenate([truth, kept]), is_fact, split="valid")
+    view, entity = table.adjacency.entry_rows()
+    key = edge_keys(table.entities, entity[part], view[part] // 2, table.adjacency.neighbour[part])
+    return reliability(truth, np.isin(key, split_keys(graph, split), assume_unique=True), split=split)

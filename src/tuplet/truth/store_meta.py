@@ -1,0 +1,169 @@
+"""What a store knows about itself: what made its truth values, how reliable they are, what was changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tuplet.errors import CorruptStore
+
+LEARNED = "learned"  # the calibration that is fitted to valid edges
+GIVEN = "given"  # the values of a table made elsewhere, as they are
+
+
+@dataclass(frozen=True)
+class ModelMeta:
+    """The predictor: an object in Python has a class name and nothing else."""
+
+    kind: str
+    sha256: str | None = None  # of the tables in the model's folder; None: there is no folder
+    rank: int | None = None
+    metrics: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.sha256 is None else f"{self.kind} {self.sha256[:12]}"
+
+    def as_dict(self) -> dict[str, Any]:
+        known = {key: value for key, value in asdict(self).items() if value is not None}
+        return known if self.sha256 else known | {"note": "an object in Python; there is no model folder"}
+
+
+@dataclass(frozen=True)
+class StoreChanges:
+    """How many facts came and went since the store was made."""
+
+    added: int = 0
+    removed: int = 0
+    new_entities: int = 0
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """Sizes of the table, and how its truth values agree with held-out facts."""
+
+    edges: int
+    facts: int
+    predicted: int | None  # None: computed on demand
+    reliability: Mapping[str, Any] | None = None
+    reliability_before: Mapping[str, Any] | None = None  # of a learned calibration: what it started from
+    held_out_listed: float | None = None  # share of the held-out facts that the table lists
+    not_learned: str | None = None  # why the calibration is not a learned one, where it would have been
+
+    def as_dict(self) -> dict[str, Any]:
+        always = ("edges", "facts", "predicted", "reliability")
+        return {key: value for key, value in asdict(self).items() if value is not None or key in always}
+
+
+@dataclass(frozen=True)
+class StoreMeta:
+    """Everything about a store but its arrays.
+
+    >>> meta = StoreMeta("1f3a", ("train",), 0.005, {"name": "softmax-count"}, report=StoreReport(5, 3, 2))
+    >>> meta.calibrated, meta.why
+    (False, 'calibration softmax-count was asked for')
+    >>> StoreMeta.of(meta.as_dict(), "store.json") == meta
+    True
+    >>> StoreMeta.of(meta.as_dict() | {"threshold": "high"}, "store.json")
+    Traceback (most recent call last):
+    tuplet.errors.CorruptStore: store.json: threshold is 'high', which makes no sense there
+    """
+
+    graph: str  # hash of the graph it was made from
+    observed: tuple[str, ...]  # the splits that were facts then
+    threshold: float
+    calibration: Mapping[str, Any] | None = None  # its name, and of a learned one all but the arrays; None: none
+    model: ModelMeta | None = None
+    table: str | None = None  # the file, if the truth values were made elsewhere
+    changes: StoreChanges = field(default_factory=StoreChanges)
+    report: StoreReport = field(default_factory=lambda: StoreReport(0, 0, 0))
+
+    @property
+    def calibrated(self) -> bool | None:
+        """Whether every predicted fact passed a learned calibration; None where nothing is predicted."""
+        if self.report.predicted == 0:
+            return None
+        return self.calibration is not None and self.calibration["name"] == LEARNED
+
+    @property
+    def why(self) -> str | None:
+        """Why it is not calibrated, if it is not."""
+        if self.calibrated is not False:
+            return None
+        if self.report.not_learned:
+            return self.report.not_learned
+        if self.calibration is None:
+            return "the truth values were given and taken as they are"
+        return f"calibration {self.calibration['name']} was asked for"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As store.json has it."""
+        return {
+            "graph": self.graph,
+            "observed": list(self.observed),
+            "threshold": self.threshold,
+            "calibration": None if self.calibration is None else dict(self.calibration),
+            "model": None if self.model is None else self.model.as_dict(),
+            "changes": asdict(self.changes),
+            **({} if self.table is None else {"table": self.table}),
+            "report": self.report.as_dict(),
+        }
+
+    def info(self) -> dict[str, Any]:
+        """As `tuplet info` shows it."""
+        known = {"calibrated": self.calibrated} | ({} if self.why is None else {"why": self.why})
+        return {key: value for key, value in self.as_dict().items() if key != "graph"} | known
+
+    @staticmethod
+    def of(values: Mapping[str, Any], where: object) -> StoreMeta:
+        """What `as_dict` gave, checked; `where` is the file, for errors."""
+        given = _Fields(values, where)
+        model, calibration = given.some("model", dict), given.some("calibration", dict)
+        changes, report = _Fields(given.some("changes", dict) or {}, where), given.some("report", dict)
+        return StoreMeta(
+            given.one("graph", str),
+            tuple(given.one("observed", list)),
+            float(given.one("threshold", float, int)),
+            None if calibration is None else {**calibration, "name": _Fields(calibration, where).one("name", str)},
+            None if model is None else _model(_Fields(model, where)),
+            given.some("table", str),
+            StoreChanges(*(changes.some(key, int) or 0 for key in ("added", "removed", "new_entities"))),
+            _report(_Fields(report or {}, where)),
+        )
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The values of a JSON object, taken out one by one and checked for their types."""
+
+    values: Mapping[str, Any]
+    where: object
+
+    def one(self, key: str, *kinds: type) -> Any:
+        if (value := self.some(key, *kinds)) is None:
+            raise CorruptStore(f"{self.where}: {key} is missing")
+        return value
+
+    def some(self, key: str, *kinds: type) -> Any:
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, kinds):
+            raise CorruptStore(f"{self.where}: {key} is {value!r}, which makes no sense there")
+        return value
+
+
+def _model(given: _Fields) -> ModelMeta:
+    return ModelMeta(
+        given.one("kind", str), given.some("sha256", str), given.some("rank", int), given.some("metrics", dict)
+    )
+
+
+def _report(given: _Fields) -> StoreReport:
+    return StoreReport(
+        given.some("edges", int) or 0,
+        given.some("facts", int) or 0,
+        given.some("predicted", int),
+        given.some("reliability", dict),
+        given.some("reliability_before", dict),
+        given.some("held_out_listed", float, int),
+        given.some("not_learned", str),
+    )
