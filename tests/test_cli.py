@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tuplet.cli.commands import main
+from tuplet.query.limits import Limits
 
 NEIGHBOURS = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 
@@ -338,3 +342,87 @@ def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:
         assert main(["index", str(tmp_path / "g"), "-o", str(tmp_path / "s"), *flags]) == 1
         assert capsys.readouterr().err == f"error: {flags[0]} needs a model (tuplet train)\n"
     assert not (tmp_path / "s").exists()
+
+
+# One value for each field of Limits that makes a difference: as typed, as in Python, and the engine that it is for.
+FIELDS: dict[str, tuple[list[str], object, str]] = {
+    "k": (["-k", "3"], 3, "exact"),
+    "offset": (["--offset", "4"], 4, "exact"),
+    "timeout": (["--timeout", "60"], 60.0, "exact"),
+    "memory": (["--memory", "100K"], 102400, "exact"),
+    "work": (["--work", "200"], 200, "exact"),
+    "only": (["--only", "predicted"], "predicted", "exact"),
+    "logic": (["--logic", "godel"], "godel", "exact"),
+    "budget": (["--budget", "3"], 3, "ns3"),
+    "merge": (["--merge", "simultaneous"], "simultaneous", "ns3"),
+    "options": (["--option", "most=5"], {"most": 5}, "fit"),
+}
+
+
+def test_flags_are_the_keywords(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    from tuplet import build
+
+    assert FIELDS.keys() == {field.name for field in fields(Limits)}
+    facts = [(f"n{i}", "r", f"n{j}", ((i * 7 + j) % 9 + 1) / 10) for i in range(12) for j in range(12)]
+    store = build(facts, tmp_path / "s", progress=False)
+    query = "?a, ?b : exists ?c . r(?a, ?c) & r(?c, ?b)"
+    same = ("query", "variables", "engine", "k", "exact", "bound", "pruned", "calibrated", "answers")
+    for name, (flags, value, engine) in FIELDS.items():
+        asked = store.ask(query, engine, **{name: value}).to_dict()  # type: ignore[arg-type]
+        typed = json.loads(tuplet("ask", tmp_path / "s", query, "--engine", engine, *flags, "--json").out)
+        assert {key: typed[key] for key in same} == {key: asked[key] for key in same}, name
+        assert (name == "k" and typed["k"] == 3) or name in typed["about"], "and the answer says what was asked for"
+
+
+def test_an_engine_of_your_own(tuplet: Callable[..., Result], world_directory: Path) -> None:
+    flags = ("?x : borders(?x, portugal)", "--engine", "tuplet.engines.crisp.engine:Crisp")
+    assert "Spain" in tuplet("ask", world_directory, *flags).out
+    failed = tuplet("ask", world_directory, "?x : borders(?x, portugal)", "--engine", "nowhere:Mine")
+    assert (failed.code, failed.err) == (1, "error: cannot load nowhere:Mine: No module named 'nowhere'\n")
+
+
+def test_what_is_in_a_graph(tuplet: Callable[..., Result], world_directory: Path) -> None:
+    relations = json.loads(tuplet("relations", world_directory, "--json").out)
+    assert {"relation", "label", "facts", "predicted", "head", "tail"} == set(relations[0])
+    assert tuplet("relations", world_directory).out.splitlines()[1].split()[:2] == ["member_of", "1,033"]
+    assert json.loads(tuplet("find", world_directory, "York", "--json").out)[0]["name"] == "new_york_city"
+    nothing = tuplet("find", world_directory, "zzz")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "nothing is called 'zzz'\n")
+    assert "Paris" in tuplet("entity", world_directory, "France").out
+    assert "did you mean" in tuplet("entity", world_directory, "Frnce").err
+    about = tuplet("info", world_directory).out
+    assert "member_of, borders" in about
+    query = about.splitlines()[-1].strip()
+    assert tuplet("ask", world_directory, query).code == 0, "a query to try can be asked"
+
+
+def test_lists(tuplet: Callable[..., Result]) -> None:
+    assert "umls" in tuplet("data", "list").out.split()
+    assert [row["engine"] for row in json.loads(tuplet("engines", "--json").out)][:2] == ["exact", "crisp"]
+
+
+def test_build_ends_with_what_to_do_next(tuplet: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "f.tsv").write_text("a\tr\tb\t0.5\nb\ts\tc\t0.5\n")
+    lines = tuplet("build", tmp_path / "f.tsv", "-o", tmp_path / "s", "--quiet").out.splitlines()
+    assert len(lines) < 10
+    command = next(line for line in lines if line.startswith("ask it:")).removeprefix("ask it:").split(maxsplit=2)[2]
+    assert tuplet("ask", *shlex.split(command)).code == 0
+
+
+def test_mistakes_of_usage_are_one_line(tuplet: Callable[..., Result]) -> None:
+    for arguments in (
+        ("ask",),
+        ("ask", "s", "q", "--format", "jsn"),
+        ("bench", "rnu"),
+        ("data", "lst"),
+        ("build", "f.tsv", "s"),
+    ):
+        result = tuplet(*arguments)
+        assert (result.code, result.err.count("\n")) == (2, 1), arguments
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a place that takes no files")
+def test_an_output_that_cannot_be_written_is_one_line(tuplet: Callable[..., Result], world_directory: Path) -> None:
+    result = tuplet("ask", world_directory, NEIGHBOURS, "-o", "/proc/self/answers.csv")
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+    assert result.err.startswith("error: cannot write /proc/self/answers.csv")
