@@ -21,7 +21,7 @@ from tuplet.query.source import Source
 from tuplet.serve import models
 from tuplet.serve.encoding import SLICE, to_json, to_lines
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy
-from tuplet.serve.metrics import Metrics
+from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import results
 from tuplet.store import Store
@@ -71,7 +71,7 @@ def bridges() -> Store:
 
 @pytest.fixture
 def service(bridges: Store) -> Service:
-    return Service({"bridges": bridges}, ServerLimits(max_time=1.0), Metrics())
+    return Service({"bridges": bridges}, ServerLimits(max_time=1.0), ServerMetrics())
 
 
 def answered(service: Service, deadline: Deadline, **keys: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_whatever_the_moment_only_what_was_finished_is_claimed(service: Service)
 
 def test_answers_that_were_not_written_are_not_shown(service: Service) -> None:
     clock = Clock()
-    answers = service.answer(models.Asking(k=1000), path(2), Deadline())
+    answers = service.answer(models.AskOptions(k=1000), path(2), Deadline())
     assert (len(answers), answers.bound) == (400, 0.0)
     deadline = Deadline(1.0, clock)
     clock.now = 2.0
@@ -186,7 +186,7 @@ def test_a_tuple_that_cannot_be_explained_in_time_is_refused(service: Service) -
 
 
 def test_waiting_for_a_place_counts(bridges: Store) -> None:
-    service = Service({"bridges": bridges}, ServerLimits(max_concurrent=1, max_time=1.0), Metrics())
+    service = Service({"bridges": bridges}, ServerLimits(max_concurrent=1, max_time=1.0), ServerMetrics())
     clock = Clock()
 
     async def crowd() -> None:

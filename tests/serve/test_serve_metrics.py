@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 WORK = """
-from tuplet.serve.metrics import Metrics
-metrics = Metrics()
+from tuplet.serve.metrics import ServerMetrics
+metrics = ServerMetrics()
 metrics.running.inc()
 metrics.answered(0.02, answers=3, exact=False)
 metrics.refused()

@@ -222,6 +222,28 @@ def test_filters_pages_and_keys(desk: Visit) -> None:
     assert page.get_attribute("tbody tr:nth-child(2)", "aria-current") == "true"
 
 
+def test_what_was_not_finished_is_shown_as_not_known(desk: Visit) -> None:
+    """The server's own answer, changed to one that ran out of time."""
+    changes: dict[str, Any] = {"pruned": "timeout", "calibrated": False}
+
+    def change(route: Any) -> None:
+        body = route.fetch().json()
+        body["answers"] = [{**answer, "status": None} for answer in body["answers"]]
+        route.fulfill(json={**body, **changes})
+
+    desk.page.route("**/ask", change)
+    page = desk.open()
+    run(page, "?x : borders(?x, france)")
+    page.wait_for_selector("tbody tr")
+    assert page.locator("tbody .status").first.inner_text() == "?"
+    assert page.inner_text(".badge") == "exact: timeout"
+    assert "truth values are not calibrated" in page.inner_text(".panel .bar")
+    changes.update(answers=[], exact=False, bound=1.0)
+    run(page, "?x : borders(?x, spain)")
+    page.wait_for_selector(".panel p")
+    assert "none is ruled out" in page.inner_text(".panel p")
+
+
 def test_completion_offers_relations_entities_and_variables(desk: Visit) -> None:
     page = desk.open()
     area = page.locator("#query")

@@ -21,7 +21,7 @@ from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
 from tuplet.serve.guard import App, Guard
 from tuplet.serve.keys import Keys
 from tuplet.serve.limits import ServerLimits, problem
-from tuplet.serve.metrics import Metrics
+from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.run import ServerSettings
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import MEDIA_TYPE, results
@@ -84,7 +84,9 @@ def _routes(app: FastAPI, service: Service) -> None:
                 return JSON(to_json(answers, deadline))
             if request.format == "ndjson":
                 return StreamingResponse(to_lines(answers, deadline), media_type=MEDIA["ndjson"])
-            return Response(to_table(answers, request.format), media_type=MEDIA[request.format])
+            # a table has no place to say what stopped the search
+            said = {"tuplet-pruned": answers.pruned} if answers.pruned else None
+            return Response(to_table(answers, request.format), headers=said, media_type=MEDIA[request.format])
 
         return await service.run(deadline, work)
 
@@ -134,7 +136,7 @@ def _routes(app: FastAPI, service: Service) -> None:
         deadline = service.limits.deadline()
 
         def work() -> bytes:
-            answers = service.answer(models.Asking(store=store), query, deadline, default_k=_SPARQL_DEFAULT)
+            answers = service.answer(models.AskOptions(store=store), query, deadline, default_k=_SPARQL_DEFAULT)
             return results(answers, deadline)
 
         return Response(await service.run(deadline, work), media_type=MEDIA_TYPE)
@@ -218,7 +220,7 @@ def from_environment() -> App:
     settings = ServerSettings.from_environment(os.environ)
     stores = {name: open_store(path) for name, path in settings.stores}
     keys = Keys(dict(settings.keys)) if settings.keys else None
-    service = Service(stores, ServerLimits(**settings.limits), Metrics())
+    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics())
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()

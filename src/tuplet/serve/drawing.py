@@ -106,7 +106,7 @@ def _conjunction(clause: models.DrawnClause) -> Formula:
     return literals[0] if len(literals) == 1 else And(tuple(literals))
 
 
-def _term_of(term: models.Term) -> Term:
+def _term_of(term: models.DrawnTerm) -> Term:
     if term.kind == "constant":
         return Constant(Name(term.name, term.form))
     if not term.name.isidentifier() and not term.name.replace("_", "a").isalnum():

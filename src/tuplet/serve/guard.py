@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tuplet.serve.keys import Keys
 from tuplet.serve.limits import OverLimit, problem
-from tuplet.serve.metrics import Metrics
+from tuplet.serve.metrics import ServerMetrics
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -48,7 +48,7 @@ class Guard:
 
     app: App
     keys: Keys | None
-    metrics: Metrics
+    metrics: ServerMetrics
     body: int  # bytes
     patience: float = 30.0  # seconds for a request to arrive
 

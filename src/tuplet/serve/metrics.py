@@ -18,10 +18,10 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 STATUSES = ("2xx", "3xx", "4xx", "429", "5xx")
 
 
-class Metrics:
+class ServerMetrics:
     """What this process has done and is doing.
 
-    >>> metrics = Metrics()
+    >>> metrics = ServerMetrics()
     >>> metrics.answered(0.02, answers=3, exact=True)
     >>> [line for line in metrics.text().splitlines() if line.startswith("tuplet_answers")]
     ['tuplet_answers_total 3.0']

@@ -24,7 +24,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Typed(Strict):
+class StrictTypes(Strict):
     """A request in which "5" is no number and true is not 1, as in Python."""
 
     model_config = ConfigDict(strict=True)
@@ -41,18 +41,18 @@ def _key(limit: Field[Any], hint: Any) -> Any:
 
 _HINTS = get_type_hints(Limits)
 _LimitKeys: Any = create_model(
-    "_LimitKeys", __base__=Typed, **{limit.name: _key(limit, _HINTS[limit.name]) for limit in fields(Limits)}
+    "_LimitKeys", __base__=StrictTypes, **{limit.name: _key(limit, _HINTS[limit.name]) for limit in fields(Limits)}
 )
 
 
-class Asking(_LimitKeys):  # type: ignore[misc]
+class AskOptions(_LimitKeys):  # type: ignore[misc]
     """How queries are answered: the fields of `Limits`, the flags of `tuplet ask`."""
 
     store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
     engine: str | None = Key(default=None, description="exact (default), crisp, ns3, ...: see /schema")
 
     @model_validator(mode="after")
-    def _check(self) -> Asking:
+    def _check(self) -> AskOptions:
         try:
             self.limits()
         except TupletError as error:
@@ -72,7 +72,7 @@ class BatchQuery(Strict):
     grounding: Grounding | None = None
 
 
-class AskRequest(Asking):
+class AskRequest(AskOptions):
     """One `query`, or a batch of `queries`."""
 
     query: Text | None = Key(default=None, description="SPARQL, logic text, EFOk-CQA or BetaE")
@@ -119,7 +119,7 @@ class LabelsRequest(Strict):
     store: str | None = None
 
 
-class Term(Strict):
+class DrawnTerm(Strict):
     """A node of a drawn query: a variable that is asked for, one that only has to exist, or an entity."""
 
     kind: Literal["free", "exists", "constant"]
@@ -130,10 +130,10 @@ class Term(Strict):
 class DrawnEdge(Strict):
     """An edge of a drawn query."""
 
-    head: Term
+    head: DrawnTerm
     relation: Annotated[str, Key(min_length=1, max_length=10_000)]
     form: Literal["name", "label", "id"] = "name"
-    tail: Term
+    tail: DrawnTerm
     negated: bool = False
 
 
@@ -141,7 +141,7 @@ class DrawnClause(Strict):
     """Edges that hold together, and nodes that differ."""
 
     edges: list[DrawnEdge]
-    different: list[tuple[Term, Term]] = []
+    different: list[tuple[DrawnTerm, DrawnTerm]] = []
 
 
 class WriteRequest(Strict):

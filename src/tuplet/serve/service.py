@@ -30,7 +30,7 @@ from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy, problem, with_place
-from tuplet.serve.metrics import Metrics
+from tuplet.serve.metrics import ServerMetrics
 from tuplet.store import Store
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a s
 class Service:
     """Stores, limits and counters of one process."""
 
-    def __init__(self, stores: Mapping[str, Store], limits: ServerLimits, metrics: Metrics) -> None:
+    def __init__(self, stores: Mapping[str, Store], limits: ServerLimits, metrics: ServerMetrics) -> None:
         self.stores, self.limits, self.metrics = dict(stores), limits, metrics
         self.finders = {name: Finder(store.graph.entities) for name, store in self.stores.items()}
         # a store does not change while it is served
@@ -152,7 +152,7 @@ class Service:
 
     def answer(
         self,
-        asked: models.Asking,
+        asked: models.AskOptions,
         text: str,
         deadline: Deadline,
         grounding: Mapping[str, Any] | None = None,

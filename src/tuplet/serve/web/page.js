@@ -222,12 +222,10 @@ function show(found) {
 
 const why = Object.fromEntries(["why", "why-title", "why-facts", "why-close"].map((id) => [id, $(id)]));
 
-async function explain(answer, place) {
-  const names = [...new Set(answer.witness.flatMap((f) => [f.head, f.tail]))];
-  const relations = Object.fromEntries((schema?.relations || []).map((r) => [r.name, r.label]));
-  let labels = {};
-  try { labels = (await postJson("/schema/labels", { names, store: store() })).labels; } catch { /* names will do */ }
-  const all = { ...relations, ...labels };
+function explain(answer, place) {
+  const relations = (schema?.relations || []).map((r) => [r.name, r.label]);
+  const entities = answer.witness.flatMap((f) => [[f.head, f.head_label], [f.tail, f.tail_label]]);
+  const all = Object.fromEntries([...relations, ...entities]);
   place.append(why.why);
   why.why.hidden = false;
   why["why-title"].textContent = `Why ${Object.keys(answer.values).map((v) => answer.labels[v] || answer.values[v]).join(", ")}? Truth ${percent(answer.truth)}`;

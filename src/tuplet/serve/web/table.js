@@ -25,6 +25,12 @@ function beside(row, direction) {
   return other && other.tabIndex < 0 ? other[direction] : other;
 }
 
+/** What an empty list means; only a search that was finished may say that there is no answer. */
+function nothing(data, only) {
+  if (!data.exact) return "No answer was found, but none is ruled out. A constant in the query makes it easier.";
+  return only ? `No ${only} tuple makes this query true; “Show” is set to only ${only}.` : "No tuple makes this query true.";
+}
+
 const keyOf = (answer) => JSON.stringify(answer.values);
 
 /** One panel of answers; `others` are the keys of the other engine's answers, where two are compared. */
@@ -32,9 +38,11 @@ export function panel(data, onRow, only = "", others = null) {
   let page = 0;
   const root = make("section", { class: "panel", "aria-label": `Answers of ${data.engine}` });
   const rest = data.bound === 0 ? "nothing else is true at all" : `no other tuple above ${percent(data.bound)}`;
-  const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, data.exact ? "exact" : `not proven exact${data.pruned ? `: ${data.pruned}` : ""}`);
+  const proven = (data.exact ? "exact" : "not proven exact") + (data.pruned ? `: ${data.pruned}` : "");
+  const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, proven);
   const count = data.answers.length;
   const told = make("span", { class: "quiet" }, `${count} ${count === 1 ? "answer" : "answers"} · ${data.engine} · ${rest} · ${data.elapsed_ms.toFixed(1)} ms`);
+  if (data.calibrated === false) told.append(" · truth values are not calibrated: they rank, but 0.7 does not mean 7 in 10");
   const body = make("tbody");
   const head = make("tr", {}, ...["#", ...data.variables.map((v) => `?${v}`), "truth", "status"].map((name) => make("th", { scope: "col" }, name)));
   const table = make("table", {}, make("thead", {}, head), body);
@@ -45,7 +53,7 @@ export function panel(data, onRow, only = "", others = null) {
   const scroll = make("div", { class: "scroll" }, table);
   root.append(make("div", { class: "bar" }, badge, told));
   if (!count) {
-    root.append(make("p", { class: "quiet" }, only ? `No ${only} tuple makes this query true; “Show” is set to only ${only}.` : "No tuple makes this query true."));
+    root.append(make("p", { class: "quiet" }, nothing(data, only)));
     return root;
   }
   root.append(scroll, pages);
@@ -60,7 +68,8 @@ export function panel(data, onRow, only = "", others = null) {
     });
     const bar = make("i");
     bar.style.width = `${Math.max(2, 100 * answer.truth)}%`;
-    const status = make("td", {}, make("span", { class: `status ${answer.status}` }, answer.status));
+    const known = answer.status ? { class: `status ${answer.status}` } : { class: "status", title: "the time was up before it was known" };
+    const status = make("td", {}, make("span", known, answer.status ?? "?"));
     if (others && !others.has(keyOf(answer))) status.append(" ", make("span", { class: "only-here" }, "only here"));
     const element = make("tr", { tabIndex: 0, title: "Why this answer?" },
       make("td", { class: "rank" }, String(i + 1)), ...cells,
