@@ -12,7 +12,8 @@ import tuplet
 from random_queries import random_query
 from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
 from tuplet.bench.walks import Walker, ground
-from tuplet.engines.crisp import collect, holds, plan
+from tuplet.engines.crisp import collect, plan
+from tuplet.engines.facts import holds
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -21,7 +22,9 @@ from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.printer import to_logic, to_sparql
 from tuplet.lang.sparql import parse_sparql
 from tuplet.query.bind import bind
+from tuplet.query.limits import NO_DEADLINE
 from tuplet.query.query_graph import QueryGraph
+from tuplet.query.source import Source
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,7 @@ def test_a_grounded_shape_has_the_form_and_answers(name: str, world: KnowledgeGr
             assert [e.negated for e in clause.edges] == [e.negated for e in edges]
             assert len(clause.free) == len(abstract.free)
         found = collect(plan(clauses, world.adjacency), world.adjacency, 100).tuples
-        assert holds(clauses, world.adjacency, found).all()
+        assert holds(clauses, Source(world), found, NO_DEADLINE).all()
         answered += bool(len(found))
     assert answered >= 3
     if not any(edge.negated for clause in abstract.clauses for edge in clause):

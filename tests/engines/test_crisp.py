@@ -79,6 +79,27 @@ def test_collecting_stops_at_once_with_independent_parts_and_unions(halves: Adja
     assert len(collect(plan([parts], halves), halves, 7).tuples) == 7
 
 
+def test_the_first_by_name_are_found_without_the_others(source: Source, halves: Adjacency) -> None:
+    """There are 2 · 60^6 paths, 60^3 times 2^3 products and 2 · 60^4 stars; names run backwards."""
+    top, low = 2 * SIDE - 1, SIDE - 1
+    six = run(plan([path(6, tuple(range(6)))], halves), source, 3)
+    assert six.tuples.tolist() == [[top, low, top, low, top, low - i] for i in range(3)]
+    assert (six.exact, six.bound, six.pruned) == (True, 1.0, None)
+    assert (six.assignments[0] == six.tuples).all()
+    star = QueryGraph(names(5), (4, 2, 3, 1), tuple(Edge(0, 0, i) for i in range(1, 5)))
+    found = run(plan([star], halves), source, 3)
+    assert found.tuples.tolist() == [[top, top, top, top - i] for i in range(3)]
+    assert (found.assignments[0][:, [4, 2, 3, 1]] == found.tuples).all()
+    assert (found.assignments[0][:, 0] < SIDE).all()
+    parts = QueryGraph(names(6), tuple(range(6)), (Edge(0, 0, 1), Edge(2, 0, 3), Edge(4, 0, 5)))
+    cycle = path(6, tuple(range(6)), Edge(5, 0, 0))
+    both = run(plan([cycle, parts], halves), source, 70)
+    assert both.tuples.tolist() == [[top, low, top, low, top, low - i] for i in range(60)] + [
+        [top, low, top, low, top - 1, low - i] for i in range(10)
+    ]
+    assert all((assignment >= 0).all() for assignment in both.assignments)
+
+
 def test_paths_that_meet_are_followed_once(halves: Adjacency) -> None:
     """60^9 paths lead to 60 answers."""
     chain = path(10, (9,), Edge(~0, 0, 0))
@@ -128,7 +149,7 @@ def test_the_deadline_holds_inside_products_and_growing_sets(
 def test_a_deadline_also_holds_for_the_witnesses_of_other_clauses(source: Source, halves: Adjacency) -> None:
     n = 9
     odd = QueryGraph(names(n), (0,), (Edge(~0, 0, 0), *(Edge(i, 0, i + 1) for i in range(n - 1)), Edge(n - 1, 0, 0)))
-    ranking = run(plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),)), odd], halves), source, 5, after(40))
+    ranking = run(plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),)), odd], halves), source, 5, after(12))
     assert ranking.pruned == "timeout"
     assert len(ranking.tuples) == 5
     assert (ranking.assignments[0] >= 0).all()

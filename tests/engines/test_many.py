@@ -7,46 +7,61 @@ import threading
 
 import pytest
 
-from tuplet.errors import UnknownName
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.errors import TupletError, UnknownName
 from tuplet.query import many
+from tuplet.query.answers import Answers
 from tuplet.store import Store
 
 COUNTRIES = ("france", "spain", "germany", "italy", "poland")
 QUERIES = [f"?x, ?y : borders(:{name}, ?x) & member_of(?x, ?y)" for name in COUNTRIES] * 40
+WRONG = "?x : borders(?x, frence)"
 
 
-def same(left: list[many.Answers], right: list[many.Answers]) -> bool:
-    def plain(found: list[many.Answers]) -> list[object]:
-        return [{k: v for k, v in a.to_dict().items() if k != "elapsed_ms"} for a in found]
+def plain(found: list[Answers | TupletError]) -> list[object]:
+    return [
+        {key: value for key, value in answers.to_dict().items() if key != "elapsed_ms"}
+        if isinstance(answers, Answers)
+        else str(answers)
+        for answers in found
+    ]
 
-    return plain(left) == plain(right)
+
+def one_by_one(store: Store, queries: list[str]) -> list[Answers | TupletError]:
+    def answer(number: int) -> Answers | TupletError:
+        try:
+            return store.ask(queries[number], k=5)
+        except TupletError as error:
+            return error
+
+    return [answer(number) for number in range(len(queries))]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_forked_workers_change_nothing(world_store: Store) -> None:
-    options = {"engine": "crisp", "k": 5}
-    single = [world_store.ask(query, **options) for query in QUERIES]
-    for workers in (2, 3):
-        assert same(many._forked(world_store.source, QUERIES, options, workers), single)
-    assert same(world_store.ask_many(QUERIES, k=5), single)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_forked_workers_change_nothing(world_store: Store, workers: int) -> None:
+    queries = [*QUERIES[:100], WRONG, *QUERIES]
+    single = one_by_one(world_store, queries)
+    assert plain(many._forked(lambda number: single[number], len(queries), workers)) == plain(single)
+    forked = many._forked(lambda number: one_by_one(world_store, [queries[number]])[0], len(queries), workers)
+    assert plain(forked) == plain(single)
 
 
-def test_a_wrong_query_is_said_as_alone(world_store: Store, world: KnowledgeGraph) -> None:
-    queries = [*QUERIES, "?x : borders(?x, frence)", *QUERIES]
+def test_asking_many_is_asking_one_after_another(world_store: Store) -> None:
+    assert plain(list(world_store.ask_many(QUERIES, k=5))) == plain(one_by_one(world_store, QUERIES))
+
+
+def test_a_wrong_query_is_said_as_alone(world_store: Store) -> None:
+    queries = [*QUERIES, WRONG, *QUERIES]
     with pytest.raises(UnknownName, match="'frence'; did you mean"):
         world_store.ask_many(queries)
-    with pytest.raises(UnknownName, match="'frence'; did you mean"):
-        many._forked(world_store.source, queries, {"engine": "crisp"}, 2)
 
 
-def test_no_fork_beside_other_threads(world_store: Store) -> None:
+def test_threads_serve_where_no_fork_is_safe(world_store: Store) -> None:
     done = threading.Event()
     other = threading.Thread(target=done.wait)
     other.start()
     try:
-        assert not many._forkable(world_store.source, {"engine": "crisp"})
-        assert len(world_store.ask_many(QUERIES[:150], k=1)) == 150
+        assert plain(list(world_store.ask_many(QUERIES, k=5))) == plain(one_by_one(world_store, QUERIES))
     finally:
         done.set()
         other.join()

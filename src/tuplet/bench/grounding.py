@@ -192,8 +192,8 @@ class Sampler:
         taken = {grounding[e.relation] for e in clause if not e.negated and e.ends == edge.ends}
         rows = answers[rng.permutation(len(answers))[: self.rules.negations]]
         (graph,) = bound((tuple(e for e in clause if not e.negated),), grounding)
-        found = crisp.witnesses(graph, self.full, rows)
-        homes = [{**placed, **dict(zip(graph.variables, row, strict=True))} for row in found.tolist() if min(row) >= 0]
+        found = [_home(graph, row, self.full) for row in rows.tolist()]
+        homes = [{**placed, **home} for home in found if home is not None]
         met: list[Grounding] = []
         for choice in self._proposals(edge, [placed, *homes], grounding, rng):
             if choice[edge.relation] not in taken and choice not in met:
@@ -250,6 +250,22 @@ def _answers(graphs: Sequence[QueryGraph], adjacency: Adjacency, most: int | Non
     plan = crisp.plan(graphs, adjacency)
     answers = crisp.collect(plan, adjacency, None if most is None else most + 1).tuples
     return None if most is not None and len(answers) > most else answers
+
+
+def _home(graph: QueryGraph, answer: Sequence[int], adjacency: Adjacency) -> dict[str, int] | None:
+    """The entities of a clause's variables for a tuple, those not asked for the first that fit; None if none do."""
+    given = dict(zip(graph.free, answer, strict=True))
+    others = graph.existential
+
+    def node(number: int) -> int:
+        return number if number < 0 else ~given[number] if number in given else others.index(number)
+
+    edges = tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in graph.edges)
+    rest = QueryGraph(tuple(graph.variables[v] for v in others), (), edges)
+    found = crisp.collect(crisp.plan([rest], adjacency), adjacency, 1).assignment.tolist()
+    if not found:
+        return None
+    return {graph.variables[v]: e for v, e in (*given.items(), *zip(others, found[0], strict=True))}
 
 
 def _minus(tuples: Tuples, others: Tuples) -> Tuples:

@@ -10,53 +10,94 @@ deadline is looked at between slices.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tuplet.engines.crisp.order import name_order
 from tuplet.engines.crisp.planning import CrispPlan, plan
-from tuplet.engines.crisp.points import holds, witnesses
-from tuplet.engines.crisp.search import Found, Tuples, collect
+from tuplet.engines.crisp.search import Found, collect
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
 
-__all__ = ["CrispPlan", "Found", "collect", "holds", "plan", "run", "witnesses"]
+__all__ = ["CrispPlan", "Found", "collect", "plan", "run"]
 
-# So many answers, and four times those wanted, are collected in the hope that they are all.
-SPARE = 1 << 12
+# So many answers, and four times those wanted, are collected in the hope that they are all. That takes about as long
+# as finding the first ones by name without the others.
+SPARE = 1 << 14
 
 
 def run(plan: CrispPlan, source: Source, wanted: int | None = None, deadline: Deadline = NO_DEADLINE) -> Ranking:
     """The first `wanted` answers (all if None) in the order of their names, each with a witness in every clause.
 
     All answers have truth 1. The bound is 0 if every answer is shown, else 1. At the deadline the answers found until
-    then are returned, with the reason in `pruned`; they are exact only if the order is proven over all answers.
+    then are returned, with the reason in `pruned`; `exact` says that they are proven to be the first.
     """
-    found = collect(plan, source.facts, None, deadline)
-    shown = found.take(name_order(found.tuples, source.graph.entities.sort_rank, wanted))
-    assignments, in_time = _witnesses(plan, source, shown, deadline)
+    most = None if wanted is None else 4 * wanted + SPARE
+    # The search ends a little before its time: what was found still has to be put in order and explained.
+    found = collect(plan, source.facts, most, deadline.before(0.15, 0.6))
+    ranking = None
+    if wanted and not found.complete and found.pruned != "timeout":
+        ranking = _first(plan, source, wanted, deadline)
+    ranking = ranking or _in_order(plan, source, found, wanted)
+    return _explained(plan, source, ranking, deadline)
+
+
+def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None) -> Ranking:
+    """The first of the answers that were collected; a witness in the clause that gave them."""
+    order = name_order(found.tuples, source.graph.entities.sort_rank, wanted)
+    clause, assignment = found.clause[order], found.assignment[order]
+    assignments = []
+    for number, own in enumerate(plan.clauses):
+        mine = assignment[:, : len(own.graph.variables)]
+        assignments.append(mine if len(plan.clauses) == 1 else np.where((clause == number)[:, None], mine, -1))
     return Ranking(
-        tuples=shown.tuples,
-        truth=np.ones(len(shown.tuples)),
-        assignments=assignments,
-        exact=found.complete,
-        bound=0.0 if found.complete and len(shown.tuples) == len(found.tuples) else 1.0,
-        pruned=found.pruned or (None if in_time else "timeout"),
+        tuples=found.tuples[order],
+        truth=np.ones(len(order)),
+        assignments=tuple(assignments),
+        exact=found.complete or wanted == 0,
+        bound=0.0 if found.complete and len(order) == len(found.tuples) else 1.0,
+        pruned=found.pruned if found.complete or found.pruned or wanted == 0 else "timeout",
     )
 
 
-def _witnesses(plan: CrispPlan, source: Source, shown: Found, deadline: Deadline) -> tuple[tuple[Tuples, ...], bool]:
-    """The assignments of each clause; of clauses that did not give a tuple themselves, they are looked for."""
-    assignments = []
-    in_time = True
-    for number, clause in enumerate(plan.clauses):
-        own = np.full((len(shown.tuples), len(clause.graph.variables)), -1, dtype=np.int32)
-        mine = shown.clause == number
-        own[mine] = shown.assignment[mine, : own.shape[1]]
-        if clause.empty is None and in_time and not mine.all():
-            try:
-                own[~mine] = witnesses(clause.graph, source.facts, shown.tuples[~mine], deadline)
-            except OutOfTime:
-                in_time = False
-        assignments.append(own)
-    return tuple(assignments), in_time
+def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline) -> Ranking | None:
+    """The first answers by name where there are too many to collect, without witnesses; None when the time is up."""
+    from tuplet.engines.exact.effort import Effort
+    from tuplet.engines.exact.lexical import first_by_name
+    from tuplet.engines.facts import Checker
+    from tuplet.query.logic import PRODUCT
+
+    _load_exact(deadline)
+    graphs = [clause.graph for clause in plan.clauses]
+    streams = Checker.of(graphs, source).streams
+    every = lambda tuples: np.ones(len(tuples), dtype=bool)  # noqa: E731
+    tuples, proven = first_by_name([streams], PRODUCT, Effort(deadline), 0.5, wanted, every)
+    if not proven:
+        return None
+    unknown = tuple(np.full((len(tuples), len(graph.variables)), -1, dtype=np.int32) for graph in graphs)
+    return Ranking(tuples, np.ones(len(tuples)), unknown, exact=True, bound=float(len(tuples) == wanted))
+
+
+def _explained(plan: CrispPlan, source: Source, ranking: Ranking, deadline: Deadline) -> Ranking:
+    """The ranking with the witnesses that it lacks; the join gives a tuple one clause only."""
+    from tuplet.engines.facts import Checker
+
+    if not any((assignment < 0).any() for assignment in ranking.assignments):
+        return ranking
+    _load_exact(deadline)
+    checker = Checker.of([clause.graph for clause in plan.clauses], source)
+    try:
+        return replace(ranking, assignments=checker.explain(ranking.tuples, deadline)[1])
+    except OutOfTime:
+        return replace(ranking, pruned=ranking.pruned or "timeout")
+
+
+def _load_exact(deadline: Deadline) -> None:
+    """Loads the kernels of the exact engine, which few questions need; that is not the time of the question."""
+    from tuplet.engines.exact.engine import Exact
+
+    start = deadline.clock()
+    Exact().load()
+    deadline.end += deadline.clock() - start
