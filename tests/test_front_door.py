@@ -14,7 +14,8 @@ from typing import get_type_hints
 import pytest
 
 import tuplet
-from tuplet.errors import BadInput, TupletError
+from tuplet.errors import BadInput, StoreBusy, TupletError
+from tuplet.files import locked
 from tuplet.query.limits import Limits
 from tuplet.settings import TrainConfig, types
 from tuplet.store import LimitFields
@@ -187,3 +188,25 @@ def test_many_threads_ask_while_one_adds(store: tuplet.Store) -> None:
             thread.join()
     assert wrong == []
     assert len(store.ask("?y : r(a000, ?y)", k="all")) == 6
+
+
+def test_writers_take_turns(store: tuplet.Store) -> None:
+    assert store.path is not None
+    failed: list[BaseException] = []
+
+    def add(number: int) -> None:
+        try:
+            tuplet.open(store.path).add([(f"a{number:03}", "r", "b200", 0.5)])  # type: ignore[arg-type]
+        except TupletError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert store.refresh()
+    assert len(store.ask("?x : r(?x, b200)")) == 5
+    with locked(store.path), pytest.raises(StoreBusy, match="is being written"):
+        store.add([("a000", "r", "b009", 0.5)], timeout=0.01)

@@ -361,6 +361,7 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
     "add": ("make facts observed, at once and without retraining", _add),
     "remove": ("stop observing facts, at once and without retraining", _remove),
+    "upgrade": ("bring a store of an older format up to date", _upgrade),
     "engines": ("the engines that can be asked, with their options", _engines),
     "serve": ("answer over HTTP, with a web page", _serve),
     "data": ("public benchmark graphs by name, checked", _data),

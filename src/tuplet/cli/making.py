@@ -156,16 +156,26 @@ def run_edit(arguments: argparse.Namespace) -> None:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.graph.readers.read import read
     from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.store_folder import read_store
+    from tuplet.truth.store_folder import PATIENCE, read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     facts = read(arguments.facts)
+    timeout = PATIENCE if arguments.timeout is None else arguments.timeout
     if arguments.command == "add":
-        report = add_facts(arguments.store, facts, arguments.new_entities)
+        report = add_facts(arguments.store, facts, arguments.new_entities, timeout)
     else:
-        report = remove_facts(arguments.store, facts)
+        report = remove_facts(arguments.store, facts, timeout)
     shown = {key: value for key, value in report.as_dict().items() if value}
     printed(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
+
+
+def run_upgrade(arguments: argparse.Namespace) -> None:
+    """`tuplet upgrade`."""
+    from tuplet.truth.store_folder import upgrade
+
+    changed = upgrade(arguments.store)
+    said = "upgraded to the format of this version" if changed else "up to date already"
+    printed({"store": arguments.store, "upgraded": changed} if arguments.json else f"{arguments.store}: {said}")
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig | None:
