@@ -133,9 +133,9 @@ def draw_pool(arguments: argparse.Namespace) -> None:
         return
     from train_gpu import read_graph
 
-    from tuplet.baselines.trained.trainer import QueryTrainConfig
+    from tuplet.baselines.trained.train import QueryTrainConfig
     from tuplet.baselines.trained.training_queries import make_pool, write_pool
-    from tuplet.predict.train import pick_device
+    from tuplet.predict.device import pick_device
     from tuplet.settings import changed
 
     began = time.time()
@@ -218,7 +218,7 @@ def child(arguments: argparse.Namespace) -> int:
 
     from tuplet.baselines.trained.training_queries import read_pool
     from tuplet.errors import TupletError
-    from tuplet.predict.train import pick_device
+    from tuplet.predict.device import pick_device
 
     torch.set_num_threads(1)
     device = pick_device(arguments.device)
@@ -273,7 +273,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
 
 def configured(arguments: argparse.Namespace) -> Any:
     """The settings of this model's training."""
-    from tuplet.baselines.trained.trainer import QueryTrainConfig
+    from tuplet.baselines.trained.train import QueryTrainConfig
     from tuplet.settings import changed
 
     config = QueryTrainConfig(model=arguments.child, minutes=arguments.minutes, steps=arguments.steps)
@@ -292,8 +292,10 @@ def given(settings: list[str], name: str) -> dict[str, Any]:
 
 
 def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
+    from tuplet.predict.edges import TrainingEdges
     from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
+    from tuplet.predict.training import RunOptions
     from tuplet.settings import changed, preset, suitable
 
     if arguments.predictor:
@@ -301,7 +303,8 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
     folder = arguments.run / "predictor"
     config = preset(arguments.preset) if arguments.preset else suitable(len(edges["train"][0]))
     config = changed(config, {"epochs": arguments.predictor_epochs, "evaluate_every": 0})
-    trained = train(edges, entities, relations, config, folder, device, resume=(folder / "config.json").exists())
+    options = RunOptions(folder, device, resume=(folder / "config.json").exists())
+    trained = train(TrainingEdges(edges, entities, relations), config, options)
     print(f"predictor: {trained.epochs} epochs, {trained.train_seconds:.1f} s, {trained.metrics}")
     return trained.model
 
@@ -309,36 +312,15 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
-    from tuplet.baselines.trained.trainer import train
+    from tuplet.baselines.trained.train import train
+    from tuplet.predict.edges import TrainingEdges
+    from tuplet.predict.training import RunOptions
 
     name, config = arguments.child, configured(arguments)
     folder = arguments.run / name
-    last = [0.0]
-
-    def progress(record: Any) -> None:
-        if "valid" in record or time.time() - last[0] > 30:
-            last[0] = time.time()
-            valid = (
-                f"  valid MRR {record['valid']['mean']:.4f} 1p {record['valid'].get('1p', 0):.4f}"
-                if "valid" in record
-                else ""
-            )
-            print(f"step {record['step']:,} {record['seconds']:.0f} s loss {record['loss']:.4f}{valid}")
-
-    left = arguments.until - arguments.reserve - time.time()
-    trained = train(
-        edges,
-        *sizes,
-        config,
-        folder,
-        device,
-        predictor=predictor,
-        pool=pool,
-        resume=(folder / "config.json").exists(),
-        stop_after=max(0.0, left),
-        progress=progress,
-        graph_hash=graph_hash,
-    )
+    left = max(0.0, arguments.until - arguments.reserve - time.time())
+    options = RunOptions(folder, device, resume=(folder / "config.json").exists(), stop_after=left)
+    trained = train(TrainingEdges(edges, *sizes, graph_hash), config, options, predictor, pool)
     rate = trained.steps / max(trained.seconds, 1e-9)
     print(f"trained {trained.steps:,} steps in {trained.seconds:.1f} s ({rate:.1f}/s); valid {trained.valid}")
     about = {

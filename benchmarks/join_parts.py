@@ -15,10 +15,9 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from tuplet.baselines.trained.embedding import Settings, create
-from tuplet.baselines.trained.model_files import save
+from tuplet.baselines.trained.embedding import QueryModelSettings, create
 from tuplet.errors import BadInput, TupletError
-from tuplet.predict.model_folder import load, read_tensors
+from tuplet.predict.model_folder import load, read_tensors, save
 from tuplet.settings import from_mapping
 
 
@@ -49,14 +48,14 @@ def join(out: Path, name: str, folder: Path, predictor: Path | None = None) -> N
         mine = [pieces[f"{key}#{i}"] for i in range(sum(piece.rpartition("#")[0] == key for piece in pieces))]
         tensors[key] = torch.cat(mine) if mine[0].dim() else mine[0]
     about = json.loads((out / f"{name}.json").read_text())
-    settings = from_mapping(Settings, about["settings"])
+    settings = from_mapping(QueryModelSettings, about["settings"])
     chosen = load(predictor) if predictor is not None else None
     model = create(name, about["entities"], about["relations"], settings, predictor=chosen)
     missing = model.load_state_dict({key: value.float() for key, value in tensors.items()}, strict=False)
     if missing.unexpected_keys or (missing.missing_keys and chosen is None):
         raise BadInput(f"the parts of {name} do not make a model: {missing}")
     keep = ("graph", "config", "steps", "queries", "train_seconds", "finished", "device", "valid_mrr")
-    save(model, folder, name, {key: about[key] for key in keep if key in about})
+    save(model, folder, {key: about[key] for key in keep if key in about})
 
 
 if __name__ == "__main__":

@@ -25,10 +25,12 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
 from tuplet.predict.train import train
+from tuplet.predict.training import RunOptions
 from tuplet.settings import PRESETS, TrainConfig, changed, describe, preset, suitable, to_mapping
 
 SPLITS = ("train", "valid", "test")
@@ -64,16 +66,9 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     config = preset(arguments["preset"]) if arguments["preset"] else suitable(len(edges["train"][0]))
     config = changed(config, {key: arguments[key] for key, *_ in describe(TrainConfig)}, "flags")
     folder = arguments["output"] / name
-
-    def progress(record: Any) -> None:
-        valid = f"  valid MRR {record['valid']['mrr']:.4f}" if "valid" in record else ""
-        done = f"epoch {record['epoch']}/{record['epochs']}"
-        line = f"{name} {done} loss {record['loss']:.4f} {record['seconds']:.2f} s{valid}"
-        print(line, file=sys.stderr, flush=True)
-
     began = time.monotonic()
-    options = {"resume": arguments["resume"], "force": arguments["force"], "progress": progress}
-    trained = train(edges, entities, relations, config, folder, arguments["device"], graph_hash=graph_hash, **options)
+    options = RunOptions(folder, arguments["device"], arguments["resume"], arguments["force"])
+    trained = train(TrainingEdges(edges, entities, relations, graph_hash), config, options)
     wall = time.monotonic() - began
     about = describe_model(folder)
     # Stored in half precision, and measured as stored.

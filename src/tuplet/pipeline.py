@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,7 +19,7 @@ from tuplet.truth.store_folder import refuse_existing
 from tuplet.truth.table import OBSERVED
 
 if TYPE_CHECKING:
-    from tuplet.predict.train import Trained
+    from tuplet.predict.train import TrainingResult
 
 PathLike = str | os.PathLike[str]
 
@@ -58,17 +58,19 @@ def train(
     force: bool = False,
     progress: bool | Report = True,
     **settings: Unpack[TrainFields],
-) -> Trained:
+) -> TrainingResult:
     """Train a link predictor of a graph and leave it in the folder `path`; Ctrl-C safe, `resume=True` goes on.
 
     `config` is the settings or the name of a preset; without it the size of the graph chooses. Further keywords are the
     fields of `TrainConfig`: model, rank, epochs, seed, …
     """
+    from tuplet.predict.train import train as train_model
+    from tuplet.predict.training import RunOptions
+
     unexpected("train", TrainConfig, settings)
     whole = read(graph)
     chosen = None if resume and config is None and not settings else _settings(config, settings, whole)
-    with shown(progress) as report:
-        return _train(whole, Path(path), chosen, device, resume, force, report)
+    return train_model(whole, chosen, RunOptions(path, device, resume, force, progress))
 
 
 def index(
@@ -180,30 +182,20 @@ def _continue(
     graph: Graph, folder: Path, config: TrainConfig, device: str, own: bool, force: bool, report: Report
 ) -> None:
     """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
-    from tuplet.predict.runs import Interrupted, OtherRun
+    from tuplet.predict.run_folder import Interrupted, OtherRun
+    from tuplet.predict.train import train as train_model
+    from tuplet.predict.training import RunOptions
 
-    resume = folder.exists() and (own or not force)
+    options = RunOptions(folder, device, folder.exists() and (own or not force), force, report)
     try:
-        _train(graph, folder, config, device, resume, force, report)
+        train_model(graph, config, options)
     except Interrupted as stop:
         raise TupletError(f"{stop.what}; the same command goes on from there") from None
     except (OtherRun, CorruptStore):
         if not own:
             raise
         shutil.rmtree(folder)
-        _train(graph, folder, config, device, False, False, report)
-
-
-def _train(
-    graph: Graph, folder: Path, config: TrainConfig | None, device: str, resume: bool, force: bool, report: Report
-) -> Trained:
-    from tuplet.predict.train import train as train_model
-
-    edges = {split: graph.edges(split) for split in SPLIT_CODE}
-    if not len(edges["train"][0]):
-        raise BadInput("the graph has no train edges: there is nothing to learn from")
-    sizes = (len(graph.entities), len(graph.relations))
-    return train_model(edges, *sizes, config, folder, device, resume, _epochs(report), graph.hash, force)
+        train_model(graph, config, RunOptions(folder, device, progress=report))
 
 
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
@@ -212,15 +204,6 @@ def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph:
 
 
 def _device(name: str) -> str:
-    from tuplet.predict.train import pick_device
+    from tuplet.predict.device import pick_device
 
     return str(pick_device(name))
-
-
-def _epochs(report: Report) -> Callable[[Mapping[str, Any]], None]:
-    def tell(event: Mapping[str, Any]) -> None:
-        valid = event.get("valid")
-        note = f"epochs, valid MRR {valid['mrr']:.3f}" if valid else "epochs"
-        report("train", event["epoch"], event["epochs"], note)
-
-    return tell

@@ -7,9 +7,9 @@ import torch
 from torch.distributions import Beta, kl_divergence
 
 from tuplet.baselines.trained.betae import BetaE, log_beta, positive, statistics
-from tuplet.baselines.trained.embedding import Settings, create
+from tuplet.baselines.trained.embedding import QueryModelSettings, create
 
-SMALL = Settings(dim=6, gamma=60.0, hidden=16)
+SMALL = QueryModelSettings(dim=6, gamma=60.0, hidden=16)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def divergence_by_pairs(entity, query):
 
 
 def test_the_matrix_product_is_the_divergence():
-    model = create("betae", 500, 3, Settings(dim=40, gamma=60.0, hidden=16))
+    model = create("betae", 500, 3, QueryModelSettings(dim=40, gamma=60.0, hidden=16))
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():  # from sharp to flat: 0.05 … e^4
         model.entity.copy_(torch.exp(torch.randn(500, 80, generator=generator) * 1.5) - 1)
@@ -36,7 +36,7 @@ def test_the_matrix_product_is_the_divergence():
 
 def test_a_divergence_by_hand():
     # KL(Beta(1, 1) ‖ Beta(2, 1)) = log B(2, 1) − E[log x] = −log 2 + 1; the other way round log 2 − 1/2.
-    model = BetaE(2, 1, Settings(dim=1, gamma=60.0, hidden=4))
+    model = BetaE(2, 1, QueryModelSettings(dim=1, gamma=60.0, hidden=4))
     with torch.no_grad():
         model.entity.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0]]))
     state = torch.tensor([[2.0, 1.0], [1.0, 1.0]])

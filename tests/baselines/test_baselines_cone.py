@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tuplet.baselines.trained.cone import ConE, angle
-from tuplet.baselines.trained.embedding import Settings, create
+from tuplet.baselines.trained.embedding import QueryModelSettings, create
 
-SMALL = Settings(dim=6, gamma=30.0, hidden=16, dropout=0.1)
+SMALL = QueryModelSettings(dim=6, gamma=30.0, hidden=16, dropout=0.1)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_the_distance_is_the_one_with_sines(model):
 
 
 def test_logits_by_hand():
-    model = ConE(3, 1, Settings(dim=1, gamma=30.0, hidden=4))
+    model = ConE(3, 1, QueryModelSettings(dim=1, gamma=30.0, hidden=4))
     with torch.no_grad():
         model.entity.copy_(model.bound * torch.atanh(torch.tensor([[0.5], [1 / 6], [0.0]])))  # 90°, 30°, 0°
         model.modulus.fill_(1)
@@ -83,7 +83,7 @@ def test_intersections(model):
 
 
 def test_the_mean_is_taken_on_the_circle():
-    model = ConE(3, 1, Settings(dim=1, gamma=30.0, hidden=4)).eval()
+    model = ConE(3, 1, QueryModelSettings(dim=1, gamma=30.0, hidden=4)).eval()
     for parameter in [*model.axis_attention.parameters(), *model.aperture_gate.parameters()]:
         torch.nn.init.zeros_(parameter)
     states = torch.tensor([[[3.0, 0.5]], [[-3.0, 1.0]]])  # on both sides of ±π

@@ -11,7 +11,7 @@ from tuplet.baselines.trained.embedding import (
     Link,
     Pattern,
     QueryEmbedding,
-    Settings,
+    QueryModelSettings,
     create,
     settings_for,
     walk,
@@ -19,7 +19,7 @@ from tuplet.baselines.trained.embedding import (
 from tuplet.errors import BadInput
 from tuplet.query.query_graph import Edge, QueryGraph
 
-SMALL = Settings(dim=4, gamma=6.0, hidden=8)
+SMALL = QueryModelSettings(dim=4, gamma=6.0, hidden=8)
 
 
 class Traced(QueryEmbedding):

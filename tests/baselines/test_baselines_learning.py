@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from tuplet.baselines.trained.embedding import create
-from tuplet.baselines.trained.trainer import QueryTrainConfig, train, watch
+from tuplet.baselines.trained.train import QueryTrainConfig, train, watch
 from tuplet.baselines.trained.training_queries import make_watched
 from tuplet.graph.readers.read import read
+from tuplet.predict.training import RunOptions
 
 NEGATED = ("2in", "3in", "inp", "pin", "pni")
 RUNS = {
@@ -40,7 +41,7 @@ def test_a_short_training_is_far_above_chance(name, data, tmp_path):
     )
     queries = make_watched(edges, *sizes, config.watched, config.seed)
     chance = watch(create(name, *sizes, config.settings(sizes[0]), seed=1), queries)
-    learned = train(edges, *sizes, config, tmp_path / name, "cpu").valid
+    learned = train(umls, config, RunOptions(tmp_path / name, "cpu", progress=False)).valid
     assert learned["1p"] > 2 * chance["1p"]
     assert fmean(learned[t] for t in ("2p", "2i")) > 1.8 * fmean(chance[t] for t in ("2p", "2i"))
     assert fmean(learned[t] for t in NEGATED) > 1.6 * fmean(chance[t] for t in NEGATED)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tuplet.baselines.trained.embedding import Link, Pattern, Settings, create
+from tuplet.baselines.trained.embedding import Link, Pattern, QueryModelSettings, create
 from tuplet.baselines.trained.lmpnn import KEPT, LMPNN
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import ComplEx, TransE, multiply
@@ -16,7 +16,7 @@ def predictor() -> ComplEx:
 
 @pytest.fixture
 def model(predictor: ComplEx) -> LMPNN:
-    made = create("lmpnn", 7, 2, Settings(dim=0, hidden=5, layers=1), 0, predictor)
+    made = create("lmpnn", 7, 2, QueryModelSettings(dim=0, hidden=5, layers=1), 0, predictor)
     assert isinstance(made, LMPNN)
     return made.eval()
 
@@ -78,4 +78,4 @@ def test_refusals(predictor: ComplEx) -> None:
     with pytest.raises(BadInput, match="rests on ComplEx, not on transe"):
         create("lmpnn", 7, 2, None, 0, other)
     with pytest.raises(BadInput, match="7 entities and 2 relations, the graph 8"):
-        create("lmpnn", 8, 2, Settings(dim=0, hidden=5), 0, predictor)
+        create("lmpnn", 8, 2, QueryModelSettings(dim=0, hidden=5), 0, predictor)

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tuplet.baselines.trained.embedding import Settings, create
+from tuplet.baselines.trained.embedding import QueryModelSettings, create
 from tuplet.baselines.trained.logice import LogicE
 from tuplet.errors import BadInput
 
-SMALL = Settings(dim=6, gamma=0.375, hidden=16)
+SMALL = QueryModelSettings(dim=6, gamma=0.375, hidden=16)
 
 
 @pytest.fixture(params=[(True, "lukasiewicz"), (False, "lukasiewicz"), (True, "product")], ids=str)
@@ -18,7 +18,7 @@ def model(request):
 
 
 def test_logits_by_hand():
-    model = LogicE(2, 1, Settings(dim=1, gamma=0.375, hidden=4))
+    model = LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4))
     with torch.no_grad():
         model.entity.copy_(torch.tensor([[0.0, 1.0], [0.25, 0.5]]))
     # mean |(0.5, 1) − (0, 1)| = 0.25; mean |(0.5, 1) − (0.25, 0.5)| = 0.375
@@ -43,7 +43,9 @@ def test_negating_twice_changes_nothing(model):
 
 
 def test_negation_swaps_the_bounds():
-    bounded, unbounded = (LogicE(2, 1, Settings(dim=1, gamma=0.375, hidden=4), bounded=b) for b in (True, False))
+    bounded, unbounded = (
+        LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4), bounded=b) for b in (True, False)
+    )
     state = torch.tensor([[0.25, 1.0]])
     assert bounded.negate(state).tolist() == [[0.0, 0.75]]
     assert unbounded.negate(state).tolist() == [[0.75, 0.0]]
@@ -59,7 +61,7 @@ def test_intersections(model):
 
 @pytest.mark.parametrize(("norm", "expected"), [("lukasiewicz", [0.25, 0.0]), ("product", [0.375, 0.125])])
 def test_equal_weights_give_the_t_norm(norm, expected):
-    model = LogicE(2, 1, Settings(dim=1, gamma=0.375, hidden=4), norm=norm)
+    model = LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4), norm=norm)
     for parameter in model.attention.parameters():
         torch.nn.init.zeros_(parameter)
     states = torch.tensor([[[0.5, 0.25]], [[0.75, 0.5]]])

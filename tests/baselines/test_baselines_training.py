@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.baselines.trained import trainer
-from tuplet.baselines.trained.model_files import load
-from tuplet.baselines.trained.trainer import QueryTrainConfig, schedule, shared_out, train
+from tuplet.baselines.trained import train as trainer
+from tuplet.baselines.trained.embedding import load
+from tuplet.baselines.trained.train import QueryTrainConfig, QueryTrainingResult, schedule, shared_out
 from tuplet.baselines.trained.training_queries import (
     PATTERNS,
     Neighbours,
@@ -24,7 +24,9 @@ from tuplet.baselines.trained.training_queries import (
 )
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict import model_folder as files
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
+from tuplet.predict.training import RunOptions
 
 ENTITIES, RELATIONS = 30, 4
 
@@ -57,6 +59,13 @@ def brute(name: str, constants: list[int], views: list[int]) -> set[int]:
         if all(holds(v, node[h], node[t]) != negated for v, (h, t, negated) in zip(views, pattern.edges, strict=True)):
             found.add(int(values[0]))
     return found
+
+
+def run(
+    config: QueryTrainConfig | None, folder: Path, predictor: ComplEx | None = None, **options: object
+) -> QueryTrainingResult:
+    chosen = RunOptions(folder, **{"device": "cpu", "progress": False} | options)  # type: ignore[arg-type]
+    return trainer.train(TrainingEdges(EDGES, ENTITIES, RELATIONS), config, chosen, predictor)
 
 
 @pytest.mark.parametrize("name", [n for n in PATTERNS if n != "3p"])
@@ -116,11 +125,11 @@ def test_a_graph_without_a_type_says_so() -> None:
 
 
 def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    whole = train(EDGES, ENTITIES, RELATIONS, CONFIG, tmp_path / "whole", "cpu")
-    first = train(EDGES, ENTITIES, RELATIONS, CONFIG, tmp_path / "parts", "cpu", stop_after=0.0)
+    whole = run(CONFIG, tmp_path / "whole")
+    first = run(CONFIG, tmp_path / "parts", stop_after=0.0)
     assert not first.finished
     assert 0 < first.steps < 12
-    second = train(EDGES, ENTITIES, RELATIONS, None, tmp_path / "parts", "cpu", resume=True)
+    second = run(None, tmp_path / "parts", resume=True)
     assert second.finished
     assert second.steps == whole.steps == 12
     for (name, a), (_, b) in zip(whole.model.state_dict().items(), second.model.state_dict().items(), strict=True):
@@ -129,40 +138,40 @@ def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_run_to_continue(tmp_path: Path) -> None:
-    def stop(record: object) -> None:
-        if record["step"] == 5:  # type: ignore[index]
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        if done == 5:
             os.kill(os.getpid(), 2)
 
-    with pytest.raises(TupletError, match=r"step \d+ \(\d+%\); the same command with --resume"):
-        train(EDGES, ENTITIES, RELATIONS, CONFIG, tmp_path / "m", "cpu", progress=stop)
+    with pytest.raises(TupletError, match=r"step \d+ \(\d+%\); resume=True continues"):
+        run(CONFIG, tmp_path / "m", progress=stop)
     with pytest.raises(CorruptStore, match="has not finished"):
         load(tmp_path / "m")
-    done = train(EDGES, ENTITIES, RELATIONS, None, tmp_path / "m", "cpu", resume=True)
+    done = run(None, tmp_path / "m", resume=True)
     assert done.steps == 12
 
 
 def test_more_minutes_go_on_but_other_settings_are_refused(tmp_path: Path) -> None:
     timed = replace(CONFIG, steps=0, minutes=0.01)
-    first = train(EDGES, ENTITIES, RELATIONS, timed, tmp_path / "m", "cpu")
-    more = train(EDGES, ENTITIES, RELATIONS, replace(timed, minutes=0.02), tmp_path / "m", "cpu", resume=True)
+    first = run(timed, tmp_path / "m")
+    more = run(replace(timed, minutes=0.02), tmp_path / "m", resume=True)
     assert first.finished
     assert more.steps > first.steps
     with pytest.raises(BadInput, match="batch was 40, now it is 50"):
-        train(EDGES, ENTITIES, RELATIONS, replace(timed, batch=50), tmp_path / "m", "cpu", resume=True)
+        run(replace(timed, batch=50), tmp_path / "m", resume=True)
     with pytest.raises(BadInput, match="exists already"):
-        train(EDGES, ENTITIES, RELATIONS, timed, tmp_path / "m", "cpu")
+        run(timed, tmp_path / "m")
 
 
 def test_a_predictor_that_does_not_fit_leaves_no_folder(tmp_path: Path) -> None:
     other = ComplEx.create(ENTITIES + 1, RELATIONS, 5, 1.0, 2, torch.Generator().manual_seed(0))
     config = replace(CONFIG, model="lmpnn", steps=1, dim=0)
     with pytest.raises(BadInput, match="the link predictor has"):
-        train(EDGES, ENTITIES, RELATIONS, config, tmp_path / "m", "cpu", predictor=other)
+        run(config, tmp_path / "m", predictor=other)
     assert not (tmp_path / "m").exists()
 
 
 def test_a_query_model_is_no_link_predictor(tmp_path: Path) -> None:
-    train(EDGES, ENTITIES, RELATIONS, replace(CONFIG, steps=1), tmp_path / "m", "cpu")
+    run(replace(CONFIG, steps=1), tmp_path / "m")
     with pytest.raises(BadInput, match="m is a betae query model; a link predictor is needed here"):
         files.load(tmp_path / "m")
 
@@ -171,9 +180,7 @@ def test_a_query_model_is_no_link_predictor(tmp_path: Path) -> None:
 def test_all_models_train_save_and_open(name: str, tmp_path: Path) -> None:
     predictor = ComplEx.create(ENTITIES, RELATIONS, 5, 1.0, 2, torch.Generator().manual_seed(0))
     config = replace(CONFIG, model=name, steps=4, dim=0 if name == "lmpnn" else 6)
-    done = train(
-        EDGES, ENTITIES, RELATIONS, config, tmp_path / "m", "cpu", predictor=predictor if name == "lmpnn" else None
-    )
+    done = run(config, tmp_path / "m", predictor=predictor if name == "lmpnn" else None)
     back = load(tmp_path / "m")
     pattern, constants, views = PATTERNS["pin"], torch.tensor([[3, 5]]), torch.tensor([[0, 3, 4]])
     wanted = done.model.logits(done.model.embed(pattern, 0, constants, views))
@@ -198,7 +205,8 @@ def test_training_learns(loss: str, tmp_path: Path) -> None:
         CONFIG, steps=400, dim=16, hidden=32, gamma=6.0, batch=64, group=64, learning_rate=1e-2, loss=loss, pool=200
     )
     pool = make_pool(edges["train"], ENTITIES, 2, 200, types=("1p", "2p"))
-    made = train(edges, ENTITIES, 2, config, tmp_path / "m", "cpu", pool=pool)
+    options = RunOptions(tmp_path / "m", "cpu", progress=False)
+    made = trainer.train(TrainingEdges(edges, ENTITIES, 2), config, options, pool=pool)
     queries = pool["1p"]
     logits = made.model.logits(made.model.embed(PATTERNS["1p"], 0, queries.constants.long(), queries.views.long()))
     own = logits.gather(1, queries.answers[:, :1].long())
@@ -208,12 +216,12 @@ def test_training_learns(loss: str, tmp_path: Path) -> None:
 
 def test_divergence_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "cross_entropy", lambda p, n, w, e: (p.sum() + n.sum()) * float("nan"))
-    with pytest.raises(TupletError, match="diverged near step 1"):
-        train(EDGES, ENTITIES, RELATIONS, CONFIG, tmp_path / "m", "cpu")
+    with pytest.raises(TupletError, match="diverged at step 1"):
+        run(CONFIG, tmp_path / "m")
 
 
 def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
-    train(EDGES, ENTITIES, RELATIONS, replace(CONFIG, steps=1), tmp_path / "m", "cpu")
+    run(replace(CONFIG, steps=1), tmp_path / "m")
     about = json.loads((tmp_path / "m" / "model.json").read_text())
     (tmp_path / "m" / "model.json").write_text(json.dumps(about | {"relations": 9}))
     with pytest.raises(CorruptStore, match="do not fit together"):

@@ -13,18 +13,20 @@ import torch
 from predict_data import benchmark, data_folder, ring, splits_of
 from safetensors.torch import save_file
 
+from tuplet import registry
 from tuplet.errors import BadInput
 from tuplet.predict.adopt import adopt
-from tuplet.predict.embeddings import MODELS, ComplEx
+from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load
+from tuplet.predict.predictors import model_class
 
 GRAPH = ring()
 EVERYONE = torch.arange(24)
 
 
 def source(kind: str = "complex") -> ComplEx:
-    return MODELS[kind].create(24, 3, 4, 1.0, 2, torch.Generator().manual_seed(4))
+    return model_class(kind).create(24, 3, 4, 1.0, 2, torch.Generator().manual_seed(4))
 
 
 def same(folder: Path, wanted: ComplEx) -> None:
@@ -34,7 +36,7 @@ def same(folder: Path, wanted: ComplEx) -> None:
         torch.testing.assert_close(model.heads(EVERYONE, relation), wanted.heads(EVERYONE, relation))
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("kind", registry.names("predictors"))
 def test_safetensors(kind: str, tmp_path) -> None:
     model = source(kind)
     save_file({"entity": model.entity, "relation": model.relation}, tmp_path / "a.safetensors", {"model": kind.upper()})
@@ -49,15 +51,15 @@ def test_safetensors(kind: str, tmp_path) -> None:
 def test_half_precision_is_kept(tmp_path) -> None:
     model = source().to(dtype=torch.float16)
     save_file({"entity": model.entity, "relation": model.relation}, tmp_path / "a.safetensors")
-    adopt(tmp_path / "a.safetensors", GRAPH, tmp_path / "m", kind="complex")
+    adopt(tmp_path / "a.safetensors", GRAPH, tmp_path / "m", model="complex")
     assert load(tmp_path / "m", dtype=None).entity.dtype == torch.float16
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("kind", registry.names("predictors"))
 def test_without_reciprocal_relations_heads_use_the_forward_relation(kind: str, tmp_path) -> None:
     model = source(kind)
     np.savez(tmp_path / "a.npz", entity=model.entity.numpy(), relation=model.relation[:3].numpy())
-    assert adopt(tmp_path / "a.npz", GRAPH, tmp_path / "m", kind=kind)["reciprocal"] == "derived"
+    assert adopt(tmp_path / "a.npz", GRAPH, tmp_path / "m", model=kind)["reciprocal"] == "derived"
     adopted = load(tmp_path / "m")
     for relation in range(3):
         wanted = model.tails(EVERYONE, relation)
@@ -88,7 +90,7 @@ def test_names_that_do_not_fit_are_named(tmp_path) -> None:
     (tmp_path / "n.txt").write_text("\n".join(names[:22]))
     with pytest.raises(BadInput, match="22 entity names for 24 entity rows"):
         adopt(tmp_path / "a.safetensors", GRAPH, tmp_path / "m", entity_names=tmp_path / "n.txt")
-    with pytest.raises(BadInput, match=r"24 entity rows and no names, the graph has 12; .*--entity-names"):
+    with pytest.raises(BadInput, match=r"24 entity rows and no names, the graph has 12; .*entity_names="):
         adopt(tmp_path / "a.safetensors", ring(12), tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -128,7 +130,7 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path, monkeypatch) -> None:
         adopt(tmp_path / "a.pt", GRAPH, tmp_path / "m")
     (tmp_path / "keen").mkdir()
     torch.save(Evil(), tmp_path / "keen" / "trained_model.pkl")
-    with pytest.raises(BadInput, match="pass --trust"):
+    with pytest.raises(BadInput, match="pass trust=True"):
         adopt(tmp_path / "keen", GRAPH, tmp_path / "m")
     assert not (tmp_path / "evil").exists()
 
@@ -153,16 +155,16 @@ def test_what_cannot_be_read(tmp_path) -> None:
     save_file({"entity": model.entity}, tmp_path / "c.safetensors")
     refused("c.safetensors", "no tensor 'relation'")
     save_file({"entity": model.entity, "relation": model.relation}, tmp_path / "d.safetensors")
-    refused("d.safetensors", "does not say which model it is; choose --model complex")
-    refused("d.safetensors", "unknown model 'complx'; did you mean 'complex'", kind="complx")
+    refused("d.safetensors", "does not say which model it is; give model= complex")
+    refused("d.safetensors", "unknown model 'complx'; did you mean 'complex'", model="complx")
     refused("d.safetensors", "unknown relation order 'mixed'", relation_order="mixed")
     save_file({"entity": model.entity, "relation": model.relation[:5]}, tmp_path / "e.safetensors")
-    refused("e.safetensors", "has 5 relation rows; 3 relations need 3, or 6", kind="complex")
+    refused("e.safetensors", "has 5 relation rows; 3 relations need 3, or 6", model="complex")
     save_file({"entity": model.entity * torch.inf, "relation": model.relation}, tmp_path / "f.safetensors")
-    refused("f.safetensors", "not finite", kind="complex")
-    adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", kind="complex")
-    refused("d.safetensors", "exists already", kind="complex")
-    adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", kind="distmult", force=True)
+    refused("f.safetensors", "not finite", model="complex")
+    adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", model="complex")
+    refused("d.safetensors", "exists already; force=True", model="complex")
+    adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", model="distmult", force=True)
     assert describe(tmp_path / "m")["kind"] == "distmult"
 
 
@@ -190,7 +192,7 @@ def test_pykeen_directory(kind: str, norm: int, inverse: bool, tmp_path) -> None
         device="cpu",
     )
     result.save_to_directory(tmp_path / "keen")
-    adopt(tmp_path / "keen", GRAPH, tmp_path / "m", allow_pickle=True)
+    adopt(tmp_path / "keen", GRAPH, tmp_path / "m", trust=True)
     adopted = load(tmp_path / "m")
     theirs = torch.tensor([factory.entity_to_id[GRAPH.entities.name(i)] for i in range(24)])
     for r in range(3):

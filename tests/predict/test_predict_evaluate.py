@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import DistMult
-from tuplet.predict.evaluate import Known, evaluate, ranks
+from tuplet.predict.evaluate import KnownAnswers, evaluate, ranks
 
 ENTITIES, RELATIONS = 6, 2
 
@@ -45,7 +45,7 @@ def test_ranks_equal_the_naive_reference(edges, train, seed, step) -> None:
     entity = torch.randint(-1, 2, (ENTITIES, 3), generator=generator).float()
     relation = torch.randint(-1, 2, (2 * RELATIONS, 3), generator=generator).float()
     model = DistMult(entity, relation)
-    known = Known({"train": columns(train), "test": columns(edges)}, ENTITIES, RELATIONS)
+    known = KnownAnswers({"train": columns(train), "test": columns(edges)}, ENTITIES, RELATIONS)
     found = ranks(model, columns(edges), known, memory=step * ENTITIES * 8)
     np.testing.assert_array_equal(found.numpy(), naive(model, edges, set(train) | set(edges)))
     np.testing.assert_array_equal(ranks(Foreign(model), columns(edges), known).numpy(), found.numpy())

@@ -18,12 +18,16 @@ import pytest
 import torch
 from predict_data import benchmark, ring, splits_of
 
+from tuplet import registry
 from tuplet.errors import BadInput, CorruptStore, TupletError
-from tuplet.predict import runs
-from tuplet.predict.embeddings import MODELS
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.embeddings import ComplEx, DistMult
 from tuplet.predict.loss import fitting_block, objective
-from tuplet.predict.model_folder import describe, load
+from tuplet.predict.model_folder import describe, load, read_tensors
+from tuplet.predict.predictors import model_class
+from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
 from tuplet.predict.train import reciprocal, train
+from tuplet.predict.training import RunOptions
 from tuplet.settings import PRESETS, TrainConfig, suitable
 
 SMALL = TrainConfig(
@@ -33,9 +37,7 @@ FINISHED = ["MODEL.md", "config.json", "log.jsonl", "model.json", "model.safeten
 
 
 def run(folder: Path, config: TrainConfig | None = SMALL, **options):
-    graph = ring()
-    sizes = len(graph.entities), len(graph.relations)
-    return train(splits_of(graph), *sizes, config, folder, "cpu", graph_hash=graph.hash, **options)
+    return train(ring(), config, RunOptions(folder, **{"device": "cpu", "progress": False} | options))
 
 
 def tables(folder: Path) -> str:
@@ -43,14 +45,12 @@ def tables(folder: Path) -> str:
 
 
 def test_run_folder(tmp_path) -> None:
-    records = []
-    result = run(tmp_path / "m", progress=records.append)
+    result = run(tmp_path / "m")
     files = sorted(entry.name for entry in (tmp_path / "m").iterdir())
     assert files == FINISHED
     lines = [json.loads(line) for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines if "loss" in line] == list(range(1, 13))
-    assert [line["epoch"] for line in lines if "valid" in line and "loss" in line] == [3, 6, 9, 12]
-    assert [record["epoch"] for record in records] == list(range(1, 13))
+    assert [line["round"] for line in lines if "loss" in line] == list(range(1, 13))
+    assert [line["round"] for line in lines if "valid" in line and "loss" in line] == [3, 6, 9, 12]
     assert lines[1]["loss"] > lines[12]["loss"]
     about = describe(tmp_path / "m")
     assert about["graph"] == ring().hash
@@ -65,7 +65,7 @@ def test_a_seed_decides_the_result(tmp_path) -> None:
     assert not torch.equal(first.model.entity, other.model.entity)
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("kind", registry.names("predictors"))
 def test_every_model_learns_the_ring(kind: str, tmp_path) -> None:
     adam = kind in ("transe", "rotate")
     config = TrainConfig(
@@ -91,7 +91,7 @@ def test_every_model_learns_the_ring(kind: str, tmp_path) -> None:
 def test_default_settings_on_small_graphs(name: str, least: float, tmp_path) -> None:
     graph = benchmark(name)
     config = dataclasses.replace(suitable(len(graph.edges("train")[0])), epochs=12)
-    result = train(splits_of(graph), len(graph.entities), len(graph.relations), config, tmp_path / "m", "cpu")
+    result = train(graph, config, RunOptions(tmp_path / "m", "cpu", progress=False))
     assert result.metrics["test"].mrr > least
 
 
@@ -103,7 +103,7 @@ def test_blocks_give_the_same_loss_and_gradient(kind: str, norm: int) -> None:
     batch = reciprocal(graph.edges("train"), 3)[:20]
     found = []
     for block in (24, 7, 1):
-        model = MODELS[kind].create(24, 3, 6, 0.5, norm, torch.Generator().manual_seed(3))
+        model = model_class(kind).create(24, 3, 6, 0.5, norm, torch.Generator().manual_seed(3))
         model.entity.requires_grad_(True)
         model.relation.requires_grad_(True)
         loss = objective(model, batch, 0.1, 0.5, block)
@@ -114,7 +114,7 @@ def test_blocks_give_the_same_loss_and_gradient(kind: str, norm: int) -> None:
 
 
 def test_objective_by_hand() -> None:
-    model = MODELS["distmult"](torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5], [-1.0]]))
+    model = DistMult(torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5], [-1.0]]))
     batch = torch.tensor([[0, 0, 1]])
     tail = np.log(np.exp(0.5) + np.exp(1.0)) - 1.0
     relation = np.log(np.exp(1.0) + np.exp(-2.0)) - 1.0
@@ -123,7 +123,7 @@ def test_objective_by_hand() -> None:
 
 
 def test_block_fits_the_memory() -> None:
-    model = MODELS["complex"].create(1000, 1, 2, 1.0, 2, torch.Generator())
+    model = ComplEx.create(1000, 1, 2, 1.0, 2, torch.Generator())
     assert fitting_block(model, batch=10, memory=10 * 12 * 100) == 100
     assert fitting_block(model, batch=10, memory=1 << 30) == 1000
 
@@ -136,14 +136,14 @@ def test_control_c_and_resume_end_where_the_uninterrupted_run_ends(optimizer: st
     config = dataclasses.replace(SMALL, optimizer=optimizer)
     run(tmp_path / "whole", config)
 
-    def press(record) -> None:
-        if record["epoch"] in (4, 6):
+    def press(step: str, done: float, total: float, note: str) -> None:
+        if total and 12 * done / total in (4.5, 6):
             os.kill(os.getpid(), signal.SIGINT)
 
     for attempt in range(2):
-        with pytest.raises(runs.Interrupted, match="--resume continues"):
+        with pytest.raises(Interrupted, match="resume=True continues"):
             run(tmp_path / "cut", config, progress=press, resume=attempt > 0)
-        with pytest.raises(CorruptStore, match="has not finished; continue it with --resume"):
+        with pytest.raises(CorruptStore, match="has not finished; continue it with resume=True"):
             load(tmp_path / "cut")
     run(tmp_path / "cut", None, resume=True)  # the settings of the run are taken from its folder
     assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
@@ -159,9 +159,9 @@ def test_control_c_in_the_middle_of_an_epoch(tmp_path) -> None:
         try:
             run(tmp_path / "cut", config, resume=attempt > 0)
             break
-        except runs.Interrupted:
-            checkpoint = runs.read_tensors(tmp_path / "cut" / runs.CHECKPOINT)
-            positions.append(json.loads(bytes(checkpoint["position"].tolist()))["step"])
+        except Interrupted:
+            checkpoint = read_tensors(tmp_path / "cut" / CHECKPOINT)
+            positions.append(json.loads(bytes(checkpoint["position"].tolist()))["examples"])
         except KeyboardInterrupt:
             pass  # before training began
         finally:
@@ -209,7 +209,6 @@ def lines(folder: Path) -> list[str]:
 
 
 def test_what_may_not_be_continued(tmp_path) -> None:
-    graph = ring()
     with pytest.raises(BadInput, match="no run to continue"):
         run(tmp_path / "m", resume=True)
     first = run(tmp_path / "m")
@@ -217,26 +216,27 @@ def test_what_may_not_be_continued(tmp_path) -> None:
         run(tmp_path / "m")
     with pytest.raises(BadInput, match="rank was 8, now it is 9"):
         run(tmp_path / "m", dataclasses.replace(SMALL, rank=9), resume=True)
+    other = TrainingEdges(splits_of(ring()), 24, 3, "other")
     with pytest.raises(BadInput, match="another graph"):
-        train(splits_of(graph), 24, 3, SMALL, tmp_path / "m", "cpu", resume=True, graph_hash="other")
+        train(other, SMALL, RunOptions(tmp_path / "m", "cpu", resume=True, progress=False))
     again = run(tmp_path / "m", resume=True)  # finished already: nothing to do
     assert torch.equal(again.model.entity, first.model.entity)
     assert again.metrics == first.metrics
     assert tables(tmp_path / "m") == (run(tmp_path / "m", force=True), tables(tmp_path / "m"))[1]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").write_text("mine")
-    with pytest.raises(BadInput, match="not a model of ours"):
+    with pytest.raises(BadInput, match="it is not a model"):
         run(tmp_path / "other", force=True)
 
 
 def test_damaged_checkpoint_is_named(tmp_path) -> None:
-    def press(record) -> None:
-        if record["epoch"] == 4:
+    def press(step: str, done: float, total: float, note: str) -> None:
+        if total and 12 * done / total == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(runs.Interrupted):
+    with pytest.raises(Interrupted):
         run(tmp_path / "m", progress=press)
-    file, chance = tmp_path / "m" / runs.CHECKPOINT, random.Random(2)
+    file, chance = tmp_path / "m" / CHECKPOINT, random.Random(2)
     whole = file.read_bytes()
     for attempt in range(40):
         place = chance.randrange(len(whole))
@@ -245,12 +245,13 @@ def test_damaged_checkpoint_is_named(tmp_path) -> None:
         with pytest.raises(CorruptStore, match=r"checkpoint\.safetensors"):
             run(tmp_path / "m", resume=True)
     file.write_bytes(whole)
-    model = MODELS["complex"].create(24, 3, 8, 1.0, 2, torch.Generator().manual_seed(0))
-    runs.write_best(tmp_path, model)
-    runs.read_best(tmp_path, model)
-    (tmp_path / runs.BEST).write_bytes((tmp_path / runs.BEST).read_bytes()[:-1] + b"!")
+    model = ComplEx.create(24, 3, 8, 1.0, 2, torch.Generator().manual_seed(0))
+    folder = RunFolder(tmp_path, {})
+    folder.write_best(model.tensors())
+    folder.read_best(model.tensors())
+    (tmp_path / BEST).write_bytes((tmp_path / BEST).read_bytes()[:-1] + b"!")
     with pytest.raises(CorruptStore, match=r"best\.safetensors"):
-        runs.read_best(tmp_path, model)
+        folder.read_best(model.tensors())
 
 
 def test_early_stop_keeps_the_best(tmp_path) -> None:
@@ -262,8 +263,8 @@ def test_early_stop_keeps_the_best(tmp_path) -> None:
 
 
 def test_without_valid_edges_the_last_tables_are_the_model(tmp_path) -> None:
-    graph = ring()
-    result = train({"train": graph.edges()}, 24, 3, SMALL, tmp_path / "m", "cpu")
+    edges = TrainingEdges({"train": ring().edges()}, 24, 3)
+    result = train(edges, SMALL, RunOptions(tmp_path / "m", "cpu", progress=False))
     assert result.metrics == {}
     assert result.epochs == SMALL.epochs
 
@@ -271,27 +272,22 @@ def test_without_valid_edges_the_last_tables_are_the_model(tmp_path) -> None:
 def test_bad_edges_and_devices_are_refused(tmp_path) -> None:
     ids = np.array([0, 1])
     for splits, message in (
-        ({"valid": (ids, ids, ids)}, "no training edges"),
+        ({"valid": (ids, ids, ids)}, "no train edges"),
         ({"train": (ids, ids, ids + 1)}, "tail id is outside"),
         ({"train": (ids, ids, ids[:1])}, "differ in length"),
     ):
         with pytest.raises(BadInput, match=message):
-            train(splits, 2, 2, SMALL, tmp_path / "m", "cpu")
+            TrainingEdges(splits, 2, 2)
     for device, message in (("gpu", "unknown device"), ("cuda", "no CUDA device")):
         if device == "cuda" and torch.cuda.is_available():
             continue
         with pytest.raises(BadInput, match=message):
-            run_on(device, tmp_path)
+            run(tmp_path / "m", device=device)
     with pytest.raises(BadInput, match="needs a CUDA device"):
         run(tmp_path / "p", dataclasses.replace(SMALL, precision="bf16"))
     with pytest.raises(TupletError, match="diverged"):
         run(tmp_path / "d", dataclasses.replace(SMALL, learning_rate=1e30))
     assert not (tmp_path / "m").exists()
-
-
-def run_on(device: str, tmp_path: Path) -> None:
-    graph = ring()
-    train(splits_of(graph), 24, 3, SMALL, tmp_path / "m", device)
 
 
 def test_torch_settings_are_put_back(tmp_path) -> None:
@@ -302,7 +298,7 @@ def test_torch_settings_are_put_back(tmp_path) -> None:
 
 
 def test_presets_are_known_models() -> None:
-    assert {preset.model for preset in PRESETS.values()} <= set(MODELS)
+    assert {preset.model for preset in PRESETS.values()} <= set(registry.names("predictors"))
 
 
 ALONE = """
@@ -312,11 +308,11 @@ for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "sc
 import numpy as np
 from tuplet.settings import TrainConfig
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict import adopt, evaluate, train
-from tuplet.predict import model_folder as files
+from tuplet.predict import adopt, edges, evaluate, model_folder, train
+from tuplet.predict.training import RunOptions
 ids = np.arange(9)
-edges = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
-train.train(edges, 9, 1, TrainConfig(rank=2, epochs=1), sys.argv[1], "cpu")
+splits = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
+train.train(edges.TrainingEdges(splits, 9, 1), TrainConfig(rank=2, epochs=1), RunOptions(sys.argv[1], "cpu"))
 """
 
 

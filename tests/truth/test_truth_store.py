@@ -24,8 +24,8 @@ from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
+from tuplet.predict.edges import fingerprint
 from tuplet.predict.embeddings import ComplEx
-from tuplet.predict.runs import fingerprint
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.make import FactsRecipe, index, make
 from tuplet.truth.rules import Calibration

@@ -17,7 +17,8 @@ import torch
 from tuplet import registry
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
-from tuplet.predict.embeddings import MODELS, EmbeddingModel
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.predictors import model_class
 from tuplet.truth import sweep as sweeping
 from tuplet.truth.learned.reliability import reliability
 from tuplet.truth.rules import Calibration
@@ -36,7 +37,7 @@ def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 def random_model(kind: str = "complex", seed: int = 0, entities: int = ENTITIES) -> EmbeddingModel:
     generator = torch.Generator().manual_seed(seed)
-    return MODELS[kind].create(entities, RELATIONS, 8, 0.9, 2, generator)
+    return model_class(kind).create(entities, RELATIONS, 8, 0.9, 2, generator)
 
 
 def random_edges(seed: int = 0, entities: int = ENTITIES, count: int = 150) -> Triples:
@@ -97,7 +98,7 @@ def test_equals_the_dense_definition(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_both_ways")
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", registry.names("predictors"))
 def test_every_model(kind: str) -> None:
     model, edges = random_model(kind), random_edges(1)
     found = as_dense(build_table(model, edges, threshold=0.03))

@@ -112,7 +112,7 @@ def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingM
     """The link predictor that an option names, opened once; it must be of the graph that is asked."""
     if not path:
         raise BadInput(f"engine {engine!r} needs a trained link predictor here: --option model=FOLDER (tuplet train)")
-    from tuplet.predict.train import pick_device
+    from tuplet.predict.device import pick_device
 
     description = Path(path) / "model.json"
     changed = description.stat().st_mtime_ns if description.exists() else 0

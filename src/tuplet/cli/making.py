@@ -78,11 +78,11 @@ def run_adopt(arguments: argparse.Namespace) -> None:
         arguments.source,
         KnowledgeGraph.open(arguments.graph),
         arguments.output,
-        kind=arguments.model,
+        model=arguments.model,
         relation_order=arguments.relation_order,
         entity_names=arguments.entity_names,
         relation_names=arguments.relation_names,
-        allow_pickle=arguments.trust,
+        trust=arguments.trust,
         force=arguments.force,
     )
     printed(about if arguments.json else f"{lines(about)}\n{arguments.output}")

@@ -17,40 +17,24 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from tuplet.errors import BadInput
+from tuplet import registry
+from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import locked, refuse_existing
-from tuplet.predict.embeddings import MODELS, EmbeddingModel, model_class
-from tuplet.predict.evaluate import Known, Triples, evaluate
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.model_folder import DESCRIPTION, save
+from tuplet.predict.predictors import model_class
 
 ORDERS = ("blocks", "interleaved")
-
-
-class Names(Protocol):
-    """The part of a vocabulary that adopting needs."""
-
-    def __len__(self) -> int: ...
-    def name(self, i: int) -> str: ...
-    def find(self, name: str) -> int: ...
-
-
-class Graph(Protocol):
-    """The part of a knowledge graph that adopting needs."""
-
-    @property
-    def entities(self) -> Names: ...
-    @property
-    def relations(self) -> Names: ...
-    @property
-    def hash(self) -> str: ...
-    def edges(self, *splits: str) -> Triples: ...
 
 
 @dataclass(frozen=True)
@@ -69,27 +53,27 @@ class Tables:
 
 def adopt(
     source: str | Path,
-    graph: Graph,
+    graph: KnowledgeGraph,
     folder: str | Path,
-    kind: str | None = None,
+    model: str | None = None,
     norm: int | None = None,
     relation_order: str | None = None,
     entity_names: str | Path | None = None,
     relation_names: str | Path | None = None,
-    allow_pickle: bool = False,
+    trust: bool = False,
     sample: int = 1000,
     force: bool = False,
 ) -> dict[str, Any]:
     """Turn the predictor at `source` into a model of `graph` in `folder`; returns what `model.json` says.
 
-    `kind` is needed where the source does not say it. The names files hold one name per line (or the first column of a
+    `model` names its kind, where the source does not. The names files hold one name per line (or the first column of a
     TSV) in the order of the rows. `sample` edges of valid and test are ranked, so that a wrong order of rows shows.
     """
     source, folder = Path(source), Path(folder)
-    tables = read_tables(source, allow_pickle)
+    tables = read_tables(source, trust)
     if relation_order is not None:
         if relation_order not in ORDERS:
-            raise BadInput(f"unknown relation order {relation_order!r}; choose one of {', '.join(ORDERS)}")
+            raise unknown("relation order", relation_order, ORDERS)
         tables = replace(tables, order=relation_order)
     if entity_names is not None:
         tables = replace(tables, entity_names=_read_names(Path(entity_names)))
@@ -97,20 +81,19 @@ def adopt(
         tables = replace(tables, relation_names=_read_names(Path(relation_names)))
     if norm is not None:
         tables = replace(tables, norm=norm)
-    model, notes = fit(tables, graph, kind)
-    refuse_existing(folder, force, lambda place: None if (place / DESCRIPTION).exists() else "it is not a model")
-    metrics = _measure(model, graph, sample)
+    made, notes = fit(tables, graph, model)
+    refuse_existing(folder, force, lambda path: None if (path / DESCRIPTION).exists() else "it is not a model")
+    metrics = _measure(made, graph, sample)
     meta = {"graph": graph.hash, "source": tables.origin, **notes, "metrics": metrics}
     with locked(folder):
-        (folder / DESCRIPTION).unlink(missing_ok=True)
-        return save(model, folder, meta)
+        return save(made, folder, meta)
 
 
-def read_tables(source: Path, allow_pickle: bool = False) -> Tables:
+def read_tables(source: Path, trust: bool = False) -> Tables:
     """The tables of a source, by what kind of thing it is."""
     if source.is_dir():
         if (source / "trained_model.pkl").exists():
-            return _read_pykeen(source, allow_pickle)
+            return _read_pykeen(source, trust)
         raise BadInput(f"{source}: no predictor found; a PyKEEN directory has a trained_model.pkl")
     if not source.is_file():
         raise BadInput(f"no such file or directory: {source}")
@@ -121,7 +104,7 @@ def read_tables(source: Path, allow_pickle: bool = False) -> Tables:
     return _read_checkpoint(source)
 
 
-def fit(tables: Tables, graph: Graph, kind: str | None = None) -> tuple[EmbeddingModel, dict[str, Any]]:
+def fit(tables: Tables, graph: KnowledgeGraph, kind: str | None = None) -> tuple[EmbeddingModel, dict[str, Any]]:
     """The model of `graph` that the tables are, and what to know about it.
 
     `reciprocal` says whether the reciprocal relations were trained or derived: without them, predicting heads uses the
@@ -157,11 +140,15 @@ def _sniff(tables: Tables) -> type[EmbeddingModel]:
     if tables.kind is not None:
         return model_class(tables.kind)
     if tables.entity.shape[1] == 2 * tables.relation.shape[1]:
-        return MODELS["rotate"]
-    raise BadInput(f"{tables.origin} does not say which model it is; choose --model {', '.join(MODELS)}")
+        return model_class("rotate")
+    raise BadInput(
+        f"{tables.origin} does not say which model it is; give ",
+        Option("model", None),
+        f" {', '.join(registry.names('predictors'))}",
+    )
 
 
-def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Names) -> tuple[Tensor, list[str]]:
+def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Vocabulary) -> tuple[Tensor, list[str]]:
     """For each id of the graph the row that has its name [len(wanted)], and the names that the graph does not know.
 
     Names of the graph without a row are an error that names them.
@@ -170,7 +157,8 @@ def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Names) -> 
         if count != len(wanted):
             raise BadInput(
                 f"the source has {count} {what} rows and no names, the graph has {len(wanted)}; "
-                f"give the names of the rows with --{what}-names"
+                "give the names of the rows: ",
+                Option(f"{what}_names", None),
             )
         return torch.arange(count), []
     if len(names) != count:
@@ -201,10 +189,10 @@ def _some(names: Sequence[str], count: int) -> str:
     return ", ".join(map(repr, names[:3])) + (", …" if count > 3 else "")
 
 
-def _measure(model: EmbeddingModel, graph: Graph, sample: int) -> dict[str, dict[str, float]]:
+def _measure(model: EmbeddingModel, graph: KnowledgeGraph, sample: int) -> dict[str, dict[str, float]]:
     splits = {split: graph.edges(split) for split in ("train", "valid", "test")}
     ready = model.to(dtype=torch.float32)
-    known = Known(splits, model.entities, model.relations)
+    known = KnownAnswers(splits, model.entities, model.relations)
     held_out = {split: splits[split] for split in ("valid", "test") if len(splits[split][0]) and sample}
     return {split: evaluate(ready, edges, known, sample=sample).to_json() for split, edges in held_out.items()}
 
@@ -266,10 +254,12 @@ def _flat(content: Any, depth: int = 3) -> list[tuple[str, Tensor]]:
     return tensors + [pair for value in content.values() for pair in _flat(value, depth - 1)]
 
 
-def _read_pykeen(folder: Path, allow_pickle: bool) -> Tables:
+def _read_pykeen(folder: Path, trust: bool) -> Tables:
     file = folder / "trained_model.pkl"
-    if not allow_pickle:
-        raise BadInput(f"{file} is a pickle, which can run any code when opened; if you trust its origin, pass --trust")
+    if not trust:
+        raise BadInput(
+            f"{file} is a pickle, which can run any code when opened; if you trust its origin, pass ", Option("trust")
+        )
     try:
         import pykeen  # noqa: F401
     except ImportError:
@@ -283,8 +273,9 @@ def _read_pykeen(folder: Path, allow_pickle: bool) -> Tables:
     except Exception as error:  # whatever the pickle does
         raise BadInput(f"{file}: PyKEEN's model cannot be opened: {type(error).__name__}: {error}") from None
     kind = type(model).__name__.lower()
-    if kind not in MODELS:
-        raise BadInput(f"{file} is a {type(model).__name__}; {', '.join(MODELS)} can be adopted")
+    known = registry.OURS["predictors"]
+    if kind not in known:
+        raise BadInput(f"{file} is a {type(model).__name__}; {', '.join(known)} can be adopted")
     interaction = model.interaction
     if getattr(interaction, "power_norm", False):
         raise BadInput(f"{file}: its scores are a power of the norm (power_norm), which is not supported")

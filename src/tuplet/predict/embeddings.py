@@ -12,12 +12,12 @@ is four short functions on rows; everything else (blocks, training, ranking, fil
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput
 
 
 class EmbeddingModel(ABC):
@@ -66,6 +66,16 @@ class EmbeddingModel(ABC):
     @property
     def device(self) -> torch.device:
         return self.entity.device
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tables, for a model folder."""
+        return {"entity": self.entity, "relation": self.relation}
+
+    def about(self) -> dict[str, Any]:
+        """What the tables are."""
+        dtype = str(self.entity.dtype).removeprefix("torch.")
+        sizes = {"entities": self.entities, "relations": self.relations, "rank": self.rank, "norm": self.norm}
+        return {"kind": self.kind, **sizes, "dtype": dtype}
 
     # Scores by id ---------------------------------------------------------------------------------------------------
 
@@ -219,23 +229,7 @@ class RotatE(EmbeddingModel):
         return cubes(torch.cat([head, tail]))  # |r| = 1 cannot shrink
 
 
-MODELS: dict[str, type[EmbeddingModel]] = {m.kind: m for m in (ComplEx, DistMult, RotatE, TransE)}
-
 SMALL = 1e-12  # under a root: its slope at 0 is infinite
-
-
-def model_class(name: str) -> type[EmbeddingModel]:
-    """The model of that name in any case.
-
-    >>> model_class("compelx")
-    Traceback (most recent call last):
-    tuplet.errors.BadInput: unknown model 'compelx'; did you mean 'complex'?
-    """
-    if (found := MODELS.get(name.lower())) is not None:
-        return found
-    close = nearest(name.lower(), MODELS)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"choose one of {', '.join(MODELS)}"
-    raise BadInput(f"unknown model {name!r}; {hint}")
 
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:

@@ -6,25 +6,20 @@ with n others ranks n / 2 places after the better ones, so a model that scores e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, row_scores
+from tuplet.predict.edges import Splits, Triples
 from tuplet.predict.embeddings import EmbeddingModel
-
-Triples = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]  # heads, relations, tails
-Splits = Mapping[str, Triples]
 
 
 @dataclass(frozen=True)
-class Metrics:
+class LinkMetrics:
     """Means over both directions of all ranked edges."""
 
     mrr: float
@@ -43,7 +38,7 @@ class Metrics:
         )
 
 
-class Known:
+class KnownAnswers:
     """The known answers of every (entity, relation) question, forwards and backwards, as sorted rows on a device."""
 
     def __init__(self, splits: Splits, entities: int, relations: int, device: torch.device | str = "cpu") -> None:
@@ -89,7 +84,7 @@ def score_rows(model: LinkPredictor, asked: Tensor, relation: Tensor) -> Tensor:
 def ranks(
     model: LinkPredictor,
     edges: Triples,
-    known: Known,
+    known: KnownAnswers,
     device: torch.device | str | None = None,
     memory: int = 512 << 20,
 ) -> Tensor:
@@ -121,15 +116,15 @@ def ranks(
 def evaluate(
     model: LinkPredictor,
     edges: Triples,
-    known: Known | Splits,
+    known: KnownAnswers | Splits,
     device: torch.device | str | None = None,
     sample: int | None = None,
     seed: int = 0,
-) -> Metrics:
+) -> LinkMetrics:
     """Filtered metrics of `edges`; `known` are the edges of all splits, `sample` ranks only so many edges, by seed."""
     device = device or device_of(model)
-    if not isinstance(known, Known):
-        known = Known(known, model.entities, model.relations, device)
+    if not isinstance(known, KnownAnswers):
+        known = KnownAnswers(known, model.entities, model.relations, device)
     if sample is not None and sample < len(edges[0]):
         chosen = np.sort(np.random.default_rng(seed).choice(len(edges[0]), sample, replace=False))
         edges = (edges[0][chosen], edges[1][chosen], edges[2][chosen])
@@ -137,4 +132,4 @@ def evaluate(
         raise BadInput("there are no edges to rank")
     rank = ranks(model, edges, known, device)
     hits = {f"hits_at_{k}": float((rank <= k).double().mean()) for k in (1, 3, 10)}
-    return Metrics(mrr=float((1.0 / rank).mean()), edges=len(rank), **hits)
+    return LinkMetrics(mrr=float((1.0 / rank).mean()), edges=len(rank), **hits)

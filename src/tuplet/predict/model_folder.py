@@ -1,6 +1,7 @@
-"""A directory is a model: `model.safetensors` (the tables), `model.json` (what they are), `MODEL.md` (for people).
+"""A directory is a model: `model.safetensors` (its numbers), `model.json` (what they are), `MODEL.md` (for people).
 
-`model.json` is written last and holds the checksum of the tables: a folder without it is no model yet.
+Link predictors and query models have the same form; a query model has `settings` in its description. `model.json` is
+written last and holds the checksum of the numbers: a folder without it is no model yet.
 """
 
 from __future__ import annotations
@@ -9,34 +10,44 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, CorruptStore
-from tuplet.files import reason, write_bytes, write_json, write_text
-from tuplet.predict.embeddings import EmbeddingModel, model_class
+from tuplet.errors import BadInput, CorruptStore, Option
+from tuplet.files import make_folder, reason, system_errors, write_bytes, write_json, write_text
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.predictors import model_class
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
 
 
-def save(model: EmbeddingModel, folder: str | Path, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
+class StorableModel(Protocol):
+    """What can be a model folder."""
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Its numbers by name."""
+
+    def about(self) -> dict[str, Any]:
+        """What they are: `kind`, `entities`, `relations`, `rank`, `norm`, and what is needed to open it again."""
+
+
+def save(model: StorableModel, folder: str | Path, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Write the model into `folder` with what is known about it (graph, metrics, …); returns all of `model.json`."""
     folder = Path(folder)
-    digest = write_tensors(folder / TENSORS, {"entity": model.entity, "relation": model.relation})
+    with system_errors(folder):
+        make_folder(folder)
+        (folder / DESCRIPTION).unlink(missing_ok=True)  # from here until the end it is no model
+    digest = write_tensors(folder / TENSORS, model.tensors())
     description = {
         "format": "tuplet model",
         "version": FORMAT_VERSION,
-        "kind": model.kind,
-        "entities": model.entities,
-        "relations": model.relations,
-        "rank": model.rank,
-        "norm": model.norm,
-        "dtype": str(model.entity.dtype).removeprefix("torch."),
+        **model.about(),
         "sha256": digest,
         "tuplet": __version__,
         **(meta or {}),
@@ -49,7 +60,7 @@ def save(model: EmbeddingModel, folder: str | Path, meta: Mapping[str, Any] | No
 def load(
     folder: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> EmbeddingModel:
-    """Open a model; tables kept in half precision are widened to `dtype` (None keeps them as they are on disk)."""
+    """Open a link predictor; tables kept in half precision are widened to `dtype` (None keeps them as they are)."""
     folder = Path(folder)
     description = describe(folder)
     refuse_query_model(folder, description)
@@ -80,9 +91,10 @@ def describe(folder: str | Path) -> dict[str, Any]:
     try:
         description = json.loads(file.read_bytes())
     except FileNotFoundError:
-        unfinished = (file.parent / "config.json").exists()
-        note = "its training has not finished; continue it with --resume" if unfinished else f"it has no {DESCRIPTION}"
-        raise CorruptStore(f"{folder} is not a tuplet model: {note}") from None
+        if (file.parent / "config.json").exists():
+            unfinished = "its training has not finished; continue it with "
+            raise CorruptStore(f"{folder} is not a tuplet model: {unfinished}", Option("resume")) from None
+        raise CorruptStore(f"{folder} is not a tuplet model: it has no {DESCRIPTION}") from None
     except (OSError, ValueError, RecursionError):
         raise CorruptStore(f"{file}: not readable as JSON; the model is damaged") from None
     if not isinstance(description, dict) or description.get("format") != "tuplet model":
@@ -96,7 +108,7 @@ def describe(folder: str | Path) -> dict[str, Any]:
     return description
 
 
-def write_tensors(file: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> str:
+def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """Write safetensors atomically; returns the SHA-256 of the file."""
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     data = safetensors.torch.save(ready, dict(metadata or {}))
@@ -104,7 +116,7 @@ def write_tensors(file: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     return hashlib.sha256(data).hexdigest()
 
 
-def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | None = None) -> dict[str, torch.Tensor]:
+def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | None = None) -> dict[str, Tensor]:
     """All tensors of a safetensors file; an unreadable or changed file is CorruptStore."""
     try:
         data = file.read_bytes()
@@ -115,7 +127,7 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise CorruptStore(f"{file}: checksum does not fit; the file is truncated, edited or damaged")
     try:
-        tensors: dict[str, torch.Tensor] = safetensors.torch.load(data)
+        tensors: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:
         raise CorruptStore(f"{file}: not a readable safetensors file: {error}") from None
     return {name: tensor.to(device) for name, tensor in tensors.items()}
@@ -123,26 +135,27 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
 
 def model_card(description: Mapping[str, Any]) -> str:
     """A short card: what the model is, what it was made from, how good it is."""
-    lines = [
-        f"# {description['kind']}, rank {description['rank']}",
-        "",
-        f"A link predictor of tuplet {description['tuplet']}: {description['entities']:,} entities, "
-        f"{description['relations']:,} relations (each with a reciprocal row), {description['dtype']}.",
-        "",
-        f"- graph: `{description.get('graph', 'unknown')}`",
-    ]
-    if "source" in description:
-        lines.append(f"- adopted from: {description['source']}")
-    if "config" in description:
-        settings = ", ".join(f"{key} {value}" for key, value in description["config"].items())
-        lines.append(f"- trained with: {settings}")
-    if "epochs" in description:
-        lines.append(f"- training: {description['epochs']} epochs, {description['train_seconds']:.1f} s")
-    metrics: Mapping[str, Mapping[str, float]] = description.get("metrics", {})
+    about = description
+    whole = "A query model" if "settings" in about else "A link predictor"
+    sizes = f"{about['entities']:,} entities, {about['relations']:,} relations in both directions"
+    lines = [f"# {about['kind']}, rank {about['rank']}", "", f"{whole} of tuplet {about['tuplet']}: {sizes}.", ""]
+    lines.append(f"- graph: `{about.get('graph', 'unknown')}`")
+    if "source" in about:
+        lines.append(f"- adopted from: {about['source']}")
+    for key, words in (("settings", "settings"), ("config", "trained with")):
+        if key in about:
+            lines.append(f"- {words}: {', '.join(f'{name} {value}' for name, value in about[key].items())}")
+    if "train_seconds" in about:
+        what, count = ("epochs", about["epochs"]) if "epochs" in about else ("steps", about["steps"])
+        lines.append(f"- training: {count:,} {what}, {about['train_seconds']:.1f} s on {about['device']}")
+    metrics: Mapping[str, Mapping[str, float]] = about.get("metrics", {})
     if metrics:
         lines += ["", "Filtered ranking, both directions, ties by expected rank:", ""]
         lines += ["| split | edges | MRR | Hits@1 | Hits@3 | Hits@10 |", "|---|---|---|---|---|---|"]
         for split, m in metrics.items():
             values = " | ".join(f"{m[key]:.4f}" for key in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10"))
             lines.append(f"| {split} | {m['edges']:,} | {values} |")
+    if about.get("valid_mrr"):
+        lines += ["", "Filtered MRR of the hard answers of valid queries:", "", "| type | MRR |", "|---|---|"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in about["valid_mrr"].items()]
     return "\n".join(lines) + "\n"

@@ -370,7 +370,7 @@ def _refuse_sizes(graph: KnowledgeGraph, model: object, about: Mapping[str, Any]
 
 def _fingerprint(graph: KnowledgeGraph) -> str:
     """What a model says of its graph if it was trained on arrays of edges alone."""
-    from tuplet.predict.runs import fingerprint
+    from tuplet.predict.edges import fingerprint
 
     return fingerprint({split: graph.edges(split) for split in SPLIT_CODE})
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tuplet.baselines.trained.embedding import Link, Pattern, QueryModel
+from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.query_graph import QueryGraph
 
 
@@ -63,22 +64,32 @@ def by_pattern(queries: Sequence[Sequence[QueryGraph]]) -> list[tuple[list[int],
 
 
 @torch.inference_mode()
-def scores(model: QueryModel, clauses: Sequence[Ground], device: torch.device, block: int | None = None) -> Tensor:
+def scores(
+    model: QueryModel,
+    clauses: Sequence[Ground],
+    device: torch.device,
+    deadline: Deadline = NO_DEADLINE,
+    block: int | None = None,
+) -> Tensor:
     """Logits of every entity for each free variable of each query: [n, k, entities], on the CPU.
 
     Each free variable is asked for on its own, the others existential. A union takes the best of its clauses.
     """
     count, k = len(clauses[0].views), len(clauses[0].free)
-    block = block or max(1, min(1024, (1 << (29 if device.type == "cuda" else 24)) // model.entity_count))
+    # Queries at a time: few between two looks at a deadline, where there is one.
+    cells = 29 if device.type == "cuda" else 24 if deadline.seconds is None else 18
+    block = block or max(1, min(1024, (1 << cells) // model.entity_count))
     parts = []
     for begin in range(0, count, block):
         rows = [clause.part(slice(begin, begin + block), device) for clause in clauses]
         per_variable = []
         for j in range(k):
-            found = [model.logits(model.embed(g.pattern, g.free[j], g.constants, g.views)) for g in rows]
-            best = found[0]
-            for other in found[1:]:
-                best = torch.maximum(best, other)
+            best: Tensor | None = None
+            for g in rows:
+                deadline.check()
+                found = model.logits(model.embed(g.pattern, g.free[j], g.constants, g.views))
+                best = found if best is None else torch.maximum(best, found)
+            assert best is not None  # a query has a clause
             per_variable.append(best.float().cpu())
         parts.append(torch.stack(per_variable, 1))
     return torch.cat(parts)

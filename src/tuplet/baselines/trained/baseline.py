@@ -12,30 +12,30 @@ from numpy.typing import NDArray
 from tuplet.baselines.base import Baseline
 from tuplet.baselines.options import TrainedOptions
 from tuplet.baselines.trained.answering import by_pattern, pattern_of, scores, softmax
-from tuplet.baselines.trained.embedding import MODELS, QueryModel, walk
-from tuplet.baselines.trained.model_files import load
+from tuplet.baselines.trained.embedding import MODELS, QueryModel, load, walk
 from tuplet.engines.marginals import Scores
 from tuplet.errors import BadInput, Refused
+from tuplet.predict.device import pick_device
 from tuplet.predict.model_folder import DESCRIPTION, describe
-from tuplet.predict.train import pick_device
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
 
 
-class Trained(Baseline[TrainedOptions]):
+class QueryModelBaseline(Baseline[TrainedOptions]):
     """A query model: any query graph, each free variable on its own; unions by the best of their clauses."""
 
     settings = TrainedOptions
     values = "softmax of the scores over all entities"
 
-    def __init__(self, name: str, *steps: str) -> None:
+    def __init__(self, name: str, *steps: str, needs_constants: bool = True) -> None:
         self.name, self.steps = name, (*steps, "inequalities and atoms r(x, x) are not seen by the model")  # type: ignore[misc]
+        self.needs_constants = needs_constants  # whether a state begins at constants
 
     def refuse(self, clause: QueryGraph) -> None:
-        """A variable that no constant reaches has no state; messages of LMPNN need no constant."""
-        if self.name == "lmpnn":
+        """Where states begin at constants, a variable that none reaches has no state."""
+        if not self.needs_constants:
             return
         pattern = pattern_of(clause)[0]
         for variable in clause.free:
@@ -51,8 +51,7 @@ class Trained(Baseline[TrainedOptions]):
         model = opened(self.name, options.model, str(device), source)
         found: dict[int, Scores] = {}
         for numbers, clauses in by_pattern(queries):
-            deadline.check()
-            found |= zip(numbers, scores(model, clauses, device).numpy(), strict=True)
+            found |= zip(numbers, scores(model, clauses, device, deadline).numpy(), strict=True)
         return [found[number] for number in range(len(queries))]
 
     def truth(self, scores: Scores) -> NDArray[np.float64]:

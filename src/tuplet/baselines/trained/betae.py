@@ -9,15 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tuplet.baselines.trained.baseline import Trained
-from tuplet.baselines.trained.embedding import QueryEmbedding, Settings
+from tuplet.baselines.trained.baseline import QueryModelBaseline
+from tuplet.baselines.trained.embedding import QueryEmbedding, QueryModelSettings
 from tuplet.baselines.trained.layers import narrow, perceptron, uniform
 
 
 class BetaE(QueryEmbedding):
     """Projection by a perceptron on [state, relation], intersection by attention, negation by the reciprocal."""
 
-    def __init__(self, entities: int, relations: int, settings: Settings) -> None:
+    kind = "betae"
+
+    def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
         super().__init__(entities, relations, settings)
         dim, bound = settings.dim, (settings.gamma + 2) / settings.dim
         self.entity = uniform(entities, 2 * dim, bound)
@@ -89,7 +91,7 @@ def log_beta(state: Tensor) -> Tensor:
     return (torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)).sum(-1)
 
 
-BASELINE = Trained(
+BASELINE = QueryModelBaseline(
     "betae",
     "each node a product of Beta distributions: project along edges, intersect by attention, negate by the reciprocal",
 )

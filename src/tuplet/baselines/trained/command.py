@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tuplet.baselines.trained.embedding import MODELS
-from tuplet.baselines.trained.trainer import QueryTrainConfig, TrainedQueries, stored_config, train
-from tuplet.errors import BadInput, nearest
-from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.predict import embeddings as models
-from tuplet.predict import model_folder as files
-from tuplet.predict import runs
+from tuplet import registry
+from tuplet.baselines.trained.embedding import MODELS, model_class
+from tuplet.baselines.trained.train import QueryTrainConfig, QueryTrainingResult, train
+from tuplet.errors import BadInput, unknown
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.model_folder import load as load_predictor
+from tuplet.predict.run_folder import CONFIG, stored_config
+from tuplet.predict.training import RunOptions
+from tuplet.progress import Report
 from tuplet.settings import changed, load
 from tuplet.settings import given as flags_given
 
@@ -24,11 +25,10 @@ NOT_OURS = ("preset", "rank", "epochs", "regularisation")
 
 def asked(arguments: argparse.Namespace) -> bool:
     """Whether `tuplet train` is asked for a query model: by flag, by settings file, or by the run it continues."""
-    name = arguments.model or _stored(arguments.config) or _stored(Path(arguments.output) / runs.CONFIG, "config")
-    known = (*models.MODELS, *MODELS)
-    if arguments.model and arguments.model.lower() not in known:
-        close = nearest(arguments.model.lower(), known) or list(known)
-        raise BadInput(f"unknown model {arguments.model!r}; did you mean {' or '.join(map(repr, close))}?")
+    name = arguments.model or _stored(arguments.config) or _stored(Path(arguments.output) / CONFIG, "config")
+    known = (*registry.names("predictors"), *MODELS)
+    if arguments.model and not {arguments.model, arguments.model.lower()} & {*known} and ":" not in arguments.model:
+        raise unknown("model", arguments.model, known)
     mine = str(name).lower() in MODELS
     for flag in NOT_OURS if mine else ("steps", "minutes", "predictor"):
         if getattr(arguments, flag) is not None:
@@ -59,10 +59,9 @@ def _stored(path: str | Path | None, within: str | None = None) -> str | None:
         return None
 
 
-def run(arguments: argparse.Namespace, told: Callable[[str, float, float, str], None] | None) -> TrainedQueries:
+def run(arguments: argparse.Namespace, progress: bool | Report) -> QueryTrainingResult:
     """Train a query model of a graph."""
     graph = KnowledgeGraph.open(arguments.graph)
-    edges = {split: graph.edges(split) for split in SPLIT_CODE}
     given = {key: value for key, value in flags_given(arguments, QueryTrainConfig).items() if key in FLAGS}
     if "model" in given:
         given["model"] = given["model"].lower()
@@ -72,37 +71,17 @@ def run(arguments: argparse.Namespace, told: Callable[[str, float, float, str], 
     if arguments.config:
         config = changed(load(QueryTrainConfig, arguments.config), given)
     elif arguments.resume:
-        config = changed(stored_config(arguments.output), given)
+        config = changed(stored_config(arguments.output, QueryTrainConfig), given)
     else:
         config = QueryTrainConfig(**given)
     predictor = None
-    if config.model == "lmpnn":
+    if model_class(config.model).rests_on_predictor:
         if arguments.predictor is None:
-            raise BadInput("lmpnn rests on a trained link predictor: --predictor MODEL (tuplet train --model complex)")
-        predictor = files.load(arguments.predictor)
-    elif arguments.predictor is not None:
-        raise BadInput(f"--predictor is for lmpnn; {config.model} learns its own tables")
-
-    def progress(record: Any) -> None:
-        if told is not None:
-            valid = f", valid MRR {record['valid']['mean']:.4f}" if "valid" in record else ""
-            told(
-                "train",
-                100 * min(1.0, record["done"]),
-                100,
-                f"step {record['step']:,}, loss {record['loss']:.4f}{valid}",
+            raise BadInput(
+                f"{config.model} rests on a trained link predictor: --predictor MODEL (tuplet train --model complex)"
             )
-
-    return train(
-        edges,
-        len(graph.entities),
-        len(graph.relations),
-        config,
-        arguments.output,
-        arguments.device,
-        predictor=predictor,
-        resume=arguments.resume,
-        force=arguments.force,
-        progress=progress,
-        graph_hash=graph.hash,
-    )
+        predictor = load_predictor(arguments.predictor)
+    elif arguments.predictor is not None:
+        raise BadInput(f"--predictor is not for {config.model}, which learns its own tables")
+    options = RunOptions(arguments.output, arguments.device, arguments.resume, arguments.force, progress)
+    return train(graph, config, options, predictor)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from tuplet.baselines.trained.baseline import Trained
-from tuplet.baselines.trained.embedding import QueryEmbedding, Settings
+from tuplet.baselines.trained.baseline import QueryModelBaseline
+from tuplet.baselines.trained.embedding import QueryEmbedding, QueryModelSettings
 from tuplet.baselines.trained.layers import distances, narrow, perceptron, uniform
 
 INSIDE = 0.02  # what the distance to the axis counts beside the distance to the sector
@@ -21,7 +21,9 @@ INSIDE = 0.02  # what the distance to the axis counts beside the distance to the
 class ConE(QueryEmbedding):
     """Projection by a perceptron on state + relation, intersection by a mean on the circle, negation by the rest."""
 
-    def __init__(self, entities: int, relations: int, settings: Settings) -> None:
+    kind = "cone"
+
+    def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
         super().__init__(entities, relations, settings)
         dim, self.bound = settings.dim, (settings.gamma + 2) / settings.dim
         self.entity = uniform(entities, dim, self.bound)
@@ -84,7 +86,7 @@ def distance(query: Tensor, rows: Tensor) -> Tensor:
     return (outside + INSIDE * torch.minimum(sin_apart, sin_aperture)).sum(-1)
 
 
-BASELINE = Trained(
+BASELINE = QueryModelBaseline(
     "cone",
     "each node a product of sectors: project along edges, intersect by a mean on the circle, negate by the rest",
 )

@@ -12,15 +12,18 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput, CorruptStore, unknown
+from tuplet.predict.model_folder import DESCRIPTION, TENSORS, describe, read_tensors
+from tuplet.settings import from_mapping
 
 if TYPE_CHECKING:
     from tuplet.predict.embeddings import EmbeddingModel
@@ -98,7 +101,7 @@ def walk(pattern: Pattern, target: int) -> tuple[tuple[int, tuple[Message, ...]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class QueryModelSettings:
     """The size of a model and its loss; what only one model has is in its own file."""
 
     dim: int = 400
@@ -114,9 +117,13 @@ class Settings:
 
 
 class QueryModel(nn.Module, ABC):
-    """What the trainer trains and an engine asks: a state for the target of a query, and scores of entities for it."""
+    """What is trained and what an engine asks: a state for the target of a query, and scores of entities for it."""
 
-    def __init__(self, entities: int, relations: int, settings: Settings) -> None:
+    kind: ClassVar[str]
+    rests_on_predictor: ClassVar[bool] = False  # whether it takes the tables of a link predictor, see `adopt`
+    own_loss: ClassVar[bool] = False  # whether only its own `loss` trains it
+
+    def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
         super().__init__()
         self.entity_count, self.relation_count, self.settings = entities, relations, settings
 
@@ -145,6 +152,15 @@ class QueryModel(nn.Module, ABC):
     def adopt(self, predictor: EmbeddingModel) -> None:
         """Take the tables of a link predictor, for a model that rests on one."""
         raise BadInput(f"{type(self).__name__} learns its own tables; it takes no link predictor")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of its numbers, for a model folder."""
+        return dict(self.state_dict())
+
+    def about(self) -> dict[str, Any]:
+        """What is needed to make it again."""
+        sizes = {"entities": self.entity_count, "relations": self.relation_count, "rank": self.settings.dim, "norm": 0}
+        return {"kind": self.kind, **sizes, "settings": asdict(self.settings)}
 
     def after_step(self) -> None:
         """Called after each step of the optimizer, under no_grad; for example to clamp a table."""
@@ -229,13 +245,13 @@ def _divided(whole: Tensor, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 MODELS: Mapping[str, str] = {"betae": "BetaE", "logice": "LogicE", "cone": "ConE", "lmpnn": "LMPNN"}
 
-_SETTINGS: Mapping[str, Settings] = {
-    "betae": Settings(dim=400, gamma=60.0, table_rate=10.0),
-    "logice": Settings(dim=400, gamma=0.375, table_rate=10.0),
+_SETTINGS: Mapping[str, QueryModelSettings] = {
+    "betae": QueryModelSettings(dim=400, gamma=60.0, table_rate=10.0),
+    "logice": QueryModelSettings(dim=400, gamma=0.375, table_rate=10.0),
     # A larger `batch` here than the published 512 lets the rate grow less: at rates of its perceptron that the others
     # bear, ConE stayed near chance on a small graph; its tables bear them.
-    "cone": Settings(dim=800, gamma=30.0, learning_rate=5e-5, batch=2048, dropout=0.1, table_rate=8.0),
-    "lmpnn": Settings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
+    "cone": QueryModelSettings(dim=800, gamma=30.0, learning_rate=5e-5, batch=2048, dropout=0.1, table_rate=8.0),
+    "lmpnn": QueryModelSettings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
 }
 # Where the published settings of a benchmark graph differ; the graph is known by its number of entities.
 _OF_GRAPH: Mapping[tuple[str, int], Mapping[str, float]] = {
@@ -246,23 +262,30 @@ _OF_GRAPH: Mapping[tuple[str, int], Mapping[str, float]] = {
 }
 
 
-def settings_for(name: str, entities: int) -> Settings:
+def settings_for(name: str, entities: int) -> QueryModelSettings:
     """The published settings of a model for a graph of that many entities; those of FB15k-237 for any other graph.
 
     >>> settings_for("cone", 63361).gamma
     20.0
     """
     if name not in _SETTINGS:
-        close = nearest(name, _SETTINGS) or list(_SETTINGS)
-        raise BadInput(f"unknown model {name!r}; did you mean {' or '.join(map(repr, close))}?")
+        raise unknown("model", name, _SETTINGS)
     return replace(_SETTINGS[name], **_OF_GRAPH.get((name, entities), {}))  # type: ignore[arg-type]
+
+
+def model_class(name: str) -> type[QueryModel]:
+    """The query model of that name; imported when it is wanted, for they import this file."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    found: type[QueryModel] = getattr(importlib.import_module(f"tuplet.baselines.trained.{name}"), MODELS[name])
+    return found
 
 
 def create(
     name: str,
     entities: int,
     relations: int,
-    settings: Settings | None = None,
+    settings: QueryModelSettings | None = None,
     seed: int = 0,
     predictor: EmbeddingModel | None = None,
 ) -> QueryModel:
@@ -270,13 +293,29 @@ def create(
 
     `predictor` is the link predictor that LMPNN rests on; the others learn their own tables.
     """
-    settings = settings or settings_for(name, entities)
-    kind = getattr(importlib.import_module(f"tuplet.baselines.{name}"), MODELS[name])
-    if predictor is not None and name == "lmpnn":
+    settings, kind = settings or settings_for(name, entities), model_class(name)
+    if predictor is not None and kind.rests_on_predictor:
         settings = replace(settings, dim=predictor.rank)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: QueryModel = kind(entities, relations, settings)
+        model = kind(entities, relations, settings)
     if predictor is not None:
         model.adopt(predictor)
     return model
+
+
+def load(folder: str | Path, device: torch.device | str = "cpu") -> QueryModel:
+    """Open a query model, ready to be asked."""
+    folder = Path(folder)
+    description = describe(folder)
+    name = description["kind"]
+    if name not in MODELS:
+        raise BadInput(f"{folder} is a {name} link predictor; the query models are {', '.join(MODELS)} (tuplet train)")
+    tensors = read_tensors(folder / TENSORS, "cpu", description["sha256"])
+    try:
+        settings = from_mapping(QueryModelSettings, description["settings"], str(folder / DESCRIPTION))
+        model = create(name, description["entities"], description["relations"], settings)
+        model.load_state_dict({key: value.float() for key, value in tensors.items()})
+    except (BadInput, KeyError, RuntimeError) as error:
+        raise CorruptStore(f"{folder}: {DESCRIPTION} and {TENSORS} do not fit together: {error}") from None
+    return model.to(device).eval()

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from tuplet.baselines.trained.baseline import Trained
-from tuplet.baselines.trained.embedding import Pattern, QueryModel, Settings
+from tuplet.baselines.trained.baseline import QueryModelBaseline
+from tuplet.baselines.trained.embedding import Pattern, QueryModel, QueryModelSettings
 from tuplet.baselines.trained.layers import perceptron
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import EmbeddingModel, multiply
@@ -29,10 +29,13 @@ KEPT = 0.1  # of what a node was, beside the messages it receives
 class LMPNN(QueryModel):
     """Message passing with the vectors of a frozen ComplEx; `dim` is its rank, a state is real and imaginary parts."""
 
+    kind = "lmpnn"
+    rests_on_predictor = own_loss = True
+
     entity: Tensor
     relation: Tensor
 
-    def __init__(self, entities: int, relations: int, settings: Settings) -> None:
+    def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
         super().__init__(entities, relations, settings)
         width = 2 * settings.dim
         if not width:
@@ -106,7 +109,8 @@ def layers(pattern: Pattern, target: int) -> tuple[tuple[int, ...], ...]:
     return tuple(reversed(wanted))
 
 
-BASELINE = Trained(
+BASELINE = QueryModelBaseline(
     "lmpnn",
     "messages along all edges in both directions, as many layers as variables, on a frozen ComplEx",
+    needs_constants=False,
 )

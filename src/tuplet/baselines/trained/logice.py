@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tuplet.baselines.trained.baseline import Trained
-from tuplet.baselines.trained.embedding import QueryEmbedding, Settings
+from tuplet.baselines.trained.baseline import QueryModelBaseline
+from tuplet.baselines.trained.embedding import QueryEmbedding, QueryModelSettings
 from tuplet.baselines.trained.layers import distances, narrow, perceptron, uniform
 from tuplet.errors import BadInput
 
@@ -17,8 +17,15 @@ from tuplet.errors import BadInput
 class LogicE(QueryEmbedding):
     """Projection by a perceptron with a sigmoid, intersection by a weighted t-norm, negation 1 − x."""
 
+    kind = "logice"
+
     def __init__(
-        self, entities: int, relations: int, settings: Settings, bounded: bool = True, norm: str = "lukasiewicz"
+        self,
+        entities: int,
+        relations: int,
+        settings: QueryModelSettings,
+        bounded: bool = True,
+        norm: str = "lukasiewicz",
     ) -> None:
         super().__init__(entities, relations, settings)
         if norm not in ("lukasiewicz", "product"):
@@ -75,7 +82,7 @@ def difference(query: Tensor, rows: Tensor) -> Tensor:
     return (query - rows).abs().sum(-1)
 
 
-BASELINE = Trained(
+BASELINE = QueryModelBaseline(
     "logice",
     "each node a vector of truth values: project along edges, intersect by a weighted t-norm, negate by 1 − x",
 )

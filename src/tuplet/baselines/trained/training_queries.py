@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tuplet.baselines.trained.embedding import Link, Pattern
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.predict.evaluate import Triples
+from tuplet.predict.edges import Triples
 from tuplet.predict.model_folder import read_tensors, write_tensors
 
 F, E1, E2, S1, S2, S3 = 0, 1, 2, ~0, ~1, ~2
@@ -255,7 +255,7 @@ def make_pool(
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedQueries:
     """Queries of one type with the answers that only the held-out edges give."""
 
     constants: Tensor  # [n, ·]
@@ -273,7 +273,7 @@ def make_watched(
     seed: int = 0,
     device: torch.device | str = "cpu",
     hard: int = 20,
-) -> dict[str, Watched]:
+) -> dict[str, WatchedQueries]:
     """Queries over train and valid that train alone does not answer, for the learning curve.
 
     Types of which none is found are left out. At most `hard` answers of a query are ranked, so that a few broad queries
@@ -301,7 +301,7 @@ def make_watched(
             constants, views, fresh, known = (torch.cat(column) for column in zip(*parts, strict=True))
             first = fresh & (fresh.cumsum(1) <= hard)
             query, entity = first.nonzero(as_tuple=True)
-            watched[name] = Watched(constants, views, query, entity, known.nonzero())
+            watched[name] = WatchedQueries(constants, views, query, entity, known.nonzero())
     return watched
 
 

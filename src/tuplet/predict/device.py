@@ -1,0 +1,74 @@
+"""Where torch computes, and how: the device, the precision of its products, its settings on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from tuplet.errors import BadInput
+
+SHARED_FROM = 200_000_000  # multiplications of a step from which several threads pay
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """`auto` is the GPU if there is one; asking for a GPU that is not there is an error."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise BadInput(f"unknown device {str(device)!r}; choose auto, cpu, cuda or cuda:N") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise BadInput("no CUDA device is available here; choose --device cpu")
+    return chosen
+
+
+def device_name(device: torch.device) -> str:
+    """The device as people call it.
+
+    >>> device_name(torch.device("cpu"))
+    'the CPU'
+    """
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
+
+
+@contextmanager
+def precision(name: str, device: torch.device, bilinear: bool = True) -> Iterator[None]:
+    """The precision of matrix products on CUDA: float32, tf32, bf16, or auto, which is tf32 where it is safe.
+
+    On the CPU it is float32. Models whose scores are no product (`bilinear` is false) subtract nearly equal numbers:
+    tf32 would leave noise where the small distances are.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    tf32 = name == "tf32" or (name == "auto" and bilinear)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    try:
+        with torch.autocast("cuda", torch.bfloat16, enabled=name == "bf16"):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def tuned_cpu(device: torch.device, products: int) -> Iterator[None]:
+    """Settings of torch for training on the CPU, put back afterwards; `products` are the multiplications of a step.
+
+    Numbers near zero make steps up to 20 times slower unless they are flushed to zero. Steps of a small graph are too
+    short to share: several threads gain nothing on an idle machine and wait for each other on a busy one.
+    """
+    if device.type != "cpu":
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1 if products < SHARED_FROM else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        torch.set_flush_denormal(False)

@@ -1,0 +1,80 @@
+"""The edges a model learns from: ids by split, and how many entities and relations there are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+
+Ids: TypeAlias = NDArray[np.integer[Any]]
+Triples: TypeAlias = tuple[Ids, Ids, Ids]  # heads, relations, tails
+Splits: TypeAlias = Mapping[str, Triples]
+
+
+@dataclass(frozen=True)
+class TrainingEdges:
+    """Edges by split (`train`, and where there are any `valid` and `test`), checked.
+
+    >>> ids = np.arange(3)
+    >>> TrainingEdges({"train": (ids, ids, ids + 1)}, entities=3, relations=3)
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: train: a tail id is outside 0 … 2
+    """
+
+    splits: Splits
+    entities: int
+    relations: int
+    hash: str | None = None  # of the graph they are from; `fingerprint` without one
+
+    def __post_init__(self) -> None:
+        if not self.count("train"):
+            raise BadInput("the graph has no train edges: there is nothing to learn from")
+        for split, (heads, relation, tails) in self.splits.items():
+            if not len(heads) == len(relation) == len(tails):
+                raise BadInput(f"{split}: heads, relations and tails differ in length")
+            columns = (
+                ("head", heads, self.entities),
+                ("relation", relation, self.relations),
+                ("tail", tails, self.entities),
+            )
+            for what, ids, count in columns:
+                if len(ids) and not (int(np.min(ids)) >= 0 and int(np.max(ids)) < count):
+                    raise BadInput(f"{split}: a {what} id is outside 0 … {count - 1}")
+
+    @staticmethod
+    def of(graph: KnowledgeGraph | TrainingEdges) -> TrainingEdges:
+        """The edges of a graph."""
+        if isinstance(graph, TrainingEdges):
+            return graph
+        splits = {split: graph.edges(split) for split in SPLIT_CODE}
+        return TrainingEdges(splits, len(graph.entities), len(graph.relations), graph.hash)
+
+    def count(self, split: str) -> int:
+        """How many edges a split has."""
+        return len(self.splits[split][0]) if split in self.splits else 0
+
+    @cached_property
+    def graph(self) -> str:
+        """What tells the graph from others."""
+        return self.hash or fingerprint(self.splits)
+
+    def __str__(self) -> str:
+        return f"{self.count('train'):,} edges of {self.entities:,} entities and {self.relations:,} relations"
+
+
+def fingerprint(edges: Splits) -> str:
+    """A hash of the edges of all splits, for callers without a graph hash."""
+    digest = hashlib.sha256()
+    for split in sorted(edges):
+        digest.update(split.encode())
+        for part in edges[split]:
+            digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
+    return digest.hexdigest()

@@ -1,0 +1,64 @@
+"""Link predictors by name: ours, and those of other packages by entry points of the group `tuplet.predictors`.
+
+An entry is one of two things:
+
+- a subclass of `EmbeddingModel` whose `kind` is the name of the entry: `tuplet train --model NAME` trains it and
+  `index` opens its folder, like ours;
+- anything else that can be called as `entry(entities, relations, settings)`, with two numbers and a `TrainConfig`: it
+  gives an object with the `LinkPredictor` protocol, which `index` takes as it is. If the object has a method
+  `fit(edges)`, that is called first with the `TrainingEdges` of the graph. `module:Class` will do for these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuplet import registry
+from tuplet.errors import BadInput, unknown
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.base import LinkPredictor
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.settings import TrainConfig
+
+
+def entry(name: str, modules: bool = False) -> Any:
+    """What is registered by that name in any case, or is at `module:Class`.
+
+    >>> entry("compelx")
+    Traceback (most recent call last):
+    tuplet.errors.UnknownName: unknown model 'compelx'; did you mean 'complex'?
+    """
+    known = registry.names("predictors")
+    for one in (name, name.lower()):
+        if one in known or (modules and ":" in one):
+            return registry.load("predictors", one, modules)
+    raise unknown("model", name, known)
+
+
+def model_class(name: str) -> type[EmbeddingModel]:
+    """The embedding model of that name: what can be trained and kept in a folder.
+
+    A folder says only the name, and must not make us import a module that it names; so `module:Class` is refused.
+    """
+    if ":" in name:
+        raise BadInput(f"{name}: a model to be trained needs an entry point of the group tuplet.predictors")
+    found = entry(name)
+    if not (isinstance(found, type) and issubclass(found, EmbeddingModel)):
+        raise BadInput(f"{name} is not trained by tuplet; give it to index in place of a model folder")
+    if found.kind != name.lower():
+        raise BadInput(f"the model {name} calls itself {found.kind}: its kind must be the name of its entry point")
+    return found
+
+
+def ready(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None) -> LinkPredictor:
+    """A predictor that needs no training by us, made for a graph."""
+    found = entry(name, modules=True)
+    if isinstance(found, type) and issubclass(found, EmbeddingModel):
+        raise BadInput(f"{name} has to be trained first: tuplet train --model {name}")
+    edges = TrainingEdges.of(graph)
+    predictor: Any = found(edges.entities, edges.relations, settings or TrainConfig())
+    if hasattr(predictor, "fit"):
+        predictor.fit(edges)
+    made: LinkPredictor = predictor
+    return made

@@ -1,0 +1,334 @@
+"""One training run, whatever is trained: a folder that can be continued after Ctrl-C or a crash.
+
+A `Task` takes steps and measures; a `TrainingRun` does everything else: it prepares the folder, says at once what it
+is about to do, takes the steps, shows progress by step, looks at the loss, measures after each round (an epoch, or a
+part of the run), keeps the best, writes checkpoints by time and at Ctrl-C, and leaves a model.
+
+What a step draws must depend on (seed, step) alone. Then a position is a number, and a continued run takes exactly
+the steps that the uninterrupted one would have taken: on the CPU the result is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuplet._version import __version__
+from tuplet.errors import CorruptStore, Option, TupletError
+from tuplet.files import locked
+from tuplet.interrupts import interrupts
+from tuplet.predict.device import device_name, precision, tuned_cpu
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.model_folder import StorableModel, save
+from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
+from tuplet.progress import Report, duration, shown
+from tuplet.settings import to_mapping
+
+LOOK_EVERY = 50  # steps on a GPU between two looks at loss and clock: each makes the GPU wait for Python
+ESTIMATE_AFTER = 5.0  # seconds of training after which the time of the whole is estimated
+WORTH_SAYING = 60.0  # seconds: what is shorter needs no estimate
+LONG = 3600.0  # seconds on a CPU from which the settings are called too large for it
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a training runs and what is seen of it; nothing here changes the result."""
+
+    folder: str | Path
+    device: str | torch.device = "auto"
+    resume: bool = False  # continue the run in `folder`; other settings or another graph are refused
+    force: bool = False  # start over in a folder that holds a run
+    progress: bool | Report = True
+    stop_after: float | None = None  # seconds after which this call stops, finished or not; `resume` goes on
+    clock: Callable[[], float] = time.monotonic  # for tests
+
+
+@dataclass
+class Position:
+    """All that a step changes besides parameters, optimizer and the sum of the loss: where a run is."""
+
+    step: int = 0  # steps taken
+    round: int = 0  # rounds finished
+    examples: int = 0  # that the sum of the loss is over: those of this round
+    seconds: float = 0.0  # of training
+    measure_seconds: float = 0.0
+    best: float = -1.0
+    best_round: int = 0
+    waiting: int = 0  # measurements since the best one
+
+
+class Task(ABC):
+    """What is trained. `config` is a frozen dataclass of settings with `precision` and `checkpoint_seconds`."""
+
+    config: Any
+    edges: TrainingEdges
+    device: torch.device
+    model: StorableModel
+    optimizer: torch.optim.Optimizer
+    products: int  # multiplications of one step, about
+    bilinear = True  # whether products of low precision are safe
+    keeps_best = False  # whether the model is the best one measured instead of the last
+    timed = False  # whether the run takes a given time instead of a number of steps
+    extensible = False  # whether a finished run may go on (with more minutes); if not, its checkpoint is removed
+
+    @abstractmethod
+    def parameters(self) -> Mapping[str, Tensor]:
+        """What is learned, by name."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make ready for steps: what takes long and is not needed to refuse bad settings."""
+
+    @abstractmethod
+    def step(self, position: Position) -> tuple[Tensor, int]:
+        """Take one step; the mean loss and the number of examples it is over."""
+
+    @abstractmethod
+    def amount(self, position: Position) -> tuple[float, float, str]:
+        """How much is done, of how much, and of what: steps, or seconds if it is `timed`."""
+
+    @abstractmethod
+    def rounds(self, position: Position) -> int:
+        """How many rounds are over."""
+
+    def over(self, position: Position) -> bool:
+        """Whether the run is done."""
+        done, total, _ = self.amount(position)
+        return done >= total
+
+    def measures(self, position: Position) -> bool:
+        """Whether the round that is over ends with a measurement."""
+        return True
+
+    @abstractmethod
+    def measure(self) -> tuple[float, Mapping[str, float]] | None:
+        """The score of the valid data, higher is better, and all of it for the log; None if there are none."""
+
+    @abstractmethod
+    def results(self, position: Position) -> dict[str, Any]:
+        """What is known in the end, for model.json."""
+
+    @abstractmethod
+    def headline(self) -> str:
+        """The settings in a few words."""
+
+    @abstractmethod
+    def where(self, position: Position) -> str:
+        """The position in words, such as 'in epoch 3 of 50'."""
+
+    advice = "a GPU is much faster (device cuda)"
+
+    def for_gpu(self) -> bool:
+        """Whether the settings are known to be meant for a GPU."""
+        return False
+
+
+class TrainingRun:
+    """A task on its way through a folder."""
+
+    def __init__(self, task: Task, options: RunOptions) -> None:
+        self.task, self.options, self.clock = task, options, options.clock
+        edges, config = task.edges, to_mapping(task.config)
+        self.about = {
+            "tuplet": __version__,
+            "graph": edges.graph,
+            "entities": edges.entities,
+            "relations": edges.relations,
+            "train_edges": edges.count("train"),
+            "config": config,
+        }
+        self.folder = RunFolder(Path(options.folder), self.about)
+        self.position = Position()
+        self.loss = torch.zeros((), dtype=torch.float64, device=task.device)  # sum over the round so far
+        self.score: float | None = None  # of the last measurement
+        self.until = math.inf if options.stop_after is None else self.clock() + options.stop_after
+
+    def complete(self) -> dict[str, Any]:
+        """Run to the end or until time is up, from wherever the run is; returns what model.json says."""
+        task, device, path = self.task, self.task.device, self.folder.path
+        random = torch.random.fork_rng([device] if device.type == "cuda" else [])
+        with ExitStack() as stack:
+            for context in (locked(path), tuned_cpu(device, task.products), random):
+                stack.enter_context(context)
+            self.interrupted = stack.enter_context(interrupts())
+            written = self.folder.prepare(self.options.resume, self.options.force)
+            if written is not None and written.get("finished", True) and not task.extensible:
+                return written
+            self.report = stack.enter_context(shown(self.options.progress))
+            self._announce()
+            task.prepare()
+            self._continue()
+            finished = self._train()
+            return self._finish(finished)
+
+    def _announce(self) -> None:
+        """A sign of life before any work: sizes, settings, device."""
+        task = self.task
+        threads = torch.get_num_threads() if task.device.type == "cpu" else 1
+        shared = f" ({threads} threads)" if threads > 1 else ""
+        self._say(f"training {task.headline()}; {task.edges}; on {device_name(task.device)}{shared}")
+        if task.device.type == "cpu" and task.for_gpu():
+            self._say("warning: these settings are meant for a GPU; on a CPU they can take hours or days")
+
+    def _continue(self) -> None:
+        """Go to where the folder says the run is."""
+        task, position = self.task, self.position
+        if (self.folder.path / CHECKPOINT).exists():
+            stored = self.folder.read_checkpoint(task.parameters(), task.optimizer, self.loss)
+            try:
+                for key, value in stored.items():
+                    setattr(position, key, type(getattr(position, key))(value))
+            except (AttributeError, TypeError, ValueError) as error:
+                raise CorruptStore(f"{self.folder.path / CHECKPOINT}: not a checkpoint of this run: {error}") from None
+            if task.keeps_best and position.best_round and not (self.folder.path / BEST).exists():
+                raise CorruptStore(f"{self.folder.path / BEST} is missing; start over with ", Option("force"))
+            self._say(f"continuing {task.where(position)}")
+        self.folder.log({"event": "resumed" if position.step else "started", "step": position.step})
+
+    def _train(self) -> bool:
+        """Take steps until the run is over or time is up; whether it is over."""
+        task, position = self.task, self.position
+        self.saved = self.looked = self.clock()
+        self.first, self.estimated = (position.seconds, position.step), False
+        self._show()
+        while not task.over(position):
+            with precision(task.config.precision, task.device, task.bilinear):
+                loss, examples = task.step(position)
+            # Summed on the device: asking for the number would make the GPU wait for Python at every step.
+            self.loss += loss * examples
+            position.examples += examples
+            position.step += 1
+            if self._due():
+                self._look()
+                if self.clock() >= self.until:
+                    break
+        return task.over(position)
+
+    def _due(self) -> bool:
+        position = self.position
+        on_cpu, some = self.task.device.type == "cpu", position.step % LOOK_EVERY == 0
+        return on_cpu or some or self.task.rounds(position) > position.round or self.interrupted()
+
+    def _look(self) -> None:
+        """Everything that happens between steps; it does not count as time of training."""
+        task, position = self.task, self.position
+        mean = float(self.loss) / position.examples
+        position.seconds += self.clock() - self.looked
+        if not math.isfinite(mean):
+            raise TupletError(
+                f"training diverged {task.where(position)}: the loss is {mean}; try a lower learning_rate"
+            )
+        ends = task.rounds(position)
+        if ended := ends > position.round:
+            self._end_round(ends, mean)
+        self._show(mean)
+        self._estimate()
+        seconds = task.config.checkpoint_seconds
+        # 0 seconds: one at the end of each round.
+        if (ended or seconds) and self.clock() - self.saved >= seconds:
+            self._save()
+        if self.interrupted():
+            self._save()
+            raise Interrupted(self.folder.path, task.where(position))
+        self.looked = self.clock()
+
+    def _end_round(self, number: int, mean: float) -> None:
+        task, position = self.task, self.position
+        position.round, position.examples = number, 0
+        self.loss.zero_()
+        done, total, _ = task.amount(position)
+        left = position.seconds / done * (total - done)
+        record: dict[str, Any] = {"round": number, "step": position.step, "loss": mean, "done": done / total}
+        record |= {"seconds": round(position.seconds, 3), "eta_seconds": round(left, 1)}
+        if task.measures(position) and (measured := self._measure()) is not None:
+            record["valid"] = measured
+        self.folder.log(record)
+
+    def _measure(self) -> Mapping[str, float] | None:
+        """Measure; keep the parameters if they are the best so far."""
+        position, began = self.position, self.clock()
+        measured = self.task.measure()
+        position.measure_seconds += self.clock() - began
+        if measured is None:
+            return None
+        self.score = measured[0]
+        if self.score > position.best:
+            position.best, position.best_round, position.waiting = self.score, position.round, 0
+            if self.task.keeps_best:
+                self.folder.write_best(self.task.parameters())
+        else:
+            position.waiting += 1
+        return measured[1]
+
+    def _save(self) -> None:
+        task = self.task
+        self.folder.write_checkpoint(task.parameters(), task.optimizer, asdict(self.position), self.loss)
+        self.saved = self.clock()
+
+    def _finish(self, finished: bool) -> dict[str, Any]:
+        """Leave a model in the folder: the best one, or the last."""
+        task, position = self.task, self.position
+        if task.extensible or not finished:
+            self._save()
+        if task.keeps_best:
+            if finished and not task.measures(position):
+                self._measure()
+            if position.best_round and (position.best_round != position.round or position.examples):
+                self.folder.read_best(task.parameters())
+        began = self.clock()
+        results = task.results(position)
+        position.measure_seconds += self.clock() - began
+        meta = {
+            "graph": self.about["graph"],
+            "config": self.about["config"],
+            "steps": position.step,
+            "train_seconds": round(position.seconds, 3),
+            "evaluate_seconds": round(position.measure_seconds, 3),
+            "device": "cpu" if task.device.type == "cpu" else device_name(task.device),
+            "finished": finished,
+            **results,
+        }
+        description = save(task.model, self.folder.path, meta)
+        self.folder.log({"event": "finished" if finished else "stopped", "step": position.step, **results})
+        if finished and not task.extensible:
+            self.folder.clean()
+        return description
+
+    # What is seen ---------------------------------------------------------------------------------------------------
+
+    def _say(self, sentence: str) -> None:
+        self.report("train", 0, 0, sentence)
+
+    def _show(self, loss: float | None = None) -> None:
+        done, total, unit = self.task.amount(self.position)
+        words = [unit]
+        if loss is not None:
+            words.append(f"loss {loss:.4f}")
+        if self.score is not None:
+            words.append(f"valid MRR {self.score:.4f}")
+        self.report("train", min(done, total), total, ", ".join(words))
+
+    def _estimate(self) -> None:
+        """After some seconds, once: how long the whole will take."""
+        task, position = self.task, self.position
+        seconds, steps = position.seconds - self.first[0], position.step - self.first[1]
+        if self.estimated or task.timed or seconds < ESTIMATE_AFTER:
+            return
+        self.estimated = True
+        done, total, _ = task.amount(position)
+        left = seconds / steps * (total - done)
+        if left < WORTH_SAYING:
+            return
+        here = "this CPU" if task.device.type == "cpu" else device_name(task.device)
+        self._say(f"about {duration(left)} on {here}")
+        if task.device.type == "cpu" and left >= LONG:
+            self._say(f"warning: that is long; {task.advice}")
