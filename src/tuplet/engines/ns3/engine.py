@@ -103,7 +103,7 @@ class Ns3(Engine[MergePlan]):
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
         from tuplet.engines.ns3.run import search_of
-        from tuplet.predict.train import pick_device
+        from tuplet.predict.device import pick_device
 
         device = str(pick_device(self.settings(limits.options).device))
         return search_of([plan.clauses for plan in plans], plans[0].source, limits.rules, deadline, device)
