@@ -86,21 +86,22 @@ def test_training_for_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_over_http(made: Path) -> None:
     pytest.importorskip("fastapi", reason="the server is an extra")
-    from tuplet.serve import models
-    from tuplet.serve.limits import Limits, problem
+    from tuplet.query.limits import NO_DEADLINE
+    from tuplet.serve.limits import ServerLimits, problem
     from tuplet.serve.metrics import Metrics
+    from tuplet.serve.models import Asking
     from tuplet.serve.service import Service
 
     store = tuplet.open(made / "store")
-    service = Service({"world": store}, Limits(), Metrics(made / "metrics"))
+    service = Service({"world": store}, ServerLimits(), Metrics())
     assert {"fit", "qto", "cqd"} <= set(service.engines(store))
     assert not {"lmpnn", "betae", "logice", "cone"} & set(service.engines(store))
-    answers = service.answer(QUERY, models.Options(engine="fit", options={"most": 3}))
+    answers = service.answer(Asking(engine="fit", options={"most": 3}), QUERY, NO_DEADLINE)
     assert answers.about["options"] == {"most": 3}
     with pytest.raises(tuplet.TupletError, match="option 'model' is not taken over HTTP"):
-        service.answer(QUERY, models.Options(engine="cqd", options={"model": "/etc/passwd"}))
+        service.answer(Asking(engine="cqd", options={"model": "/etc/passwd"}), QUERY, NO_DEADLINE)
     with pytest.raises(tuplet.TupletError) as refused:
-        service.answer(TRIANGLE, models.Options(engine="qto"))
+        service.answer(Asking(engine="qto"), TRIANGLE, NO_DEADLINE)
     status, body = problem(refused.value)
     assert (status, body["kind"]) == (400, "unsupported")
     assert "position" not in body

@@ -55,12 +55,10 @@ def run_train(arguments: argparse.Namespace) -> None:
 def _train_query_model(arguments: argparse.Namespace) -> bool:
     """Train a query model, if that is what is asked for."""
     from tuplet.baselines.trained import command
-    from tuplet.progress import Progress
 
     if not command.asked(arguments):
         return False
-    with Progress(quiet=arguments.quiet) as report:
-        trained = command.run(arguments, report)
+    trained = command.run(arguments, progress=not arguments.quiet)
     if arguments.json:
         printed({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
     else:

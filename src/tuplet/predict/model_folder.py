@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +38,7 @@ class StorableModel(Protocol):
         """What they are: `kind`, `entities`, `relations`, `rank`, `norm`, and what is needed to open it again."""
 
 
-def save(model: StorableModel, folder: str | Path, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def save(model: StorableModel, folder: str | os.PathLike[str], meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Write the model into `folder` with what is known about it (graph, metrics, …); returns all of `model.json`."""
     folder = Path(folder)
     with system_errors(folder):
@@ -58,7 +59,7 @@ def save(model: StorableModel, folder: str | Path, meta: Mapping[str, Any] | Non
 
 
 def load(
-    folder: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
+    folder: str | os.PathLike[str], device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> EmbeddingModel:
     """Open a link predictor; tables kept in half precision are widened to `dtype` (None keeps them as they are)."""
     folder = Path(folder)
@@ -75,7 +76,7 @@ def load(
     return model.to(dtype=dtype)
 
 
-def refuse_query_model(folder: str | Path, description: Mapping[str, Any]) -> None:
+def refuse_query_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) -> None:
     """Query models are folders of the same form, but score whole queries instead of edges."""
     if "settings" in description:
         raise BadInput(
@@ -83,7 +84,7 @@ def refuse_query_model(folder: str | Path, description: Mapping[str, Any]) -> No
         )
 
 
-def describe(folder: str | Path) -> dict[str, Any]:
+def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What `model.json` says, checked for form; the tables are not read."""
     file = Path(folder) / DESCRIPTION
     if not file.parent.is_dir():

@@ -10,6 +10,7 @@ model.safetensors, model.json, MODEL.md   the result (`model_folder`)
 from __future__ import annotations
 
 import json
+import os
 import time
 import zlib
 from collections.abc import Mapping
@@ -162,7 +163,7 @@ class RunFolder:
                 raise OtherRun(f"cannot continue {path}: {key} was {stored['config'].get(key)}, now it is {value}")
 
 
-def stored_run(folder: str | Path) -> dict[str, Any]:
+def stored_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What config.json of a folder says."""
     file = Path(folder) / CONFIG
     try:
@@ -176,7 +177,7 @@ def stored_run(folder: str | Path) -> dict[str, Any]:
     return stored
 
 
-def stored_config(folder: str | Path, kind: type[Settings]) -> Settings:
+def stored_config(folder: str | os.PathLike[str], kind: type[Settings]) -> Settings:
     """The settings of the run in `folder`."""
     return from_mapping(kind, stored_run(folder)["config"], f"{Path(folder) / CONFIG}")
 

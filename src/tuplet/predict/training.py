@@ -11,6 +11,7 @@ the steps that the uninterrupted one would have taken: on the CPU the result is 
 from __future__ import annotations
 
 import math
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -43,7 +44,7 @@ LONG = 3600.0  # seconds on a CPU from which the settings are called too large f
 class RunOptions:
     """Where a training runs and what is seen of it; nothing here changes the result."""
 
-    folder: str | Path
+    folder: str | os.PathLike[str]
     device: str | torch.device = "auto"
     resume: bool = False  # continue the run in `folder`; other settings or another graph are refused
     force: bool = False  # start over in a folder that holds a run
