@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.errors import CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.progress import Report, shown
 from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
