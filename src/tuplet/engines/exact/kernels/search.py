@@ -188,7 +188,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         if cut and step >= 0 and behind(rows, state, step) >= 0:
             continue
         if kind == TUPLE:
-            emit(rows, program, state, node, bound, out, out_truth, godel)
+            emit(rows, program, state, node, bound, -1.0, out, out_truth, godel)
             if count[ABORT]:
                 push(state, bound, item)
                 return count[ABORT]
@@ -205,7 +205,8 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                     value = complete(rows, program, state, bound, godel)
                 # rounding apart, a value that reaches its bound can leave at once
                 if not count[ABORT] and value >= bound * (1.0 - 1e-12):
-                    emit(rows, program, state, node, bound, out, out_truth, godel)
+                    known = value if program.lazy[0] else -1.0
+                    emit(rows, program, state, node, bound, known, out, out_truth, godel)
                     value = 0.0
                 if count[ABORT]:
                     push(state, bound, item)
@@ -349,7 +350,7 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
                 if 2 * count[SEEN] + 2 > len(state.seen):
                     push(state, worth[best, BOUND], item_of(step, NODE, best))
                     return leave(state, node, step, least, -FULL_SEEN), none
-                emit(rows, program, state, best, worth[best, BOUND], out, out_truth, godel)
+                emit(rows, program, state, best, worth[best, BOUND], -1.0, out, out_truth, godel)
                 if count[ABORT]:
                     push(state, worth[best, BOUND], item_of(step, NODE, best))
                     return leave(state, node, step, least, -count[ABORT]), none
@@ -384,8 +385,11 @@ def leave(state, node, step, least, status):
 
 
 @compiled
-def emit(rows, program, state, node, bound, out, out_truth, godel):
-    """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms."""
+def emit(rows, program, state, node, bound, known, out, out_truth, godel):
+    """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms.
+
+    If its truth is known (not negative), `complete` was just called and its witness stands.
+    """
     at = state.count[EMITTED]
     if program.lazy[1]:
         # nothing is left to find, and the product of the steps is that of the atoms
@@ -393,9 +397,11 @@ def emit(rows, program, state, node, bound, out, out_truth, godel):
         for v in range(out.shape[1]):
             out[at, v] = state.assign[v]
     else:
-        out_truth[at] = complete(rows, program, state, bound, godel)
-        if state.count[ABORT]:
-            return
+        if known < 0.0:
+            known = complete(rows, program, state, bound, godel)
+            if state.count[ABORT]:
+                return
+        out_truth[at] = known
         for v in range(out.shape[1]):
             out[at, v] = state.witness[v]
     state.count[EMITTED] = at + 1
