@@ -44,6 +44,7 @@ class Witnesses:
     def of(ranking: Ranking, clauses: Clauses, source: Source) -> Witnesses:
         """The witnesses of a ranking."""
         n = len(ranking.tuples)
+        clauses = clauses if n else ()
         number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
         atoms = [edge for clause in clauses for edge in clause.edges]
         heads, tails = np.empty((n, len(atoms)), np.int32), np.empty((n, len(atoms)), np.int32)

@@ -46,7 +46,7 @@ class ExactPlan(NamedTuple):
     """How a query will be searched; printing it shows the order, the bounds and the estimated cost."""
 
     clauses: tuple[QueryGraph, ...]
-    table: TruthTable
+    table: TruthTable | None  # None: facts alone, of which nothing is missing
     rows: Rows
     bound: tuple[BoundClause, ...]
 
@@ -167,6 +167,7 @@ class _Search:
     def _missing(self) -> list[Stream]:
         """For each clause, what it gives beyond the facts."""
         table = self.plan.table
+        assert table is not None
         weighted = bool((table.truth[table.observed] < 1).any()) if len(table.truth) else False
         found: list[Stream] = []
         for clause in self.plan.clauses:

@@ -48,7 +48,7 @@ class Exact(Engine[BestFirst]):
         from tuplet.engines.exact.effort import Effort
         from tuplet.engines.facts import Checker
 
-        count = limits.count(plan.program.table.entities ** len(plan.clauses[0].free))
+        count = limits.count(len(plan.source.graph.entities) ** len(plan.clauses[0].free))
         holds = Checker.of(plan.clauses, plan.source).holds if limits.only else None
         effort = Effort(deadline, limits.memory, limits.work)
         return exact.run(plan.program, count, limits.rules, effort, limits.only, holds)

@@ -109,12 +109,13 @@ class PartStream:
         """Calls a kernel until it has what was asked for, nothing is left, or a limit is reached (`stopped`)."""
         slice_size = SLICE
         while True:
-            self.stopped = self.effort.exceeded()
+            room = self.effort.slice(slice_size)
+            self.stopped = self.effort.exceeded()  # the last look before a step
             if self.stopped is not None:
                 return int(kernel.SLICE)
             count = self.state.count
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
-            count[kernel.LIMIT] = before + self.effort.slice(slice_size)
+            count[kernel.LIMIT] = before + room
             status = int(step(self.rows, self.part.program, self.state, *arguments, self.godel))
             self.effort.used += int(count[kernel.VISITS]) - before
             if status in (kernel.FILLED, kernel.EXHAUSTED):
