@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test soak lint docs browser clean
+.PHONY: demo test soak mutants lint docs browser clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(PYTHON) || python3 -m venv $(VENV)
@@ -33,6 +33,10 @@ test: lint docs browser
 
 soak: lint browser
 	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
+
+# 200 one-line mutants, each judged by the tests of its folder: an hour or two on 2 cores; goes on where it was.
+mutants: $(VENV)/.installed-test
+	$(PYTHON) tools/mutants.py --count 200 --seed 0
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info

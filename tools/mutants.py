@@ -1,0 +1,180 @@
+"""How well do the tests watch? One-line mutants, each judged by the tests of its folder.
+
+    python tools/mutants.py --count 200 --seed 0 --workers 2      # a seeded sample over query/, engines/, lang/, truth/
+    python tools/mutants.py --only engines --count 20             # one folder
+    python tools/mutants.py --list --count 200                    # show the mutants, run nothing
+
+A mutant is one changed operator, constant or condition. It is killed if a test fails or runs out of time. Survivors are
+printed with their line; results are appended to the file of --log, and a killed run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# The tests of each folder, the quickest first.
+TESTS = {
+    "lang": ["tests/lang"],
+    "query": ["tests/query", "tests/test_answers.py", "tests/test_store.py", "tests/engines/test_exact_order.py",
+              "tests/contracts/test_contract_deadline.py", "tests/engines/test_many.py"],
+    "truth": ["tests/truth"],
+    "engines": ["tests/engines", "tests/contracts"],
+}  # fmt: skip
+SWAPS: dict[type, type] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
+    ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+}  # fmt: skip
+HARMLESS = ("strict", "frozen", "slots", "eq", "cache", "nogil", "maxsize")
+CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: a stretch of a line replaced."""
+
+    file: str
+    line: int
+    start: int
+    end: int
+    text: str
+
+    @property
+    def folder(self) -> str:
+        return Path(self.file).parts[2]
+
+    def source(self) -> str:
+        lines = (ROOT / self.file).read_text(encoding="utf-8").split("\n")
+        old = lines[self.line - 1]
+        lines[self.line - 1] = old[: self.start] + self.text + old[self.end :]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        line = (ROOT / self.file).read_text(encoding="utf-8").split("\n")[self.line - 1]
+        return f"{self.file}:{self.line}: {line[self.start : self.end]!r} → {self.text!r}   in   {line.strip()}"
+
+
+def mutants(file: Path) -> Iterator[Mutant]:
+    """Every mutant of a file whose changed expression stands on one line; annotations and messages are left alone."""
+    name = str(file.relative_to(ROOT))
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    skipped = {id(inner) for node in ast.walk(tree) for part in _untested(node) for inner in ast.walk(part)}
+    for node in ast.walk(tree):
+        if id(node) in skipped or not hasattr(node, "lineno") or node.lineno != getattr(node, "end_lineno", 0):
+            continue
+        changed = _changed(node)
+        if changed is not None:
+            yield Mutant(name, node.lineno, node.col_offset, node.end_col_offset or 0, changed)
+
+
+def _untested(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts that no test can watch: annotations, the text of errors, checks of what cannot happen."""
+    if isinstance(node, ast.FunctionDef):
+        yield from (a.annotation for a in [*node.args.args, *node.args.kwonlyargs] if a.annotation)
+        yield from [node.returns] if node.returns else []
+    elif isinstance(node, ast.AnnAssign):
+        yield node.annotation
+    elif isinstance(node, ast.Raise | ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in HARMLESS):
+        yield node
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.Subscript):
+        if all(isinstance(t, ast.Name) and t.id[:1].isupper() for t in node.targets):
+            yield node
+
+
+def _changed(node: ast.AST) -> str | None:
+    """The source of the changed expression."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
+        return ast.unparse(ast.Compare(node.left, [SWAPS[type(node.ops[0])]()], node.comparators))
+    if isinstance(node, ast.BinOp) and type(node.op) in SWAPS:
+        return f"({ast.unparse(ast.BinOp(node.left, SWAPS[type(node.op)](), node.right))})"
+    if isinstance(node, ast.BoolOp):
+        return f"({ast.unparse(ast.BoolOp(SWAPS[type(node.op)](), node.values))})"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return f"({ast.unparse(node.operand)})"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return str(not node.value)
+    if isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value < 64:
+        return str(node.value + 1)
+    if isinstance(node, ast.Name) and node.id in CALLS:
+        return CALLS[node.id]
+    return None
+
+
+def sample(folders: list[str], count: int, seed: int) -> list[Mutant]:
+    """A random sample, each folder in proportion to its lines."""
+    found = [
+        mutant
+        for folder in folders
+        for file in sorted((ROOT / "src/tuplet" / folder).rglob("*.py"))
+        for mutant in mutants(file)
+    ]
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def killed(mutant: Mutant, seconds: float) -> bool:
+    """Whether the tests of its folder notice a mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+        (Path(folder) / mutant.file).write_text(mutant.source(), encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("TUPLET_DATA", None)
+        tests = [f"{folder}/{mutant.file}", *(t for t in TESTS[mutant.folder] if (ROOT / t).exists())]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]
+        try:
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode not in (0, 5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", choices=list(TESTS), action="append")
+    parser.add_argument("--seconds", type=float, default=600, help="time after which a mutant counts as killed")
+    parser.add_argument("--log", type=Path, default=ROOT / "out" / "mutants.jsonl")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    chosen = sample(options.only or list(TESTS), options.count, options.seed)
+    if options.list:
+        print("\n".join(map(str, chosen)))
+        return
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    known: dict[str, bool] = {}
+    if options.log.exists():
+        known = {row["mutant"]: row["killed"] for row in map(json.loads, options.log.read_text().splitlines())}
+
+    def judge(mutant: Mutant) -> bool:
+        name = str(mutant)
+        if name not in known:
+            known[name] = killed(mutant, options.seconds)
+            with options.log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps({"mutant": name, "killed": known[name], **asdict(mutant)}) + "\n")
+            print(f"{'killed  ' if known[name] else 'SURVIVED'}  {name}", flush=True)
+        return known[name]
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        results = list(pool.map(judge, chosen))
+    survivors = [mutant for mutant, dead in zip(chosen, results, strict=True) if not dead]
+    print(f"\n{sum(results)} of {len(results)} killed ({100 * sum(results) / max(1, len(results)):.1f} %); survivors:")
+    print("\n".join(f"  {mutant}" for mutant in survivors) or "  none")
+
+
+if __name__ == "__main__":
+    main()
