@@ -373,3 +373,28 @@ def test_many_plans_are_their_single_ones(fields: dict[str, Any]) -> None:
     cut = (engine.run_many(plans, limits, Deadline(n, itertools.count().__next__)) for n in range(20, 400, 5))
     kept = next(some for some in cut if some[0].pruned != "timeout")
     assert kept[-1].pruned == "timeout", "one shape was answered by then, the other was not"
+
+
+@pytest.mark.parametrize("engine", ["ns3", "ns3-marginal", "fit"])
+def test_a_short_list_is_the_beginning_of_a_longer_one(engine: str) -> None:
+    """Many ties, and names that are not in the order of ids."""
+    rng = np.random.default_rng(3)
+    heads, relation, tails = np.nonzero(rng.random((14, 2, 14)) < 0.3)
+    table = TruthTable.build(14, 2, heads, relation, tails, rng.choice([0.5, 1.0], len(heads)), heads < 0)
+    source = source_of(table)
+    names = source.graph.entities
+    assert (np.diff(names.sort_rank) < 0).any()
+    runner = registry.find("engines", engine)
+
+    def shown(**fields: Any) -> tuple[list[list[str]], list[float]]:
+        limits = Limits(budget=20, **fields)
+        found = runner.run(runner.plan([STAR], source, limits), limits, NO_DEADLINE)
+        return [[names.name(e) for e in row] for row in found.tuples.tolist()], found.truth.tolist()
+
+    tuples, truth = shown(k=60)
+    assert len(set(truth)) < len(tuples) / 4
+    keys = list(zip((-t for t in truth), tuples, strict=True))
+    assert keys == sorted(keys)
+    for k in (1, 7, 30):
+        assert shown(k=k)[0] == tuples[:k]
+    assert shown(k=5, offset=3)[0] == tuples[:8]

@@ -85,7 +85,9 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         clauses, source, rules = plan.clauses, plan.source, limits.rules
         try:
             admitted = admits(limits.only, clauses, source, deadline)
-            tuples, value = top_products(self.truth(scores), limits.count(LISTED), rules, admitted)
+            tuples, value = top_products(
+                self.truth(scores), limits.count(LISTED), rules, admitted, source.graph.entities.sort_rank
+            )
             found = explain_tuples(clauses, search_of([clauses], source, rules, deadline), tuples)
         except OutOfTime:
             return stopped(clauses)

@@ -63,11 +63,24 @@ def best_products(vectors: NDArray[np.float64], most: int, logic: Logic) -> tupl
     return tuples, value
 
 
-def top_products(vectors: NDArray[np.float64], k: int, logic: Logic, admits: Admits | None) -> tuple[Tuples, Values]:
-    """The `k` best products that a filter admits, among the first 10,000 products."""
-    tuples, value = best_products(vectors, LISTED if admits else min(k, LISTED), logic)
+def top_products(
+    vectors: NDArray[np.float64],
+    k: int,
+    logic: Logic,
+    admits: Admits | None = None,
+    rank: NDArray[np.integer] | None = None,
+) -> tuple[Tuples, Values]:
+    """The `k` best products that a filter admits, among 10,000 products; ties in order of `rank` [entities].
+
+    All 10,000 are put in order whatever k is, so that a short list is the beginning of a longer one.
+    """
+    tuples, value = best_products(vectors, LISTED, logic)
+    tie = np.cumsum(np.append(False, value[1:] < value[:-1] * (1 - 1e-12))[: len(value)])
+    names = tuples if rank is None else rank[tuples]
+    order = np.lexsort((*names.T[::-1], tie))
+    tuples, value = tuples[order], value[np.searchsorted(tie, tie)][order]  # a tie has one truth
     if admits is None:
-        return tuples, value
+        return tuples[:k], value[:k]
     kept = np.zeros(0, dtype=np.int64)
     for start in range(0, len(tuples), TESTED):
         if len(kept) >= k:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from tuplet.engines.ns3.batch import NodeRows
-from tuplet.engines.ns3.sparse import Tensor, best_of, counts, falling
+from tuplet.engines.ns3.sparse import Tensor, best_of, counts, ranked
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,12 @@ class Box:
     upper: Tensor
     outside: Tensor  # [queries] no tuple outside of the box is truer
 
-    def order(self) -> Tensor:
-        """The true rows, by query and falling truth, ties by entity numbers."""
+    def ranked(self, rank: Tensor) -> tuple[Tensor, Tensor]:
+        """The true rows in order (`sparse.ranked`), and their truth."""
         true = (self.value > 0).nonzero().view(-1)
-        keys = [-column[true] for column in self.rows.columns]
-        return true[falling(self.rows.query[true], self.value[true], *keys)]
+        columns = [column[true] for column in self.rows.columns]
+        order, value = ranked(self.rows.query[true], self.value[true], columns, rank)
+        return true[order], value
 
     def tuples(self, at: Tensor) -> Tensor:
         """The tuples of some rows. [n, k]"""

@@ -98,7 +98,8 @@ class Ns3(Engine[MergePlan]):
             return [stopped(plan.clauses, explain=explain) for plan in plans]
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries = [plan.clauses for plan in plans]
-        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain, first)
+        rank = plans[0].source.graph.entities.sort_rank
+        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain, first, rank)
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
@@ -147,7 +148,10 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
             return [stopped(plan.clauses) for plan in plans]
         k, budget = limits.count(LISTED), BoxBudget.within(limits)
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
-        return [run_marginal(plan.clauses, search, k, budget, own) for plan, own in zip(plans, filters, strict=True)]
+        rank = plans[0].source.graph.entities.sort_rank
+        return [
+            run_marginal(plan.clauses, search, k, budget, own, rank) for plan, own in zip(plans, filters, strict=True)
+        ]
 
 
 def _count(limits: Limits) -> int | None:

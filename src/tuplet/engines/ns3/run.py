@@ -21,7 +21,7 @@ from tuplet.engines.ns3.batch import ClauseBatch, structure
 from tuplet.engines.ns3.box import Box
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import Tensor, TensorTable, blocks, counts, falling
+from tuplet.engines.ns3.sparse import Tensor, TensorTable, blocks, counts, ranked
 from tuplet.engines.ns3.witness import witnesses
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
@@ -42,8 +42,9 @@ def run(
     logic: Logic | str = PRODUCT,
     admits: Admits | None = None,
     deadline: Deadline = NO_DEADLINE,
+    rank: NDArray[np.integer] | None = None,
 ) -> Ranking:
-    """The `k` best tuples of the budgeted box, ties in order of ids (None: all of them), with witnesses.
+    """The `k` best tuples of the budgeted box (None: all of them), with witnesses; ties in order of `rank` [entities].
 
     >>> from tuplet.query.query_graph import Edge, QueryGraph
     >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
@@ -53,7 +54,7 @@ def run(
     ([[1, 2]], [0.25], True, 0.0)
     """
     search = FuzzySearch(TensorTable.of(table, relations_of([clauses])), Logic.of(logic), deadline=deadline)
-    return run_many([clauses], search, k, budget, [admits])[0]
+    return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
 
 
 def run_many(
@@ -64,14 +65,17 @@ def run_many(
     admits: Sequence[Admits | None] | None = None,
     explain: bool = True,
     first: int | None = None,
+    rank: NDArray[np.integer] | None = None,
 ) -> list[Ranking]:
-    """The rankings of many queries; without `explain` they have no witnesses.
+    """The rankings of many queries, ties in order of `rank` (or of ids); without `explain` they have no witnesses.
 
     With `first` they list everything in their boxes, and `exact` speaks of so many tuples; k decides how long a budget
     that adapts goes on growing.
     """
     k = None if k is not None and k >= _EVERYTHING else k
-    batch = _Batch(queries, search, k, admits or [None] * len(queries), explain, first)
+    names = np.arange(search.table.entities) if rank is None else rank.astype(np.int64)
+    in_torch = torch.as_tensor(names, device=search.table.device)
+    batch = _Batch(queries, search, k, admits or [None] * len(queries), explain, first, in_torch)
     for numbers in by_shape(queries):
         asked = [ClauseBatch.of(same, search.table) for same in zip(*(queries[i] for i in numbers), strict=True)]
         batch.solve(np.array(numbers), asked, budget or BoxBudget(), None)
@@ -88,6 +92,7 @@ class _Batch:
     admits: Sequence[Admits | None]
     explain: bool
     first: int | None
+    rank: Tensor  # [entities]
     found: dict[int, Ranking] = field(default_factory=dict)
 
     def solve(
@@ -117,7 +122,7 @@ class _Batch:
     ) -> tuple[Tensor, Tensor]:
         """One chunk with one budget: which of its lists are proven, and their k-th truth."""
         box, problem = solve(replace(self.search, enumerate=budget.enumerate), asked, budget, floor)
-        order = box.order()
+        order, value = box.ranked(self.rank)
         shown, hidden = self._admitted(numbers, box, order)
         certain, bound, kth = box.certify(shown, self.k, hidden)
         proven = certain
@@ -125,13 +130,13 @@ class _Batch:
             proven = box.certify(self._best(box, order, self.first), self.first)[0]
             shown = self._best(box, order, None)
             bound = box.certify(shown, None)[1]
-        order = order[shown[order]]
-        query, tuples, value = box.rows.query[order], box.tuples(order), box.value[order]
+        order, value = order[shown[order]], value[shown[order]]
+        query, tuples = box.rows.query[order], box.tuples(order)
         assignments: list[NDArray[np.int32]] = []
         if self.explain:
             value, assignments = _explained(problem, query, tuples, value)
-            again = falling(query, value)
-            query, tuples, value = query[again], tuples[again], value[again]
+            again, value = ranked(query, value, list(tuples.T), self.rank)
+            query, tuples = query[again], tuples[again]
             assignments = [found[again.cpu().numpy()] for found in assignments]
         ends = np.cumsum(counts(query, len(numbers)).cpu().numpy())
         ids, truth = tuples.cpu().numpy().astype(np.int32), value.double().cpu().numpy()
@@ -190,7 +195,12 @@ def _explained(
 
 
 def run_marginal(
-    clauses: Clauses, search: FuzzySearch, k: int, budget: BoxBudget | None = None, admits: Admits | None = None
+    clauses: Clauses,
+    search: FuzzySearch,
+    k: int,
+    budget: BoxBudget | None = None,
+    admits: Admits | None = None,
+    rank: NDArray[np.integer] | None = None,
 ) -> Ranking:
     """The `k` best tuples (at most 10,000) by the product of the marginals of their members, which is the truth shown.
 
@@ -199,7 +209,7 @@ def run_marginal(
     """
     budget = budget or BoxBudget()
     if len(clauses[0].free) < 2:
-        return run_many([clauses], search, k, budget, [admits])[0]
+        return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
     asked = [ClauseBatch.of([clause], search.table) for clause in clauses]
     try:
         problem, bound = pose(replace(search, enumerate=budget.enumerate), asked, budget)
@@ -209,7 +219,7 @@ def run_marginal(
             bound = bound.maximum(lost)
             vectors[place][node.rows.columns[0].cpu().numpy()] = node.value.double().cpu().numpy()
             highest = min(highest, float(node.upper.max()) if len(node.rows) else 0.0)
-        tuples, value = top_products(vectors, k, search.logic, admits)
+        tuples, value = top_products(vectors, k, search.logic, admits, rank)
         ids = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
         one = torch.zeros_like(ids[:, 0])
         found = [witnesses(search, domains.clause, one, ids, domains)[0] for domains in problem.domains]
@@ -283,7 +293,7 @@ def chunks(
         for literal in clause.literals:
             if literal.view is not None:
                 cost += table.edges(literal.view) + 1  # no list of pairs is longer than the relation's edges
-    for part in blocks(cost, 4 * table.block):
+    for part in blocks(cost, table.chunk):
         here = torch.arange(queries, device=table.device)[part]
         yield here, [clause.take(here) for clause in asked]
 

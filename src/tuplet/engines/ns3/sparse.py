@@ -6,7 +6,7 @@ beyond `TensorTable.block` items is made in blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,11 @@ Tensor = torch.Tensor
 
 _LAST = 2**63 - 1  # ends sorted keys, so that every search finds a place
 _SHORT = 1 << 14
-_CPU_BLOCK, _CUDA_BLOCK = 1 << 21, 1 << 25
+SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
+# Items of one step, and blocks that the queries of one chunk may need. A step on the CPU takes some 25 ms: the deadline
+# is looked at between two of them. A GPU wants longer ones.
+_CPU_BLOCK, _CPU_CHUNK = 1 << 18, 32
+_CUDA_BLOCK, _CUDA_CHUNK = 1 << 25, 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class TensorTable:
     edge_key: Tensor  # [edges + 1] (relation · entities + head) · entities + tail, ascending
     edge_truth: Tensor  # [edges + 1]
     block: int  # the most items that one step may make
+    chunk: int  # the most items that the queries searched together may need
 
     @property
     def device(self) -> torch.device:
@@ -102,6 +107,7 @@ class TensorTable:
             return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=kind)
 
         on_cpu = torch.device(device).type == "cpu"
+        block = block or (_CPU_BLOCK if on_cpu else _CUDA_BLOCK)
         return TensorTable(
             entities,
             put(number),
@@ -113,7 +119,8 @@ class TensorTable:
             put(values, dtype),
             put(np.append(near * entities + neighbour[forward], _LAST)),
             put(np.append(values[forward], 0), dtype),
-            block or (_CPU_BLOCK if on_cpu else _CUDA_BLOCK),
+            block,
+            block * (_CPU_CHUNK if on_cpu else _CUDA_CHUNK),
         )
 
     def spans(self, view: Tensor, entity: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,3 +254,17 @@ def ranks(query: Tensor, queries: int, *keys: Tensor) -> Tensor:
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=query.device) - start[query[order]]
     return place
+
+
+def ranked(query: Tensor, value: Tensor, columns: Sequence[Tensor], rank: Tensor) -> tuple[Tensor, Tensor]:
+    """The order of tuples by query and falling truth, ties by the rank of their members; and their truths in it.
+
+    Truths that are equal up to rounding are one tie, and have one truth.
+    """
+    order = falling(query, value)
+    query, value = query[order], value[order]
+    begins = torch.ones_like(query, dtype=torch.bool)
+    begins[1:] = (query[1:] != query[:-1]) | (value[1:] < value[:-1] * SAME)
+    tie = torch.cumsum(begins, 0) - 1
+    inside = falling(tie, *(-rank[column[order]] for column in columns))
+    return order[inside], value[begins][tie[inside]]

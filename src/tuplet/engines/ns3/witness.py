@@ -9,10 +9,9 @@ import torch
 from tuplet.engines.ns3.batch import ClauseBatch, Domains
 from tuplet.engines.ns3.domains import reduce_domains
 from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import Tensor, best_of, find
+from tuplet.engines.ns3.sparse import SAME, Tensor, best_of, find
 
 _AT_ONCE = 1024  # tuples
-_SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
 
 
 def witnesses(
@@ -50,7 +49,7 @@ def witnesses(
             asked = replace(known, shape=replace(shape, free=(variable,), groups=()))
             truth, _ = every(domains, asked, rows)
             value = best_of(rows.query, truth, n)
-            best = ((truth >= value[rows.query] * _SAME) & (truth > 0)).nonzero().view(-1)
+            best = ((truth >= value[rows.query] * SAME) & (truth > 0)).nonzero().view(-1)
             # The first of a query's best rows: rows stand in order of query and entity.
             owner = rows.query[best]
             first = torch.ones_like(owner, dtype=torch.bool)
