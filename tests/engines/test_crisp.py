@@ -225,7 +225,7 @@ def test_the_plan_explains_itself() -> None:
     named = plan([query], adjacency).text(lambda e: f"entity{e}", lambda r: f"relation{r}")
     assert "relation0(entity0, ?z)" in named
     contradiction = QueryGraph(("x",), (0,), (Edge(~0, 0, 0), Edge(~0, 0, ~5)))
-    assert "no answers: the atom between #0 and #5 is not observed" in str(plan([contradiction], adjacency))
+    assert "no answers: r0(#0, #5) is not observed" in str(plan([contradiction], adjacency))
 
 
 def test_memory_mapped_graphs_answer_alike(world: KnowledgeGraph, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from lang_cases import Case, cases
 
+from text_fixtures import Case, cases
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Query
 from tuplet.lang.parse import parse

@@ -7,8 +7,8 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lang_cases import cases
 
+from text_fixtures import cases
 from tuplet.errors import BudgetExceeded, TupletError
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Or, Query, Term, terms
 from tuplet.lang.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok

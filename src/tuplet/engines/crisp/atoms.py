@@ -20,7 +20,7 @@ class Link(NamedTuple):
 
 
 class ClauseAtoms:
-    """The atoms of one clause; `empty` is the ground atom or inequality that already fails, if there is one."""
+    """The atoms of one clause; `fails` is the ground atom or inequality that already does, if there is one."""
 
     def __init__(self, graph: QueryGraph, adjacency: Adjacency) -> None:
         n = len(graph.variables)
@@ -31,12 +31,12 @@ class ClauseAtoms:
         self.loops: list[list[Edge]] = [[] for _ in range(n)]
         self.different: list[list[int]] = [[] for _ in range(n)]
         self.touching = [0] * n  # bit mask of the variables that share an atom with this one
-        self.empty: str | None = None
+        self.fails: Edge | tuple[int, int] | None = None
         for edge in dict.fromkeys(graph.edges):
             self._add(edge)
         for left, right in graph.different:
             if left == right:
-                self.empty = "a thing never differs from itself"
+                self.fails = left, right
             if left >= 0:
                 self.different[left].append(right)
             if right >= 0:
@@ -51,7 +51,7 @@ class ClauseAtoms:
         forward, backward = 2 * relation, 2 * relation + 1
         if head < 0 and tail < 0:
             if (self.adjacency.find(~head, relation, ~tail) >= 0) == negated:
-                self.empty = f"the atom between #{~head} and #{~tail} " + ("is" if negated else "is not") + " observed"
+                self.fails = edge
         elif head == tail:
             self.loops[head].append(edge)
         else:

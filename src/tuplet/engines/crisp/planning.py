@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 from tuplet.engines.crisp.assemble import JoinPart, JoinStep, assemble
 from tuplet.engines.crisp.atoms import ClauseAtoms
-from tuplet.engines.crisp.text import describe
+from tuplet.engines.crisp.text import describe, failure
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Clauses
 
 
 @dataclass(frozen=True)
 class ClausePlan:
-    """A clause and its parts; `empty` is the ground atom or inequality that already fails, if there is one."""
+    """A clause and its parts, which are none if a ground atom or inequality already fails."""
 
     graph: QueryGraph
     parts: tuple[JoinPart, ...]
-    empty: str | None = None
+    fails: Edge | tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class CrispPlan:
         lines = []
         for number, clause in enumerate(self.clauses, start=1):
             lines.append(f"clause {number} of {len(self.clauses)}: crisp join, variable at a time")
-            if clause.empty is not None:
-                lines.append(f"  no answers: {clause.empty}")
+            if clause.fails is not None:
+                lines.append("  no answers: " + failure(clause.graph.variables, clause.fails, entity, relation))
             for part_number, part in enumerate(clause.parts, start=1):
                 if len(clause.parts) > 1:
                     kind = "answers combine freely" if part.free else "one witness suffices"
@@ -61,7 +61,6 @@ def plan(clauses: Clauses, adjacency: Adjacency) -> CrispPlan:
     """The plan of a query in disjunctive normal form on the observed facts.
 
     >>> import numpy as np
-    >>> from tuplet.query.query_graph import Edge
     >>> a, _ = Adjacency.build(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1, 2, 3]), relations=2)
     >>> print(plan([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 1, 1)))], a))
     clause 1 of 1: crisp join, variable at a time
@@ -73,8 +72,8 @@ def plan(clauses: Clauses, adjacency: Adjacency) -> CrispPlan:
 
 def _plan_clause(graph: QueryGraph, adjacency: Adjacency) -> ClausePlan:
     atoms = ClauseAtoms(graph, adjacency)
-    if atoms.empty is not None:
-        return ClausePlan(graph, (), atoms.empty)
+    if atoms.fails is not None:
+        return ClausePlan(graph, (), atoms.fails)
     parts = [_plan_part(atoms, members) for members in graph.parts()]
     # Parts without a free variable decide whether there are answers at all: first.
     return ClausePlan(graph, tuple(sorted(parts, key=lambda part: (bool(part.free), part.order[0].candidates))))

@@ -127,7 +127,7 @@ class DistinctAnswers:
 
     def __init__(self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline) -> None:
         self.plan, self.adjacency, self.deadline = plan, adjacency, deadline
-        self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.empty is None]
+        self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.fails is None]
         # A query without free variables has one answer or none.
         self.left = most if plan.width else 1
         self.seen = RowSet(plan.width) if len(self.clauses) > 1 and plan.width else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tuplet.engines.crisp.assemble import JoinPart, ListAtom
 from tuplet.engines.crisp.program import (
@@ -19,8 +20,9 @@ from tuplet.engines.crisp.program import (
     SUCCEEDED,
     VARIABLE,
 )
+from tuplet.query.query_graph import Edge
 
-Naming = Callable[[int], str]
+Naming: TypeAlias = Callable[[int], str]
 
 
 def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation: Naming) -> list[str]:
@@ -69,6 +71,15 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
     if part.distinct:
         lines.append(f"  distinct ({all_of(part.free)})")
     return lines
+
+
+def failure(variables: Sequence[str], fails: Edge | tuple[int, int], entity: Naming, relation: Naming) -> str:
+    """Why a clause has no answers: a ground atom that is not as it says, or something that differs from itself."""
+    if not isinstance(fails, Edge):
+        name = entity(~fails[0]) if fails[0] < 0 else f"?{variables[fails[0]]}"
+        return f"{name} != {name} never holds"
+    verb = "is" if fails.negated else "is not"
+    return f"{relation(fails.relation)}({entity(~fails.head)}, {entity(~fails.tail)}) {verb} observed"
 
 
 def _varied(part: JoinPart) -> set[int]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).parent.parent / "fixtures"
+FOLDER = Path(__file__).parent / "fixtures"
 
 
 class Case(NamedTuple):
