@@ -6,7 +6,7 @@
 
 `prepare` writes DIR/edges.npz (the truth file with train and valid observed: `head`, `tail`, `truth`, `observed` of
 the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/queries.npz (queries
-sampled by `tuplet.bench.sampling`; layout in docs/benchmark.md). `sweep` needs torch and numpy alone, so that it runs
+sampled by `tuplet.bench.sampling`; layout in docs/benchmark). `sweep` needs torch and numpy alone, so that it runs
 on a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
 edges.npz. `exact` runs the exact engine on the same queries, on all cores of the CPU.
 

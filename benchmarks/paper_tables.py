@@ -1,4 +1,4 @@
-"""All tables of docs/reproduce.md for one graph, from its files to Markdown; what is done is not done again.
+"""All tables of docs/benchmark/reproduce.md for one graph, from its files to Markdown; what is done is not done again.
 
     python benchmarks/paper_tables.py --data DATA --graph fb15k-237 --truth TRUTH.parquet --per-shape 500 -o OUT
 

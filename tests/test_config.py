@@ -73,7 +73,7 @@ def test_unknown_preset() -> None:
 
 
 def test_the_page_lists_every_knob_with_its_default() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "predictors.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "predictors.md").read_text(encoding="utf-8")
     for key, _, default, text in describe(TrainConfig):
         assert f"| `{key}` | {default} | {text} |" in page
 

@@ -119,7 +119,7 @@ def _split(lists: Any) -> list[Tuples]:
 
 
 def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
-    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark.md."""
+    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark/index.md."""
     groups = queries.by_shape()
     arrays: dict[str, NDArray[Any]] = {
         "shapes": np.array(list(groups), dtype=np.str_),

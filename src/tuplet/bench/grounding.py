@@ -1,4 +1,4 @@
-"""One grounded query with its answers: the walk, the relations, the negations (rules 2 to 5 of docs/benchmark.md)."""
+"""One grounded query with its answers: the walk, the relations, the negations (rules 2 to 5 of docs/benchmark)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class RunSettings:
     engine: str = "exact"  # a name, or module:Class
     logic: str = "product"
     timeout: float | None = None  # seconds for one query
-    reach: int = 100  # non-answers listed at least; a hard tuple below the list counts 0 in MRR (docs/benchmark.md)
+    reach: int = 100  # non-answers listed at least; a hard tuple below the list counts 0 in MRR (docs/benchmark)
     most: int = 100_000  # tuples listed at most, when ties at the end of the list are followed
     marginals: bool = False  # also rank each free variable on its own, for Marginal, Multiply and Joint
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Grounded queries with easy and hard answers, by the rules written down in docs/benchmark.md.
+"""Grounded queries with easy and hard answers, by the rules written down in docs/benchmark/index.md.
 
 Every query has its own random stream, seeded by (seed, formula, number): the result does not depend on the number of
 workers, and the first 100 of 500 queries are the same as 100 queries.

@@ -2,7 +2,7 @@
 
 The fair version is the search of NS3 with an unlimited budget: constants and leaves are absorbed one after the other,
 C[v][b] *= max_a C[u][a] · P(a, b); where only cycles are left, the best rows of one variable are tried one by one.
-The mode `paper` is FIT as published comparisons with several free variables ran it, see docs/baselines.md.
+The mode `paper` is FIT as published comparisons with several free variables ran it, see docs/explanation/baselines.md.
 """
 
 from __future__ import annotations

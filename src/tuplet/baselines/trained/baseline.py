@@ -1,4 +1,4 @@
-"""The trained query models as baselines: `--engine betae --option model=FOLDER` (docs/baselines.md)."""
+"""The trained query models as baselines: `--engine betae --option model=FOLDER` (docs/explanation/baselines.md)."""
 
 from __future__ import annotations
 
