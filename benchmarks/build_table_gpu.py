@@ -23,11 +23,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+from tuplet import registry
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
-from tuplet.truth.rules import CALIBRATIONS, DIRECTIONS, Calibration
-from tuplet.truth.sweep import build_table
+from tuplet.truth.rules import Calibration, combine
+from tuplet.truth.sweep import sweep
 from tuplet.truth.table import Predictions
 
 
@@ -79,8 +80,7 @@ def check_rows(
             backward.append(scores[:, ids] - shift[:, None])
         columns = torch.cat(backward)
         for i, h in enumerate(sampled):
-            a, b = forward[i], columns[:, i]
-            wanted = calibration.combine(a if calibration.forward else None, b if calibration.backward else None)
+            wanted = combine(forward[i], columns[:, i])
             part = slice(start[r], start[r + 1])
             mine = table.heads[part] == h
             found = torch.zeros(n, device=device)
@@ -118,8 +118,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--observed", default="train", help="splits that the calibration counts")
     parser.add_argument("--threshold", type=float, default=0.005)
-    parser.add_argument("--calibration", default="softmax-count", choices=list(CALIBRATIONS))
-    parser.add_argument("--direction", default="both", choices=DIRECTIONS)
+    parser.add_argument("--calibration", default="softmax-count", choices=registry.names("calibrations"))
     parser.add_argument("--memory", type=float, help="bytes for blocks")
     parser.add_argument("--relations", type=int, help="build only the first so many relations")
     parser.add_argument("--check", type=int, default=0, help="compare so many sampled rows with the dense computation")
@@ -133,7 +132,7 @@ def main() -> None:
         model = type(model)(model.entity, model.relation[used], model.norm)
         keep = edges[1] < arguments.relations
         edges = (edges[0][keep], edges[1][keep], edges[2][keep])
-    calibration = Calibration(arguments.calibration, arguments.direction)
+    calibration = Calibration(arguments.calibration)
     memory = int(arguments.memory) if arguments.memory else None
     times = []
     for _ in range(arguments.repeat):
@@ -141,7 +140,7 @@ def main() -> None:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        table = build_table(model, *edges, threshold=arguments.threshold, calibration=calibration, memory=memory)
+        table = sweep(model, edges, arguments.threshold, calibration, memory).predictions()
         times.append(time.perf_counter() - began)
     report: dict[str, Any] = {
         "graph": str(arguments.graph),

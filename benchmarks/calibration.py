@@ -23,9 +23,9 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
 from tuplet.truth.learned.features import GROUPS, TrainEdges
 from tuplet.truth.learned.fit import SplitCorrection, fit
-from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
-from tuplet.truth.sweep import DirectionScores, build_scored
+from tuplet.truth.store_meta import StoreMeta
+from tuplet.truth.sweep import DirectionScores, sweep
 from tuplet.truth.table import Predictions, TruthTable, edge_keys, observed_facts
 
 OBSERVED = ("train", "valid")
@@ -44,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
-    given = scored.edges(Calibration()) if isinstance(scored, DirectionScores) else scored
+    given = scored.predictions() if isinstance(scored, DirectionScores) else scored
     size = len(graph.entities)
     key = edge_keys(size, *given[:3])
     unseen = ~(marked(graph, "train", key) | marked(graph, "valid", key))
@@ -81,14 +81,14 @@ def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> DirectionScore
     if arguments.table:
         from tuplet.truth.parquet import read_table
 
-        return Predictions.of(*read_table(arguments.table, graph, OBSERVED).predictions())
+        return read_table(arguments.table, graph, OBSERVED).predictions()
     if arguments.scored:
         names = ("head", "relation", "tail", "forward", "backward")
         return DirectionScores(*(np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names))
     from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)
-    return build_scored(predictor, *graph.edges("train"), FLOOR)
+    return sweep(predictor, graph.edges("train"), FLOOR)
 
 
 def tensor(array: np.ndarray, device: str) -> torch.Tensor:
@@ -118,8 +118,7 @@ def write(graph: KnowledgeGraph, edges: Predictions, threshold: float, path: str
     """A store of these truth values over the observed facts."""
     sizes, facts = (len(graph.entities), len(graph.relations)), observed_facts(graph, OBSERVED)
     table = TruthTable.assemble(*sizes, facts, edges.reaching(threshold), threshold)
-    meta = {"threshold": threshold, "calibration": None, "observed": list(OBSERVED)}
-    StoreFiles.create(path, graph, table, meta, force=True)
+    StoreFiles.create(path, graph, table, StoreMeta(graph.hash, OBSERVED, threshold), force=True)
 
 
 if __name__ == "__main__":
