@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
-FORMAT_VERSION = 2  # 1: without it the calibration says its direction and power, which were always the same
+FORMAT_VERSION = 2  # in 1 every truth was float32, and a calibration named its direction and power, always the same
 CACHE = "cache"
 PATIENCE = 60.0  # seconds that a change waits for another one to end
 

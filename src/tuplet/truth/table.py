@@ -92,23 +92,38 @@ class Row(NamedTuple):
 
 
 class Truth(Protocol):
-    """What engines may ask of truth values, tabulated or computed on demand."""
+    """All that engines ask of truth values. A table has them, `TruthOnDemand` computes them; nobody asks which it is."""
 
     @property
-    def entities(self) -> int: ...
+    def entities(self) -> int:
+        """Entities are numbered from 0 to here."""
+
     @property
-    def relations(self) -> int: ...
+    def relations(self) -> int:
+        """So are relations."""
+
     @property
-    def threshold(self) -> float: ...
+    def threshold(self) -> float:
+        """No predicted edge has a smaller truth: below, it counts 0."""
+
     @property
-    def tabulated(self) -> bool: ...  # all rows are there; nothing is computed when asked
-    def row(self, entity: int, relation: int, inverse: bool) -> Row: ...
-    def value(self, head: int, relation: int, tail: int) -> float: ...
-    def observed_edge(self, head: int, relation: int, tail: int) -> bool: ...
-    def row_max(self, entity: int, relation: int, inverse: bool) -> float: ...
+    def tabulated(self) -> bool:
+        """Whether all rows are there, so that nothing is computed when asked."""
+
+    def row(self, entity: int, relation: int, inverse: bool) -> Row:
+        """The edges from an entity under a relation or, inverse, those to it."""
+
+    def row_max(self, entity: int, relation: int, inverse: bool) -> float:
+        """The largest truth of a row, 0 if it has no edge."""
+
+    def value(self, head: int, relation: int, tail: int) -> float:
+        """Truth of one edge."""
+
+    def observed_edge(self, head: int, relation: int, tail: int) -> bool:
+        """Whether the edge is a stated fact."""
+
     def table(self, relations: Sequence[int]) -> TruthTable:
-        """A table that holds (at least) the named relations, numbered as here."""
-        ...
+        """A table that holds at least the named relations, numbered as here: what is searched, and looked up in."""
 
 
 @dataclass(frozen=True)
