@@ -14,11 +14,16 @@ from test_truth_store import ENTITIES, RELATIONS, small_graph
 from test_truth_sweep import as_dense, build_table, dense, random_edges, random_model
 
 import tuplet
+from tuplet.cli import main
 from tuplet.errors import BadInput
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.settings import TrainConfig
 from tuplet.truth import sweep as sweeping
 from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration
+from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_meta import ModelMeta
 
 
 class Popularity:
@@ -92,6 +97,39 @@ def test_index_takes_an_object(tmp_path: Path) -> None:
             known = [max(1, int(((relation == 0) & (side == end)).sum())) for side, end in ((heads, h), (tails, t))]
             sides = np.minimum([known[0] * to_tail[t], known[1] * to_head[h]], 0.9999)
             assert answer.truth == pytest.approx(sides.mean(), rel=1e-4)
+
+
+class Registered(Popularity):
+    """As `tuplet index GRAPH module:Class` makes it: from sizes and settings, then shown the edges."""
+
+    def __init__(self, entities: int, relations: int, settings: TrainConfig) -> None:
+        self.entities, self.relations = entities, relations
+
+    def fit(self, edges: TrainingEdges) -> None:
+        heads, relation, tails = edges.splits["train"]
+        self.as_head, self.as_tail = np.zeros((2, self.relations, self.entities))
+        np.add.at(self.as_head, (relation, heads), 1.0)
+        np.add.at(self.as_tail, (relation, tails), 1.0)
+
+
+def test_index_takes_a_class_by_module_and_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = small_graph()
+    graph.save(tmp_path / "g")
+    arguments = ["index", str(tmp_path / "g"), "test_truth_predictor:Registered", "--threshold", "0.02", "--quiet"]
+    assert main([*arguments, "-o", str(tmp_path / "by-name")]) == 0
+    by_object = index(graph, Popularity(graph), tmp_path / "by-object", threshold=0.02)
+    by_name = StoreFiles.open(tmp_path / "by-name")
+    assert by_name.table.truth.tolist() == by_object.table.truth.tolist()
+    assert by_name.meta.model == ModelMeta("test_truth_predictor:Registered")
+    capsys.readouterr()
+    for name, message in (
+        ("test_truth_predictor:Registred", "cannot load test_truth_predictor:Registred"),
+        ("test_truth_predictor:Popularity", "cannot be called with (entities, relations, settings)"),
+        ("complex", "complex has to be trained first: tuplet train --model complex"),
+        ("no.model", "no such model: no.model"),
+    ):
+        assert main(["index", str(tmp_path / "g"), name, "-o", str(tmp_path / "s")]) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_what_is_no_predictor_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ def ready(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None)
     if isinstance(found, type) and issubclass(found, EmbeddingModel):
         raise BadInput(f"{name} has to be trained first: tuplet train --model {name}")
     edges = TrainingEdges.of(graph)
-    predictor: Any = found(edges.entities, edges.relations, settings or TrainConfig())
+    try:
+        predictor: Any = found(edges.entities, edges.relations, settings or TrainConfig())
+    except TypeError as error:
+        raise BadInput(f"{name} cannot be called with (entities, relations, settings): {error}") from None
     if hasattr(predictor, "fit"):
         predictor.fit(edges)
     made: LinkPredictor = predictor

@@ -92,7 +92,7 @@ class Row(NamedTuple):
 
 
 class Truth(Protocol):
-    """All that engines ask of truth values. A table has them, `TruthOnDemand` computes them; nobody asks which it is."""
+    """All that engines ask of truth values. A table holds them, `TruthOnDemand` computes them; nobody asks which."""
 
     @property
     def entities(self) -> int:
