@@ -59,6 +59,10 @@ class TupletError(Exception):
         shown = "".join(part.flag if isinstance(part, Option) else part for part in self.parts)
         return shown + str(self).removeprefix(self.message)
 
+    def _render_traceback_(self) -> list[str]:
+        # A notebook shows the sentence alone: the mistake is in the cell, not in our code.
+        return [f"{type(self).__name__}: {self}"]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # An error crosses process boundaries with its fields, whatever its constructor takes.
         return _restored, (type(self), self.args, self.__dict__)

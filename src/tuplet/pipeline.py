@@ -141,12 +141,14 @@ def build(
     """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
-    graph = read(source, valid, test, labels, columns)
-    if graph.weighted:
-        return index(graph, None, path, force=force, progress=progress)
     target = Path(os.path.realpath(path))
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
+        report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
+        graph = read(source, valid, test, labels, columns)
+        report("read", 0, 0, _sizes(graph))
+        if graph.weighted:
+            return index(graph, None, path, force=force, progress=report)
         chosen = _settings(config, settings, graph)
         graph = Graph.made(with_valid(graph, HELD_OUT, chosen.seed))
         folder = Path(keep_model) if keep_model is not None else work
@@ -201,6 +203,10 @@ def _continue(
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
     chosen = preset(config) if isinstance(config, str) else config or suitable(len(graph.edges("train")[0]))
     return changed(chosen, given)
+
+
+def _sizes(graph: KnowledgeGraph) -> str:
+    return f"{len(graph.entities):,} entities, {len(graph.relations):,} relations, {graph.adjacency.edges:,} facts"
 
 
 def _device(name: str) -> str:
