@@ -93,6 +93,7 @@ def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadli
     """What `only` lets through; None if that is everything."""
     if only is None:
         return None
-    from tuplet.engines.facts import holds  # compiled kernels: only where a filter asks for them
+    from tuplet.engines.facts import Checker  # compiled kernels: only where a filter asks for them
 
-    return lambda tuples: holds(clauses, source, tuples, deadline) == (only == "observed")
+    checker = Checker.of(clauses, source)
+    return lambda tuples: checker.holds(tuples, deadline) == (only == "observed")
