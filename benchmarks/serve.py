@@ -2,6 +2,7 @@
 
     python benchmarks/serve.py --store fb15k-237.store
     python benchmarks/serve.py                      # makes the store from $TUPLET_DATA/fb15k-237 and ../truth
+    python benchmarks/serve.py --limits             # how long a limit of 1 s takes, on a graph made for it
 
 The mix is the 14 joint shapes, grounded on real edges, each query asked once. The load generator is one process with
 plain sockets and keep-alive; it shares the processors with the server.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -18,16 +20,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
+import uvicorn
+from deadlines import hub, path, two_halves
 from exact import SHAPES, Sampler
 
 import tuplet
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.query_graph import QueryGraph
+from tuplet.serve.app import create_app
+from tuplet.serve.limits import ServerLimits
+from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.service import Service
 from tuplet.store import Store
 
 
@@ -160,10 +169,42 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--port", type=int, default=8199)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limits", action="store_true", help="only how time limits hold; needs no data set")
     arguments = parser.parse_args()
+    if arguments.limits:
+        limits(arguments.port)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.store or make(Path(folder))
         run(path, arguments)
+
+
+def limits(port: int) -> None:
+    """The cases of deadlines.py over HTTP under `--max-time 1`: how long each request takes, and what it claims."""
+    service = Service({"halves": two_halves(), "hub": hub()}, ServerLimits(max_time=1.0), ServerMetrics())
+    service.warm()
+    server = uvicorn.Server(uvicorn.Config(create_app(service), port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    asyncio.run(ready(port))
+    spokes = {"query": "?x, ?y : r(?x, n0) & r(?y, n0)", "k": 10_000, "store": "hub"}
+    paths = [{"query": path(hops, "n399"), "k": k} for hops in (4, 5, 6) for k in (5, 250)]
+    for body, only in itertools.product([*paths, spokes], (None, "predicted", "observed")):
+        start = time.perf_counter()
+        answer = json.loads(asyncio.run(once(port, http({**body, "only": only}))))
+        took, count = time.perf_counter() - start, len(answer["answers"])
+        said = f"{count} answers, exact {answer['exact']}, pruned {answer['pruned']}"
+        print(f"{took:6.3f} s  {'late' if took > 1.3 else 'in time'}  only {only}, {said}: {body['query'][:60]}")
+    server.should_exit = True
+    thread.join()
+
+
+async def once(port: int, request: bytes) -> bytes:
+    """The body of one request on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+    _, body = await send(reader, writer, request)
+    writer.close()
+    return body
 
 
 def make(folder: Path) -> str:
@@ -204,7 +245,7 @@ def run(path: str, arguments: argparse.Namespace) -> None:
 
 
 async def ready(port: int) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()

@@ -142,6 +142,12 @@ def test_csv_and_parquet(client: httpx.Client) -> None:
     assert csv.text.splitlines()[0] == '"country","organisation","country_label","organisation_label","truth","status"'
     table = pq.read_table(io.BytesIO(client.post("/ask", json={**body, "format": "parquet"}).content))
     assert table.num_rows == 4
+    assert "tuplet-pruned" not in csv.headers
+    stopped = {**body, "work": 50}
+    assert (
+        client.post("/ask", json={**stopped, "format": "csv"}).headers["tuplet-pruned"]
+        == ask(client, **stopped)["pruned"]
+    )
     assert table.to_pylist()[0]["country"] == ask(client, **body)["answers"][0]["values"]["country"]
 
 

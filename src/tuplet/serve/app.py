@@ -85,7 +85,7 @@ def _routes(app: FastAPI, service: Service) -> None:
             if request.format == "ndjson":
                 return StreamingResponse(to_lines(answers, deadline), media_type=MEDIA["ndjson"])
             # a table has no place to say what stopped the search
-            said = {"tuplet-pruned": answers.pruned} if answers.pruned else None
+            said = {"tuplet-pruned": answers.pruned.encode("ascii", "replace").decode()} if answers.pruned else None
             return Response(to_table(answers, request.format), headers=said, media_type=MEDIA[request.format])
 
         return await service.run(deadline, work)

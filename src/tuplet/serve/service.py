@@ -54,11 +54,12 @@ class Service:
     def warm(self) -> None:
         """Load what is compiled before the first request."""
         for store in self.stores.values():
+            store.engine()
             with suppress(TupletError):
                 for example in examples(store.source)[:2]:
                     store.ask(example["query"], k=3, timeout=1.0)
 
-    # --- places ----------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------------------
 
     async def run(self, deadline: Deadline, work: Callable[[], T]) -> T:
         """Do work in a thread once there is a place; refuse if too many wait already, or for too long."""
