@@ -6,6 +6,7 @@ The compiled searches release the interpreter lock, so one long query does not h
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import threading
@@ -25,7 +26,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import Question, ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
@@ -53,11 +54,12 @@ class Service:
 
     def warm(self) -> None:
         """Load what is compiled before the first request."""
+        filters: tuple[Only | None, ...] = (None, "predicted", "observed")
         for store in self.stores.values():
             store.engine()
-            with suppress(TupletError):
-                for example in examples(store.source)[:2]:
-                    store.ask(example["query"], k=3, timeout=1.0)
+            for example, only in itertools.product(examples(store.source)[:2], filters):
+                with suppress(TupletError):
+                    store.ask(example["query"], k=3, only=only, timeout=1.0)
 
     # --- places ----------------------------------------------------------------------------------------------------
 
