@@ -169,15 +169,13 @@ def build(
 
 def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph:
     """The same graph with a valid split, taken from train at random if it has none."""
-    heads, relation, tails, entry = graph.adjacency.triples()
-    split = graph.split[entry].copy()
+    split = graph.split[graph.adjacency.triples()[3]]
     known = np.flatnonzero(split == SPLIT_CODE["train"])
     if (split == SPLIT_CODE["valid"]).any() or len(known) < 1 / share:
         return graph
     chosen = np.random.default_rng(seed).choice(known, size=int(share * len(known)), replace=False)
     split[chosen] = SPLIT_CODE["valid"]
-    weight = None if graph.weight is None else graph.weight[entry]
-    return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split, weight, graph.notes)
+    return graph.with_splits(split)
 
 
 def _continue(

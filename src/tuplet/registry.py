@@ -42,7 +42,15 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "softmax-count": "tuplet.truth.rules:softmax_count",
         "observed-mass": "tuplet.truth.rules:observed_mass",
     },
-    "readers": {},
+    "readers": {  # by the suffix of a file; what a reader is, says tuplet.graph.readers
+        ".tsv": "tuplet.graph.readers.text:read_tsv",
+        ".txt": "tuplet.graph.readers.text:read_tsv",
+        ".csv": "tuplet.graph.readers.text:read_csv",
+        ".parquet": "tuplet.graph.readers.tables:read_parquet",
+        ".pq": "tuplet.graph.readers.tables:read_parquet",
+        ".nt": "tuplet.graph.readers.rdf:read_ntriples",
+        ".ttl": "tuplet.graph.readers.rdf:read_turtle",
+    },
     "languages": {},
 }
 

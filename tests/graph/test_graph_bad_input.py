@@ -18,7 +18,11 @@ GOOD = "a\tr\tb\nb\tr\tc\n"
 
 FILES = {
     "two columns": ("f.tsv", b"a\tr\n", r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 2$"),
-    "five columns": ("f.tsv", b"a\tr\tb\t1\tx\n", r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 5$"),
+    "five columns": (
+        "f.tsv",
+        b"a\tr\tb\t1\tx\n",
+        r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 5; choose some with columns=$",
+    ),
     "spaces": ("f.txt", b"a r b\n", r"f\.txt:1: expected 3 or 4 tab-separated columns, got 1$"),
     "malformed line": ("f.tsv", b"a\tr\tb\na r b\n", r"f\.tsv:2: expected 3 columns as in the first line, got 1$"),
     "late fourth column": ("f.tsv", b"a\tr\tb\n\na\tr\tb\t1\n", r"f\.tsv:3: expected 3 columns .* got 4$"),
@@ -48,14 +52,18 @@ FILES = {
     "gzip with garbage": ("f.tsv.gz", gzip.compress(GOOD.encode()) + b"xx", r"f\.tsv\.gz: broken gzip file"),
     "empty gzip": ("f.tsv.gz", gzip.compress(b""), r"f\.tsv\.gz is empty$"),
     "gzip of no bytes": ("f.tsv.gz", b"", r"f\.tsv\.gz"),
-    "unknown type": ("f.xlsx", b"PK", r"f\.xlsx: unknown file type '\.xlsx'; known are \.tsv, \.txt, \.csv, \.parquet"),
-    "no type": ("facts", b"a\tr\tb", r"facts: unknown file type ''; known are"),
+    "unknown type": (
+        "f.xlsx",
+        b"PK",
+        r"file type '\.xlsx' of .*f\.xlsx is not known; choose '\.tsv', '\.txt', '\.csv'",
+    ),
+    "no type": ("facts", b"a\tr\tb", r"file type '' of .*facts is not known; choose '\.tsv'"),
     "turtle": ("f.ttl", b"@prefix : <http://x/> .\n:a :b :c .\n:a :b", r"f\.ttl:3: "),
     "turtle prefix": ("f.ttl", b"\n\nex:a ex:b ex:c .", r"f\.ttl:3: .*ex"),
     "n-triples": ("f.nt", b"<http://x/a> <http://x/b> <http://x/c> .\n<http://x/a> b\n", r"f\.nt:2: "),
     "rdf literals only": ("f.nt", b'<http://x/a> <http://x/b> "c" .\n', r"f\.nt: no facts .*1 literals"),
     "parquet": ("f.parquet", b"PAR1 not really", r"f\.parquet: cannot be read as Parquet"),
-    "parquet gz": ("f.parquet.gz", b"", r"unknown file type"),
+    "parquet gz": ("f.parquet.gz", b"", r"f\.parquet\.gz: Parquet is compressed inside"),
 }
 
 
@@ -96,7 +104,7 @@ def test_folders(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "train.tsv").write_text(GOOD)
     read(tmp_path).save(tmp_path / "g")
-    with pytest.raises(BadInput, match="is a tuplet directory already"):
+    with pytest.raises(BadInput, match="is a graph already; import reads facts"):
         read(tmp_path / "g")
     (tmp_path / "train.txt").write_text(GOOD)
     with pytest.raises(BadInput, match=r"has both train\.tsv and train\.txt; keep one"):
@@ -108,9 +116,12 @@ def test_folders(tmp_path: Path) -> None:
 def test_parquet_columns(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"a": ["x"], "b": ["y"], "tail": ["z"]}), path)
-    with pytest.raises(BadInput, match=r"needs the columns head, relation and tail .* it has 'a', 'b', 'tail'$"):
+    with pytest.raises(
+        BadInput,
+        match=r"needs the columns head, relation and tail .* it has 'a', 'b', 'tail'; name them with columns=$",
+    ):
         read(path)
-    with pytest.raises(BadInput, match="has no column 'tial'; did you mean 'tail'"):
+    with pytest.raises(BadInput, match=r"column 'tial' is not in .*; did you mean 'tail'"):
         read(path, columns=["a", "b", "tial"])
     with pytest.raises(BadInput, match="name 3 or 4 columns"):
         read(path, columns=["a"])

@@ -12,8 +12,8 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
-from tuplet.truth.make import index_facts
 from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable, observed_facts
 
 FACTS = [("a", "r", "b", 0.9), ("a", "r", "c", 1 / 3), ("b", "r", "c", 0.1), ("c", "r", "d", 1.0)]
@@ -43,8 +43,7 @@ def test_weights_survive_save_and_open_and_changes(tmp_path: Path) -> None:
     again = KnowledgeGraph.open(tmp_path / "g")
     assert again.weight is not None
     assert sorted(set(again.weight.tolist())) == sorted({fact[3] for fact in FACTS})
-    index_facts(again, tmp_path / "s")
-    store = tuplet.open(tmp_path / "s")
+    store = tuplet.index(again, None, tmp_path / "s")
     store.add([("d", "r", "a", 0.7), ("a", "r", "b", 0.8)])
     assert truths(tuplet.open(tmp_path / "s")) == WANTED | {("d", "a"): 0.7, ("a", "b"): 0.8}
 
@@ -59,7 +58,7 @@ def test_a_store_of_single_precision_still_opens_and_takes_exact_weights(tmp_pat
     table = replace(table, truth=table.truth.astype(np.float32), row_best=table.row_best.astype(np.float32))
     table.save(tmp_path / "t")
     assert TruthTable.open(tmp_path / "t").truth.dtype == np.float32
-    StoreFiles.create(tmp_path / "s", old, table, {"threshold": 0.0, "observed": ["train"], "calibration": None})
+    StoreFiles.create(tmp_path / "s", old, table, StoreMeta(old.hash, ("train",), 0.0))
     store = tuplet.open(tmp_path / "s")
     assert truths(store) == {pair: float(np.float32(truth)) for pair, truth in WANTED.items()}
     store.add([("d", "r", "a", 0.7)])

@@ -87,6 +87,16 @@ class Adjacency:
         view_ptr = np.searchsorted(view[row_start], np.arange(2 * relations + 1)).astype(np.int64)
         return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
 
+    def check(self, entities: int) -> None:
+        """Refuse arrays that do not fit together with a ValueError: compiled code trusts these bounds."""
+        rows, entries = len(self.row_entity), len(self.neighbour)
+        refuse_misfits(
+            view_ptr=len(self.view_ptr) % 2 == 1 and are_pointers(self.view_ptr, rows),
+            row_ptr=len(self.row_ptr) == rows + 1 and are_pointers(self.row_ptr, entries),
+            row_entity=are_within(self.row_entity, entities),
+            neighbour=are_within(self.neighbour, entities),
+        )
+
     @cached_property
     def arrays(self) -> AdjacencyArrays:
         """What kernels take."""
@@ -148,6 +158,23 @@ class Adjacency:
         view, entity = self.entry_rows()
         forward = np.flatnonzero(view % 2 == 0)
         return entity[forward], (view[forward] // 2).astype(np.int32), self.neighbour[forward], forward
+
+
+def refuse_misfits(**fits: bool) -> None:
+    """A ValueError that names the first array that does not fit."""
+    for name, good in fits.items():
+        if not good:
+            raise ValueError(f"{name} does not fit the other arrays")
+
+
+def are_pointers(pointers: NDArray[np.integer], end: int) -> bool:
+    """Whether they ascend from 0 to `end`."""
+    return bool(len(pointers) and pointers[0] == 0 and pointers[-1] == end and (pointers[1:] >= pointers[:-1]).all())
+
+
+def are_within(ids: NDArray[np.integer], count: int) -> bool:
+    """Whether all lie in 0 … count - 1."""
+    return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
 
 
 def pack(

@@ -8,45 +8,122 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput, Option, unknown
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 
-# SHA-256 over the sorted lines "split<TAB>head<TAB>relation<TAB>tail".
+
+@dataclass(frozen=True)
+class PublicGraph:
+    """A benchmark graph that everybody has: its name, its sizes and the checksum of its facts."""
+
+    name: str
+    entities: int
+    relations: int
+    train: int
+    valid: int
+    test: int
+    sha256: str  # over the sorted lines "split<TAB>head<TAB>relation<TAB>tail"
+
+
 DATASETS = {
-    "fb15k-237": "0d9b8c30e5e8f0e3a09be96d19acc2549eb5741ae737c7a65cdef1916e53b969",
-    "fb15k": "24277ef27287113ad7f0ae1696c52580185fa4ca0c8cdb86b701859e3c25ec2a",
-    "nell995": "04159c3e820734285951c73082e4cfb675cc97c374b5b0d66adbcab8ce111ff4",
-    "wn18rr": "347d6dbd62babc35f301432b8df3001e871963f3618a93f10c2316704acdcd82",
-    "codex-s": "f28255034d6525bb84cc18b0bd4e230179a1168405f7a38ba5c3f29534cf0b16",
-    "codex-m": "dd1a120cb5d2cb3cb2535d079248e002889cc8ea91b6dc20824bce393f9e1eb8",
-    "umls": "3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6",
-    "kinships": "4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4",
-    "nations": "8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132",
+    graph.name: graph
+    for graph in (
+        PublicGraph(
+            "fb15k-237",
+            14_505,
+            237,
+            272_115,
+            17_526,
+            20_438,
+            "0d9b8c30e5e8f0e3a09be96d19acc2549eb5741ae737c7a65cdef1916e53b969",
+        ),
+        PublicGraph(
+            "fb15k",
+            14_951,
+            1_345,
+            483_142,
+            50_000,
+            59_071,
+            "24277ef27287113ad7f0ae1696c52580185fa4ca0c8cdb86b701859e3c25ec2a",
+        ),
+        PublicGraph(
+            "nell995",
+            63_361,
+            200,
+            114_213,
+            14_324,
+            14_267,
+            "04159c3e820734285951c73082e4cfb675cc97c374b5b0d66adbcab8ce111ff4",
+        ),
+        PublicGraph(
+            "wn18rr",
+            40_943,
+            11,
+            86_835,
+            3_034,
+            3_134,
+            "347d6dbd62babc35f301432b8df3001e871963f3618a93f10c2316704acdcd82",
+        ),
+        PublicGraph(
+            "codex-s",
+            2_034,
+            42,
+            32_888,
+            1_827,
+            1_828,
+            "f28255034d6525bb84cc18b0bd4e230179a1168405f7a38ba5c3f29534cf0b16",
+        ),
+        PublicGraph(
+            "codex-m",
+            17_050,
+            51,
+            185_584,
+            10_310,
+            10_311,
+            "dd1a120cb5d2cb3cb2535d079248e002889cc8ea91b6dc20824bce393f9e1eb8",
+        ),
+        PublicGraph(
+            "umls", 135, 46, 5_216, 652, 661, "3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6"
+        ),
+        PublicGraph(
+            "kinships", 104, 25, 8_544, 1_068, 1_074, "4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4"
+        ),
+        PublicGraph(
+            "nations", 14, 55, 1_592, 199, 201, "8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132"
+        ),
+    )
 }
+
+
+def listed() -> list[PublicGraph]:
+    """All graphs that `fetch` knows, with their sizes.
+
+    >>> [graph.name for graph in listed() if graph.entities < 1000]
+    ['umls', 'kinships', 'nations']
+    """
+    return list(DATASETS.values())
 
 
 def fetch(name: str, from_dir: str | os.PathLike[str] | None = None) -> KnowledgeGraph:
     """The benchmark graph of that name, verified."""
     if name not in DATASETS:
-        close = nearest(name, DATASETS) or list(DATASETS)
-        raise BadInput(f"unknown benchmark graph {name!r}; did you mean {' or '.join(map(repr, close))}?")
+        raise unknown("benchmark graph", name, DATASETS)
     from tuplet.graph.readers.read import read
 
     graph = read(_folder(name, from_dir))
     found = digest(graph)
-    if found != DATASETS[name]:
-        raise BadInput(f"these are not the facts of {name}: checksum {found[:12]}…, expected {DATASETS[name][:12]}…")
+    wanted = DATASETS[name].sha256
+    if found != wanted:
+        raise BadInput(f"these are not the facts of {name}: checksum {found[:12]}…, expected {wanted[:12]}…")
     return graph
 
 
 def digest(graph: KnowledgeGraph) -> str:
     """The checksum of the named facts of a graph and their splits, whatever file they came from."""
-    entities, relations = (
-        graph.entities.names(range(len(graph.entities))),
-        graph.relations.names(range(len(graph.relations))),
-    )
+    entities, relations = list(graph.entities), list(graph.relations)
     lines = sorted(
         f"{split}\t{entities[h]}\t{relations[r]}\t{entities[t]}\n"
         for split in SPLITS
@@ -66,5 +143,6 @@ def _folder(name: str, from_dir: str | os.PathLike[str] | None) -> Path:
                 return folder
     where = f"not found in {roots[0]}" if roots else "cannot be downloaded by tuplet"
     raise BadInput(
-        f"{name} {where}; get its train, valid and test files (head, relation, tail) and pass --from-dir FOLDER"
+        f"{name} {where}; get its train, valid and test files (head, relation, tail) and pass their folder with ",
+        Option("from_dir", None),
     )

@@ -1,4 +1,4 @@
-"""A knowledge graph: names, edges in both directions, the split of each edge, and its truth if it is weighted."""
+"""A knowledge graph: names, edges in both directions, the split of each edge, its given truth and its date if any."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore, unknown
 from tuplet.files import content_hash, open_directory, write_directory
-from tuplet.graph.adjacency import Adjacency, Ints, Longs
+from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.names import Vocabulary
 
 KIND = "graph"
 SPLITS = ("train", "valid", "test")
 SPLIT_CODE = {name: code for code, name in enumerate(SPLITS, start=1)}
+
+NO_DATE = int(np.iinfo(np.int64).min)  # in place of the date of a fact that has none
 
 Splits = NDArray[np.uint8]
 Floats = NDArray[np.floating]
@@ -41,6 +43,7 @@ class KnowledgeGraph:
     weight: Floats | None  # [entries of adjacency] truth of each edge in a weighted graph, as given (float64)
     hash: str  # content hash: same names, edges, splits and weights, same hash
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
+    date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
 
     def __repr__(self) -> str:
         sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
@@ -56,6 +59,7 @@ class KnowledgeGraph:
         split: Sequence[int] | Splits | None = None,
         weight: Sequence[float] | NDArray[np.floating] | None = None,
         notes: dict[str, Any] | None = None,
+        date: Sequence[int] | NDArray[np.integer] | None = None,
     ) -> KnowledgeGraph:
         """The graph of distinct edges given by ids; all of them train unless `split` says otherwise."""
         adjacency, edge = Adjacency.build(
@@ -66,7 +70,8 @@ class KnowledgeGraph:
         )
         codes = np.ones(len(edge), np.uint8) if split is None else np.asarray(split, dtype=np.uint8)[edge]
         weights = None if weight is None else np.asarray(weight, dtype=np.float64)[edge]
-        graph = KnowledgeGraph(entities, relations, adjacency, codes, weights, "", notes or {})
+        dates = None if date is None else np.asarray(date, dtype=np.int64)[edge]
+        graph = KnowledgeGraph(entities, relations, adjacency, codes, weights, "", notes or {}, dates)
         return replace(graph, hash=content_hash(KIND, graph._arrays(), {}))
 
     @staticmethod
@@ -84,13 +89,58 @@ class KnowledgeGraph:
         adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
         entities = Vocabulary.from_arrays(arrays, "entity_")
         relations = Vocabulary.from_arrays(arrays, "relation_")
-        graph = KnowledgeGraph(entities, relations, adjacency, arrays["split"], arrays.get("weight"), hash, notes)
+        payload = (arrays["split"], arrays.get("weight"), hash, notes, arrays.get("date"))
+        graph = KnowledgeGraph(entities, relations, adjacency, *payload)
         _check(graph)
         return graph
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the graph as a directory; an existing one is replaced only with `force`."""
         write_directory(path, KIND, self._arrays(), {"notes": self.notes}, force)
+
+    def with_splits(self, split: Splits) -> KnowledgeGraph:
+        """The same edges with other splits [edges in the order of `adjacency.triples`]."""
+        heads, relation, tails, entry = self.adjacency.triples()
+        return KnowledgeGraph.of(
+            self.entities,
+            self.relations,
+            heads,
+            relation,
+            tails,
+            split,
+            None if self.weight is None else self.weight[entry],
+            self.notes,
+            None if self.date is None else self.date[entry],
+        )
+
+    def replaced(
+        self,
+        keep: NDArray[np.bool_],
+        heads: Sequence[int] | NDArray[np.integer] = (),
+        relation: Sequence[int] | NDArray[np.integer] = (),
+        tails: Sequence[int] | NDArray[np.integer] = (),
+        split: Sequence[int] | Splits = (),
+        truth: Sequence[float] | NDArray[np.floating] = (),
+        entities: Vocabulary | None = None,
+    ) -> KnowledgeGraph:
+        """The edges marked in `keep` [in the order of `adjacency.triples`], and more; a date stays with its edge."""
+        h, r, t, entry = (column[keep] for column in self.adjacency.triples())
+        heads, relation, tails = (np.asarray(column, dtype=np.int32) for column in (heads, relation, tails))
+        date = None
+        if self.date is not None:
+            place = self.adjacency.find_many(heads, relation, tails)
+            date = np.concatenate([self.date[entry], np.where(place >= 0, self.date[place], NO_DATE)])
+        return KnowledgeGraph.of(
+            entities or self.entities,
+            self.relations,
+            np.concatenate([h, heads]),
+            np.concatenate([r, relation]),
+            np.concatenate([t, tails]),
+            np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)]),
+            None if self.weight is None else np.concatenate([self.weight[entry], truth]),
+            self.notes,
+            date,
+        )
 
     @property
     def weighted(self) -> bool:
@@ -130,6 +180,7 @@ class KnowledgeGraph:
             "edges": {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)},
             "self_loops": int(np.count_nonzero(heads == tails)),
             "weighted": self.weighted,
+            **({} if self.date is None else {"dated": int(np.count_nonzero(self.date != NO_DATE)) // 2}),
             "labelled_entities": self.entities.labelled,
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,
@@ -154,33 +205,20 @@ class KnowledgeGraph:
         }
         if self.weight is not None:
             arrays["weight"] = self.weight
+        if self.date is not None:
+            arrays["date"] = self.date
         return arrays | self.entities.arrays("entity_") | self.relations.arrays("relation_")
 
 
 def _check(graph: KnowledgeGraph) -> None:
     """Refuse arrays that do not fit together: compiled code trusts these bounds."""
-    a, entities = graph.adjacency, len(graph.entities)
-    rows, entries = len(a.row_entity), len(a.neighbour)
-    fits = {
-        "view_ptr": len(a.view_ptr) == 2 * len(graph.relations) + 1 and _pointers(a.view_ptr, rows),
-        "row_ptr": len(a.row_ptr) == rows + 1 and _pointers(a.row_ptr, entries),
-        "row_entity": _within(a.row_entity, entities),
-        "neighbour": _within(a.neighbour, entities),
-        "split": len(graph.split) == entries,
-        "weight": graph.weight is None or len(graph.weight) == entries,
-    }
-    for vocabulary, prefix in ((graph.entities, "entity_"), (graph.relations, "relation_")):
-        for strings, part in ((vocabulary.strings, "name"), (vocabulary.labels, "label")):
-            fits[f"{prefix}{part}_offsets"] = _pointers(strings.offsets, len(strings.blob))
-            fits[f"{prefix}{part}_order"] = _within(strings.order, len(strings))
-    for name, good in fits.items():
-        if not good:
-            raise ValueError(f"{name} does not fit the other arrays")
-
-
-def _pointers(pointers: NDArray[np.integer], end: int) -> bool:
-    return bool(len(pointers) and pointers[0] == 0 and pointers[-1] == end and (pointers[1:] >= pointers[:-1]).all())
-
-
-def _within(ids: NDArray[np.integer], count: int) -> bool:
-    return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
+    graph.adjacency.check(len(graph.entities))
+    graph.entities.check("entity_")
+    graph.relations.check("relation_")
+    entries = len(graph.adjacency.neighbour)
+    refuse_misfits(
+        view_ptr=graph.adjacency.relations == len(graph.relations),
+        split=len(graph.split) == entries,
+        weight=graph.weight is None or len(graph.weight) == entries,
+        date=graph.date is None or len(graph.date) == entries,
+    )

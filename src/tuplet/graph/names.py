@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
@@ -34,6 +35,9 @@ class Strings:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"<Strings: {len(self):,} of {len(self.blob):,} bytes>"
 
     @staticmethod
     def of(strings: Sequence[str]) -> Strings:
@@ -131,6 +135,8 @@ class Vocabulary:
     """Names by id and ids by name; labels where known.
 
     >>> v = Vocabulary.of(["b", "a"], labels=["Bee", ""])
+    >>> v, list(v), "a" in v
+    (<Vocabulary: 2 names: 'b', 'a'>, ['b', 'a'], True)
     >>> len(v), v.name(0), v.find("a"), v.find("c"), v.label(0), v.find_label("Bee"), v.suggest("bee")
     (2, 'b', 1, -1, 'Bee', [0], ['Bee'])
     """
@@ -140,6 +146,17 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.strings)
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _LISTED):
+            yield from self.names(range(start, min(start + _LISTED, len(self))))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) >= 0
+
+    def __repr__(self) -> str:
+        shown = [*map(repr, self.names(range(min(len(self), 3)))), *(["…"] if len(self) > 3 else [])]
+        return f"<Vocabulary: {len(self):,} names: {', '.join(shown)}>"
 
     @staticmethod
     def of(names: Sequence[str], labels: Sequence[str] | None = None) -> Vocabulary:
@@ -154,6 +171,16 @@ class Vocabulary:
         if labels is not None and len(labels) != len(names):
             raise BadInput(f"{len(labels)} labels for {len(names)} names")
         return Vocabulary(strings, Strings.of(labels if labels is not None and any(labels) else []))
+
+    def check(self, prefix: str) -> None:
+        """Refuse arrays that do not fit together with a ValueError."""
+        for part, strings in (("name", self.strings), ("label", self.labels)):
+            refuse_misfits(
+                **{
+                    f"{prefix}{part}_offsets": are_pointers(strings.offsets, len(strings.blob)),
+                    f"{prefix}{part}_order": are_within(strings.order, len(strings)),
+                }
+            )
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """What `from_arrays` needs, each key beginning with `prefix`."""

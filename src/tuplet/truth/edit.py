@@ -186,34 +186,22 @@ def _wider(graph: KnowledgeGraph, fresh: list[str]) -> Vocabulary:
         return graph.entities
     old = graph.entities
     labels = [old.label(i) for i in range(len(old))] + [""] * len(fresh) if old.labelled else None
-    return Vocabulary.of([*old.names(range(len(old))), *fresh], labels)
+    return Vocabulary.of([*old, *fresh], labels)
 
 
 def _with(graph: KnowledgeGraph, entities: Vocabulary, new: FactEdges) -> KnowledgeGraph:
     """The graph with more facts, all of them train; an edge that another split had moves there."""
-    heads, relation, tails, entry = graph.adjacency.triples()
+    heads, relation, tails, _ = graph.adjacency.triples()
     size = len(entities)
     keep = ~np.isin(edge_keys(size, heads, relation, tails), edge_keys(size, *new[:3]))
-    weight = None if graph.weight is None else np.concatenate([graph.weight[entry][keep], new.truth])
-    return KnowledgeGraph.of(
-        entities,
-        graph.relations,
-        np.concatenate([heads[keep], new.heads]),
-        np.concatenate([relation[keep], new.relation]),
-        np.concatenate([tails[keep], new.tails]),
-        np.concatenate([graph.split[entry][keep], np.full(len(new.heads), TRAIN, dtype=np.uint8)]),
-        weight,
-        graph.notes,
-    )
+    train = np.full(len(new.heads), TRAIN, dtype=np.uint8)
+    return graph.replaced(keep, *new[:3], train, new.truth, entities)
 
 
 def _without(graph: KnowledgeGraph, *gone: NDArray[np.int64]) -> KnowledgeGraph:
-    heads, relation, tails, entry = graph.adjacency.triples()
+    heads, relation, tails, _ = graph.adjacency.triples()
     size = len(graph.entities)
-    keep = ~np.isin(edge_keys(size, heads, relation, tails), edge_keys(size, *gone))
-    weight = None if graph.weight is None else graph.weight[entry][keep]
-    given = (heads[keep], relation[keep], tails[keep], graph.split[entry][keep])
-    return KnowledgeGraph.of(graph.entities, graph.relations, *given, weight, graph.notes)
+    return graph.replaced(~np.isin(edge_keys(size, heads, relation, tails), edge_keys(size, *gone)))
 
 
 def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> StoreMeta:

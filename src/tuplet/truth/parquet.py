@@ -71,14 +71,9 @@ def agreeing_graph(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[
     wanted, given = edge_keys(size, *facts[:3]), edge_keys(size, *stated[:3])
     if np.array_equal(wanted, given):
         return graph
-    heads, relation, tails, entry = graph.adjacency.triples()
+    heads, relation, tails, _ = graph.adjacency.triples()
     keep = ~np.isin(edge_keys(size, heads, relation, tails), np.concatenate([wanted, given]))
-    heads, relation, tails = (
-        np.concatenate([old[keep], new]) for old, new in zip((heads, relation, tails), facts[:3], strict=True)
-    )
-    split = np.concatenate([graph.split[entry][keep], facts.source])
-    weight = None if graph.weight is None else np.concatenate([graph.weight[entry][keep], facts.truth])
-    return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split, weight, graph.notes)
+    return graph.replaced(keep, *facts[:3], facts.source, facts.truth)
 
 
 def _read(path: Path) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore, unknown
 from tuplet.files import Directory, open_directory, write_directory
-from tuplet.graph.adjacency import Adjacency, Ints, Longs
+from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 
 Floats = NDArray[np.floating]  # float32; float64 where facts have a given truth, which is kept as it is
@@ -387,32 +387,16 @@ _PAYLOAD = ("truth", "observed", "by_truth", "row_best", "row_dropped", "fact_pr
 
 
 def _check(table: TruthTable) -> None:
-    a = table.adjacency
-    rows, entries = len(a.row_entity), len(a.neighbour)
-    facts = len(table.fact_prediction)
-    fits = {
-        "view_ptr": len(a.view_ptr) % 2 == 1 and _pointers(a.view_ptr, rows),
-        "row_ptr": len(a.row_ptr) == rows + 1 and _pointers(a.row_ptr, entries),
-        "row_entity": _within(a.row_entity, table.entities),
-        "neighbour": _within(a.neighbour, table.entities),
-        "truth": len(table.truth) == entries,
-        "observed": len(table.observed) == entries,
-        "by_truth": len(table.by_truth) == entries,
-        "row_best": len(table.row_best) == rows,
-        "row_dropped": len(table.row_dropped) == rows,
-        "fact_source": len(table.fact_source) == facts,
-    }
-    for name, good in fits.items():
-        if not good:
-            raise ValueError(f"{name} does not fit the other arrays")
-
-
-def _pointers(pointers: Longs, end: int) -> bool:
-    return bool(len(pointers) and pointers[0] == 0 and pointers[-1] == end and (pointers[1:] >= pointers[:-1]).all())
-
-
-def _within(ids: Ints, count: int) -> bool:
-    return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
+    rows, entries = len(table.adjacency.row_entity), len(table.adjacency.neighbour)
+    table.adjacency.check(table.entities)
+    refuse_misfits(
+        truth=len(table.truth) == entries,
+        observed=len(table.observed) == entries,
+        by_truth=len(table.by_truth) == entries,
+        row_best=len(table.row_best) == rows,
+        row_dropped=len(table.row_dropped) == rows,
+        fact_source=len(table.fact_source) == len(table.fact_prediction),
+    )
 
 
 def edge_keys(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,28 +12,49 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import pack
-from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
-
-ROLES = ("head", "relation", "tail")
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactColumns:
     """Named facts of one split, as columns."""
 
     head: pa.ChunkedArray
     relation: pa.ChunkedArray
     tail: pa.ChunkedArray
     truth: NDArray[np.float64] | None = None  # [facts] in [0, 1]
+    date: NDArray[np.int64] | None = None  # [facts] seconds since 1970, `NO_DATE` where there is none
     blank_lines: int = 0
     literals: int = 0  # RDF statements about a literal, which is no entity
     labels: dict[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
+    blank_nodes: int = 0  # nodes without a name, called _:b0, _:b1, … in order of appearance
+    maybe_header: bool = False  # the first line may be one: its three names occur nowhere else
+
+    def after_blank(self, number: int) -> FactColumns:
+        """The same facts with names for blank nodes that begin at another number."""
+        if not (number and self.blank_nodes):
+            return self
+        return replace(self, head=_renamed(self.head, number), tail=_renamed(self.tail, number))
+
+
+def _renamed(column: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
+    def name(old: str) -> str:
+        return f"_:b{int(old[3:]) + number}" if old.startswith("_:b") else old
+
+    return pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(
+                chunk.indices, pa.array(map(name, chunk.dictionary.to_pylist()), pa.large_string())
+            )
+            for chunk in column.chunks
+        ]
+    )
 
 
 @dataclass(frozen=True)
-class Names:
-    """Names with labels, in the order of their file."""
+class NameList:
+    """NameList with labels, in the order of their file."""
 
     labels: dict[str, str] = field(default_factory=dict)
     repeated: int = 0  # lines about a name that an earlier line has
@@ -57,6 +78,7 @@ class ImportReport:
     labelled_relations: int
     unlisted: int  # entities and relations that a given list of names lacks
     unused_labels: int  # labels of names that do not occur, and repeated ones
+    maybe_headers: int  # files whose first line may be a header: its three names occur nowhere else
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -78,6 +100,7 @@ class ImportReport:
             "literals skipped": self.literals,
             "names not in the given list": self.unlisted,
             "labels not used": self.unused_labels,
+            "first lines that may be headers (--columns names the columns)": self.maybe_headers,
         }
         always = ("duplicates dropped", "self-loops")
         lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
@@ -85,10 +108,10 @@ class ImportReport:
 
 
 def assemble(
-    splits: Mapping[str, Facts],
-    entity_list: Names | None = None,
-    relation_list: Names | None = None,
-    labels: Names | None = None,
+    splits: Mapping[str, FactColumns],
+    entity_list: NameList | None = None,
+    relation_list: NameList | None = None,
+    labels: NameList | None = None,
 ) -> tuple[KnowledgeGraph, ImportReport]:
     """The graph of the facts of each split.
 
@@ -98,14 +121,14 @@ def assemble(
     parts = [splits[name] for name in SPLITS if name in splits]
     codes = [SPLIT_CODE[name] for name in SPLITS if name in splits]
     split = np.repeat(np.array(codes, np.uint8), [len(part.head) for part in parts])
-    truth = _truth(parts)
+    truth, date = _truth(parts), _date(parts)
     known = _known_labels(parts, labels)
     found, (heads, tails) = _encode([[part.head for part in parts], [part.tail for part in parts]])
     entities, of_entity, unlisted_entities = _vocabulary(found, entity_list, known)
     found_relations, (relation,) = _encode([[part.relation for part in parts]])
     relations, of_relation, unlisted_relations = _vocabulary(found_relations, relation_list, known)
     heads, tails, relation = of_entity[heads], of_entity[tails], of_relation[relation]
-    kept, counts = _distinct(heads, relation, tails, split, truth, len(entities), len(relations))
+    kept, counts = _distinct(heads, relation, tails, split, truth, date, len(entities), len(relations))
     heads, relation, tails, split = heads[kept], relation[kept], tails[kept], split[kept]
     per_split = np.bincount(split, minlength=len(SPLITS) + 1)
     report = ImportReport(
@@ -119,11 +142,13 @@ def assemble(
         labelled_relations=relations.labelled,
         unlisted=unlisted_entities + unlisted_relations,
         unused_labels=_absent(known, found, found_relations) + known.repeated,
+        maybe_headers=sum(part.maybe_header for part in parts),
         **counts,
     )
     weight = None if truth is None else truth[kept]
+    when = None if date is None else date[kept]
     notes = {"report": report.as_dict()}
-    return KnowledgeGraph.of(entities, relations, heads, relation, tails, split, weight, notes), report
+    return KnowledgeGraph.of(entities, relations, heads, relation, tails, split, weight, notes, when), report
 
 
 def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
@@ -140,23 +165,30 @@ def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
     return Strings(blob, offsets - offsets[0], order)
 
 
-def _truth(parts: Sequence[Facts]) -> NDArray[np.float64] | None:
+def _truth(parts: Sequence[FactColumns]) -> NDArray[np.float64] | None:
     """Truth of all facts; a split without the column is certain."""
     if all(part.truth is None for part in parts):
         return None
     return np.concatenate([np.ones(len(part.head)) if part.truth is None else part.truth for part in parts])
 
 
-def _known_labels(parts: Sequence[Facts], labels: Names | None) -> Names:
+def _date(parts: Sequence[FactColumns]) -> NDArray[np.int64] | None:
+    """Dates of all facts, if any split has them."""
+    if all(part.date is None for part in parts):
+        return None
+    return np.concatenate([np.full(len(part.head), NO_DATE) if part.date is None else part.date for part in parts])
+
+
+def _known_labels(parts: Sequence[FactColumns], labels: NameList | None) -> NameList:
     """Labels of the files given, then of those stated among the facts; the first one of a name counts."""
     known = dict(labels.labels) if labels else {}
     for part in parts:
         for name, label in part.labels.items():
             known.setdefault(name, label)
-    return Names(known, labels.repeated if labels else 0)
+    return NameList(known, labels.repeated if labels else 0)
 
 
-def _absent(known: Names, *found: pa.Array) -> int:
+def _absent(known: NameList, *found: pa.Array) -> int:
     """How many labels are of names that do not occur."""
     names = pa.array(list(known.labels), pa.large_string())
     return int(pc.sum(pc.invert(pc.is_in(names, pa.concat_arrays(found)))).as_py() or 0)
@@ -187,12 +219,12 @@ def _encode(groups: Sequence[Sequence[pa.ChunkedArray]]) -> tuple[pa.Array, list
     return encoded.dictionary, codes
 
 
-def _vocabulary(found: pa.Array, listed: Names | None, known: Names) -> tuple[Vocabulary, NDArray[np.int32], int]:
+def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tuple[Vocabulary, NDArray[np.int32], int]:
     """The vocabulary of the names found, the id of each of them, and how many of them the given list lacks."""
     if listed is None and known.labels:
         names = pa.array(list(known.labels), pa.large_string())
         if pc.all(pc.is_in(found, value_set=names)).as_py() is not False:
-            listed = Names({name: known.labels[name] for name in names.filter(pc.is_in(names, found)).to_pylist()})
+            listed = NameList({name: known.labels[name] for name in names.filter(pc.is_in(names, found)).to_pylist()})
     if listed is None:
         order = pc.sort_indices(found)
         everything, unlisted = found.take(order), 0
@@ -222,10 +254,14 @@ def _distinct(
     tails: NDArray[np.int32],
     split: NDArray[np.uint8],
     truth: NDArray[np.float64] | None,
+    date: NDArray[np.int64] | None,
     entities: int,
     relations: int,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The facts to keep (earliest split, in it the largest truth) in order of edge, and counts of the dropped ones."""
+    """The facts to keep in order of edge, and counts of the dropped ones.
+
+    Of the same edge the earliest split counts, in it the largest truth, and of equal ones the earliest date.
+    """
     positive = np.arange(len(heads)) if truth is None else np.flatnonzero(truth > 0)
     zero = len(heads) - len(positive)
     if zero:
@@ -234,12 +270,15 @@ def _distinct(
     keys: list[NDArray[Any]] = [tails, heads, relation] if key is None else [key]
     order = np.lexsort(keys) if key is None else np.argsort(key)
     again = _repeats(keys, order)
-    # Only edges that occur more than once need the order of split and truth.
+    # Only edges that occur more than once need the order of split, truth and date.
     at = np.flatnonzero(again | np.append(again, False)[1:])
     several = order[at]
     preference: list[NDArray[Any]] = [split[positive[several]]]
     if truth is not None:
         preference.insert(0, -truth[positive[several]])
+    if date is not None:
+        # as unsigned numbers one less, a missing date comes last
+        preference.insert(0, (date[positive[several]] - 1).view(np.uint64) + np.uint64(1 << 63))
     order[at] = several[np.lexsort(preference + [part[several] for part in keys])]
     order = positive[order]
     first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]

@@ -2,56 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pyoxigraph as ox
 
-from tuplet.errors import BadInput
-from tuplet.graph.readers.facts import Facts
+from tuplet.errors import BadInput, Option
+from tuplet.graph.readers.columns import Choice
+from tuplet.graph.readers.facts import FactColumns
 from tuplet.graph.readers.text import load
 
 _LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
-FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
 _BATCH = 1 << 18
 
 
-class BlankNodes:
-    """Names for blank nodes, in order of appearance, so that the same files always give the same graph."""
-
-    def __init__(self) -> None:
-        self._fresh = count()
-
-    def scope(self) -> Callable[[str], str]:
-        """The naming of one file: blank nodes of two files are never the same."""
-        names: dict[str, str] = {}
-
-        def name(node: str) -> str:
-            if node not in names:
-                names[node] = f"_:b{next(self._fresh)}"
-            return names[node]
-
-        return name
+def read_ntriples(path: Path, columns: Choice | None = None) -> FactColumns:
+    """The facts of an N-Triples file."""
+    return read_rdf(path, ox.RdfFormat.N_TRIPLES, columns)
 
 
-def read_rdf(path: Path, suffix: str, blank: BlankNodes) -> Facts:
-    """The facts of an RDF file whose type is `suffix`."""
+def read_turtle(path: Path, columns: Choice | None = None) -> FactColumns:
+    """The facts of a Turtle file."""
+    return read_rdf(path, ox.RdfFormat.TURTLE, columns)
+
+
+def read_rdf(path: Path, form: ox.RdfFormat, columns: Choice | None = None) -> FactColumns:
+    """The facts of an RDF file."""
+    if columns is not None:
+        raise BadInput(f"{path} is RDF: its subject, predicate and object need no ", Option("columns", None))
     data = load(path)
-    blank_name = blank.scope()
-    columns: tuple[list[str], list[str], list[str]] = ([], [], [])
+    blank: dict[str, str] = {}  # in order of appearance, so that the same file always gives the same graph
+    names: tuple[list[str], list[str], list[str]] = ([], [], [])
     chunks: tuple[list[pa.Array], list[pa.Array], list[pa.Array]] = ([], [], [])
     labels: dict[str, tuple[int, str]] = {}
     literals = 0
 
     def flush() -> None:
-        for column, chunk in zip(columns, chunks, strict=True):
+        for column, chunk in zip(names, chunks, strict=True):
             chunk.append(pa.array(column, pa.large_string()).dictionary_encode())
             column.clear()
 
     try:
-        for triple in ox.parse(bytes(data), format=FORMATS[suffix]):
+        for triple in ox.parse(bytes(data), format=form):
             subject, predicate, value = triple.subject, triple.predicate.value, triple.object
             if isinstance(value, ox.Literal):
                 if predicate == _LABEL and isinstance(subject, ox.NamedNode):
@@ -59,13 +51,13 @@ def read_rdf(path: Path, suffix: str, blank: BlankNodes) -> Facts:
                 else:
                     literals += 1
                 continue
-            ends = [_name(node, blank_name) for node in (subject, value)]
+            ends = [_name(node, blank) for node in (subject, value)]
             if None in ends:
                 literals += 1
                 continue
-            for column, name in zip(columns, (ends[0], predicate, ends[1]), strict=True):
+            for column, name in zip(names, (ends[0], predicate, ends[1]), strict=True):
                 column.append(str(name))
-            if len(columns[0]) >= _BATCH:
+            if len(names[0]) >= _BATCH:
                 flush()
     except SyntaxError as error:
         raise BadInput(f"{path}:{error.lineno or 1}: {_one_line(error.msg)}") from None
@@ -76,7 +68,7 @@ def read_rdf(path: Path, suffix: str, blank: BlankNodes) -> Facts:
     if not len(head):
         raise BadInput(f"{path}: no facts between named things ({literals} literals)")
     stated = {name: label for name, (_, label) in labels.items()}
-    return Facts(head, relation, tail, literals=literals, labels=stated)
+    return FactColumns(head, relation, tail, literals=literals, labels=stated, blank_nodes=len(blank))
 
 
 def _one_line(message: str) -> str:
@@ -84,10 +76,10 @@ def _one_line(message: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
 
 
-def _name(node: object, blank_name: Callable[[str], str]) -> str | None:
+def _name(node: object, blank: dict[str, str]) -> str | None:
     if isinstance(node, ox.NamedNode):
         return node.value
-    return blank_name(node.value) if isinstance(node, ox.BlankNode) else None
+    return blank.setdefault(node.value, f"_:b{len(blank)}") if isinstance(node, ox.BlankNode) else None
 
 
 def _keep_label(labels: dict[str, tuple[int, str]], name: str, value: ox.Literal) -> None:

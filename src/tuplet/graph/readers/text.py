@@ -23,20 +23,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from tuplet.errors import BadInput, nearest
-from tuplet.graph.readers.facts import ROLES, Facts, Names
+from tuplet.errors import BadInput, Option
+from tuplet.graph.readers.columns import (
+    ALL_ROLES,
+    ROLES,
+    Choice,
+    header_unnamed,
+    is_neo4j_header,
+    known_columns,
+    named_by_position,
+    places,
+)
+from tuplet.graph.readers.dates import seconds, seconds_of
+from tuplet.graph.readers.facts import FactColumns, NameList
 
 Data = bytes | mmap.mmap
 
-# Column names that say what a column is, by role.
-KNOWN_COLUMNS = {
-    "head": ("head", "subject", "source", "h", "s"),
-    "relation": ("relation", "predicate", "r", "p"),
-    "tail": ("tail", "object", "target", "t", "o"),
-    "truth": ("truth", "weight"),
-}
+DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 64 << 20
+_FEW = 10  # facts: of so few, many names occur once
 _CONTENT = re.compile(rb"[^\r\n]")
 
 
@@ -51,7 +57,17 @@ class _Layout:
     header_lines: int
 
 
-def read_facts(path: Path, delimiter: str, columns: Sequence[str] | None = None) -> Facts:
+def read_tsv(path: Path, columns: Choice | None = None) -> FactColumns:
+    """The facts of a file whose columns are separated by tabs."""
+    return read_facts(path, "\t", columns)
+
+
+def read_csv(path: Path, columns: Choice | None = None) -> FactColumns:
+    """The facts of a file whose columns are separated by commas."""
+    return read_facts(path, ",", columns)
+
+
+def read_facts(path: Path, delimiter: str, columns: Choice | None = None) -> FactColumns:
     """The facts of a delimited file."""
     data = load(path)
     layout = _layout(path, data, delimiter, columns)
@@ -67,12 +83,26 @@ def read_facts(path: Path, delimiter: str, columns: Sequence[str] | None = None)
         truth = table.column("truth").to_numpy()
         if not ((truth >= 0) & (truth <= 1)).all():
             _diagnose(path, data, layout, "a truth value is outside [0, 1]")
+    date = None
+    if "date" in layout.role:
+        try:
+            date = seconds_of(str(path), table.column("date"))
+        except BadInput as error:
+            _diagnose(path, data, layout, error.message)
     if _has_empty((head, relation, tail)) or data.find(b"\0") >= 0:
         _diagnose(path, data, layout, "a name is empty or holds a NUL byte")
-    return Facts(head, relation, tail, truth, _blank_lines(data, len(table) + layout.header_lines))
+    return FactColumns(
+        head,
+        relation,
+        tail,
+        truth,
+        date,
+        blank_lines=_blank_lines(data, len(table) + layout.header_lines),
+        maybe_header=not layout.header_lines and len(table) > _FEW and _stand_alone(head, relation, tail),
+    )
 
 
-def read_names(path: Path, delimiter: str) -> Names:
+def read_names(path: Path, delimiter: str) -> NameList:
     """The names of a label file, one per line with its label if it has one, in order."""
     labels: dict[str, str] = {}
     repeated = 0
@@ -85,7 +115,7 @@ def read_names(path: Path, delimiter: str) -> Names:
             repeated += 1
         else:
             labels[fields[0]] = fields[1] if len(fields) == 2 else ""
-    return Names(labels, repeated)
+    return NameList(labels, repeated)
 
 
 def load(path: Path) -> Data:
@@ -107,7 +137,7 @@ def load(path: Path) -> Data:
     return data
 
 
-def _layout(path: Path, data: Data, delimiter: str, columns: Sequence[str] | None) -> _Layout:
+def _layout(path: Path, data: Data, delimiter: str, columns: Choice | None) -> _Layout:
     start = len(_BOM) if data[:3] == _BOM else 0
     match = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)").match(data, start)
     assert match is not None, "load refuses files without a line"
@@ -118,38 +148,29 @@ def _layout(path: Path, data: Data, delimiter: str, columns: Sequence[str] | Non
         raise _not_utf8(path, line, error) from None
     except csv.Error as error:
         raise BadInput(f"{path}:{line}: {error}") from None
+    place, role = f"{path}:{line}", known_columns(first)
+    header = bool(role)
     if columns is not None:
-        role = chosen_columns(str(path), first, columns)
-    else:
-        role = known_columns(first)
+        role = places(f"the first line of {path}", first, columns, numbers_are_names=False)
+        header = header or not named_by_position(columns)
     if role:
-        return _Layout(delimiter, len(first), role, match.end(), 1)
-    if len(first) not in (3, 4):
-        raise BadInput(f"{path}:{line}: {_wrong_width(first, delimiter)}")
-    role = dict(zip((*ROLES, "truth"), range(len(first)), strict=False))
+        return _Layout(delimiter, len(first), role, match.end() if header else start, int(header))
+    if is_neo4j_header(first) or (len(first) == 4 and not _is_number(first[3])):
+        raise header_unnamed(place)
+    if len(first) > 4:
+        raise BadInput(f"{place}: {_wrong_width(first, delimiter)}; choose some with ", Option("columns", None))
+    if len(first) < 3:
+        raise BadInput(f"{place}: {_wrong_width(first, delimiter)}")
+    role = dict(zip(ALL_ROLES, range(len(first)), strict=False))
     return _Layout(delimiter, len(first), role, start, 0)
 
 
-def known_columns(names: Sequence[str]) -> dict[str, int]:
-    """The column of each role if these are well-known column names, else nothing.
-
-    >>> known_columns(["Subject", "predicate", "object", "weight"]), known_columns(["paris", "in", "france"])
-    ({'head': 0, 'relation': 1, 'tail': 2, 'truth': 3}, {})
-    """
-    lowered = [name.strip().lower() for name in names]
-    role = {r: lowered.index(word) for r, words in KNOWN_COLUMNS.items() for word in words[::-1] if word in lowered}
-    return role if all(r in role for r in ROLES) else {}
-
-
-def chosen_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> dict[str, int]:
-    """The column of each role, by names the user gave in the order head, relation, tail, truth."""
-    if len(columns) not in (3, 4):
-        raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
-    for column in columns:
-        if column not in names:
-            close = nearest(column, names, 1) or list(names)
-            raise BadInput(f"{where} has no column {column!r}; did you mean {' or '.join(map(repr, close))}?")
-    return {role: list(names).index(column) for role, column in zip((*ROLES, "truth"), columns, strict=False)}
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse(data: Data, layout: _Layout) -> pa.Table:
@@ -187,6 +208,20 @@ def _has_empty(columns: Sequence[pa.ChunkedArray]) -> bool:
     )
 
 
+def _stand_alone(head: pa.ChunkedArray, relation: pa.ChunkedArray, tail: pa.ChunkedArray) -> bool:
+    """Whether the three names of the first fact occur nowhere else, as those of a header."""
+    names = [column[0].as_py() for column in (head, relation, tail)]
+    return _times(relation, names[1]) == 1 and all(
+        _times(head, name) + _times(tail, name) == 1 for name in (names[0], names[2])
+    )
+
+
+def _times(column: pa.ChunkedArray, name: str) -> int:
+    """How often a name occurs in a column; its dictionaries are compared, and indices only where they have it."""
+    places = [(chunk, pc.index(chunk.dictionary, name).as_py()) for chunk in column.chunks]
+    return sum(int(np.count_nonzero(chunk.indices.to_numpy() == at)) for chunk, at in places if at >= 0)
+
+
 def _blank_lines(data: Data, expected: int) -> int:
     view = np.frombuffer(data, np.uint8)
     lines = sum(int(np.count_nonzero(view[i : i + _BLOCK] == 10)) for i in range(0, len(view), _BLOCK))
@@ -206,6 +241,11 @@ def _diagnose(path: Path, data: Data, layout: _Layout, otherwise: str) -> NoRetu
                 raise BadInput(f"{path}:{number}: the {role} is empty")
         if "truth" in layout.role:
             _check_truth(f"{path}:{number}", fields[layout.role["truth"]])
+        if "date" in layout.role:
+            try:
+                seconds(fields[layout.role["date"]])
+            except ValueError as error:
+                raise BadInput(f"{path}:{number}: {error}") from None
     raise BadInput(f"{path}: {otherwise}")
 
 

@@ -1,0 +1,216 @@
+"""Columns by name and by number, dates, headers that nobody named, and readers of other packages."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tuplet.cli.commands import main
+from tuplet.errors import BadInput, UnknownName
+from tuplet.graph.graph import NO_DATE, KnowledgeGraph
+from tuplet.graph.readers.columns import Columns
+from tuplet.graph.readers.read import read, read_with_report
+
+Fact = tuple[str, str, str]
+DAY = 86_400
+
+
+def content(graph: KnowledgeGraph) -> dict[Fact, tuple[float | None, int | None]]:
+    """Truth and date of each fact."""
+    heads, relation, tails, entry = graph.adjacency.triples()
+    names = zip(graph.entities.names(heads), graph.relations.names(relation), graph.entities.names(tails), strict=True)
+    weight = [None] * len(entry) if graph.weight is None else graph.weight[entry].tolist()
+    date = [None] * len(entry) if graph.date is None else graph.date[entry].tolist()
+    return dict(zip(names, zip(weight, date, strict=True), strict=True))
+
+
+CSV = "id,A,B,C,D,E\n1,x,r,y,0.9,1970-01-02\n2,y,r,z,0.25,\n"
+WANTED = {("x", "r", "y"): (0.9, DAY), ("y", "r", "z"): (0.25, NO_DATE)}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"head": "A", "relation": "B", "tail": "C", "truth": "D", "date": "E"},
+        "head=A,relation=B,tail=C,truth=D,date=E",
+        " date = E, head = A, relation=B, tail=C, truth=5",
+    ],
+)
+def test_columns_of_files_and_frames(tmp_path: Path, columns: Columns) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(CSV)
+    frame = pd.read_csv(path, dtype={"E": "string"})
+    frame.to_parquet(tmp_path / "f.parquet", index=False)
+    for source in (path, tmp_path / "f.parquet", frame, pa.Table.from_pandas(frame)):
+        assert content(read(source, columns=columns)) == WANTED
+
+
+def test_lists_of_three_or_four(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(CSV)
+    assert content(read(path, columns=["C", "B", "A"])) == {
+        ("y", "r", "x"): (None, None),
+        ("z", "r", "y"): (None, None),
+    }
+    assert content(read(path, columns="A,B,C,D")) == {fact: (truth, None) for fact, (truth, _) in WANTED.items()}
+
+
+def test_numbers_are_positions_where_there_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "f.tsv"
+    path.write_text("2\tnote\t1\t3\n1\tnote\t3\t2\n")
+    choice = {"head": 1, "relation": 3, "tail": 4}
+    wanted = {("2", "1", "3"), ("1", "3", "2")}
+    assert set(content(read(path, columns=choice))) == wanted
+    assert set(content(read(path, columns="head=1,relation=3,tail=4"))) == wanted
+    # a header with well-known names is no fact, even if columns are numbers
+    (tmp_path / "h.tsv").write_text("head\trelation\ttail\na\tr\tb\n")
+    assert set(content(read(tmp_path / "h.tsv", columns=[3, 2, 1]))) == {("b", "r", "a")}
+    frame = pd.DataFrame([("a", "r", "b")])  # its columns are called 0, 1, 2
+    assert set(content(read(frame, columns=[2, 1, 0]))) == {("b", "r", "a")}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("head=A,relation=B", "columns= does not name the tail; it needs head, relation and tail"),
+        ("head=A,relation=B,tial=C", "unknown column role 'tial'; did you mean 'tail'?"),
+        ("head=A,relation,tail=C", "columns= is written head=A,relation=B,tail=C; 'relation' has no name"),
+        ("A,B", "name 3 or 4 columns (head, relation, tail and perhaps truth), not 2"),
+        ("head=AA,relation=B,tail=C", "column 'AA' is not in the first line of F; did you mean 'A'?"),
+        ("head=7,relation=B,tail=C", "the first line of F has 6 columns; there is no column 7 for the head"),
+        ("head=A,relation=B,tail=C,truth=E", "F:2: the truth '1970-01-02' is not a number"),
+        ("head=A,relation=B,tail=C,date=A", "F:2: the date 'x' is not like 2024, 2024-05-31 or 2024-05-31T12:30:00"),
+    ],
+)
+def test_wrong_columns_are_one_line(tmp_path: Path, columns: str, message: str) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(CSV)
+    with pytest.raises(BadInput) as error:
+        read(path, columns=columns)
+    assert str(error.value) == message.replace("F", str(path))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "drug_or_gene,relation,thing,source_db",
+        ":START_ID,:END_ID,:TYPE",
+        ":START_ID(Person),:TYPE,:END_ID(Movie)",
+        ":START_ID,role,:END_ID,:TYPE",
+        "personId:ID,name,:LABEL",
+    ],
+)
+def test_a_header_that_nobody_named_is_never_a_fact(
+    tmp_path: Path, header: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(header + "\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")
+    wanted = f"{path}:1: the first line looks like a header; name the columns with "
+    with pytest.raises(BadInput) as error:
+        read(path)
+    assert str(error.value) == wanted + "columns='head=A,relation=B,tail=C'"
+    assert main(["import", str(path), "-o", str(tmp_path / "g")]) == 1
+    assert capsys.readouterr().err == f"error: {wanted}--columns head=A,relation=B,tail=C\n"
+    names = header.split(",")
+    graph = read(path, columns=names[:3])
+    assert set(content(graph)) == {("a", "b", "c")}
+
+
+def test_a_first_line_that_stands_alone_is_reported(tmp_path: Path) -> None:
+    facts = "".join(f"a{i % 5}\tr\ta{(i + 1) % 7}\n" for i in range(30))
+    path = tmp_path / "f.tsv"
+    path.write_text("entity1\trel\tentity2\n" + facts)
+    report = read_with_report(path)[1]
+    assert report.maybe_headers == 1
+    assert "1 first lines that may be headers" in str(report)
+    path.write_text(facts)
+    assert read_with_report(path)[1].maybe_headers == 0
+
+
+def test_dates_survive_save_and_open_and_stay_with_their_facts(tmp_path: Path) -> None:
+    path = tmp_path / "f.tsv"
+    path.write_text("a\tr\tb\t2000\nb\tr\tc\t1999-12-31T23:59:59+00:00\nb\tr\tc\t1998\nc\tr\td\t\nc\tr\td\t90\n")
+    graph = read(path, columns="head=1,relation=2,tail=3,date=4")
+    wanted = {("a", "r", "b"): 946_684_800, ("b", "r", "c"): 883_612_800, ("c", "r", "d"): 90}  # the earliest one
+    assert {fact: date for fact, (_, date) in content(graph).items()} == wanted
+    graph.save(tmp_path / "g")
+    again = KnowledgeGraph.open(tmp_path / "g")
+    assert content(again) == content(graph)
+    assert again.info()["dated"] == 3
+    assert graph.hash != read([("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d")]).hash
+    split = np.array([1, 2, 1], dtype=np.uint8)
+    assert content(again.with_splits(split)) == content(graph)
+    fewer = again.replaced(np.array([True, False, False]), [1, 2], [0, 0], [2, 0], [1, 1], [1.0, 1.0])
+    assert {fact: date for fact, (_, date) in content(fewer).items()} == {
+        ("a", "r", "b"): 946_684_800,
+        ("b", "r", "c"): 883_612_800,
+        ("c", "r", "a"): NO_DATE,
+    }
+
+
+def test_dates_of_tables() -> None:
+    day = datetime.date(1970, 1, 2)
+    names = {"head": ["a", "b"], "relation": ["r", "r"], "tail": ["b", "c"]}
+    kinds = [pa.date32(), pa.date64(), pa.timestamp("us"), pa.timestamp("ns", "Europe/Paris")]
+    for column in (*(pa.array([day, None], pa.date32()).cast(kind) for kind in kinds), pa.array(["1970-01-02", None])):
+        graph = read(pa.table({**names, "date": column}))
+        assert sorted(date for _, date in content(graph).values() if date is not None) == [NO_DATE, DAY]
+    with pytest.raises(BadInput, match="the table: the date 'soon' is not like"):
+        read(pa.table({**names, "date": ["soon", None]}))
+
+
+def test_a_split_without_dates_has_none(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("head,relation,tail,date\na,r,b,1971\n")
+    graph = read(tmp_path / "f.csv", valid=[("b", "r", "c")])
+    assert [date for _, date in content(graph).values()] == [365 * DAY, NO_DATE]
+
+
+def test_rdf_needs_no_columns_and_rdflib_graphs_are_refused(tmp_path: Path) -> None:
+    import rdflib
+
+    (tmp_path / "f.nt").write_text("<http://x/a> <http://x/r> <http://x/b> .\n")
+    with pytest.raises(BadInput, match="is RDF: its subject, predicate and object need no columns="):
+        read(tmp_path / "f.nt", columns="A,B,C")
+    with pytest.raises(BadInput, match="an rdflib graph is read from a file"):
+        read(rdflib.Graph())
+
+
+def test_blank_nodes_of_two_files_differ(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.nt").write_text(f"_:x <http://x/{name}> _:y .\n_:x <http://x/{name}> <http://x/n> .\n")
+    graph = read(tmp_path / "a.nt", valid=tmp_path / "b.nt")
+    assert set(content(graph)) == {
+        ("_:b0", "http://x/a", "_:b1"),
+        ("_:b0", "http://x/a", "http://x/n"),
+        ("_:b2", "http://x/b", "_:b3"),
+        ("_:b2", "http://x/b", "http://x/n"),
+    }
+
+
+def test_a_reader_of_another_package_is_found_by_its_suffix(tmp_path: Path) -> None:
+    package, about = tmp_path / "site", tmp_path / "site" / "arrows-1.0.dist-info"
+    about.mkdir(parents=True)
+    (package / "arrows.py").write_text(
+        "def read_arrows(path, columns):\n"
+        "    for line in path.read_text().splitlines():\n"
+        "        yield tuple(line.split(' -> '))\n"
+    )
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: arrows\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tuplet.readers]\n.arrows = arrows:read_arrows\n")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.arrows").write_text("a -> r -> b\nb -> r -> c\n")
+    path = os.pathsep.join([str(package), *sys.path])
+    command = [sys.executable, "-m", "tuplet", "import", str(folder), "-o", str(tmp_path / "g")]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True)
+    assert set(content(KnowledgeGraph.open(tmp_path / "g"))) == {("a", "r", "b"), ("b", "r", "c")}
+    with pytest.raises(UnknownName, match=r"file type '\.arrows' of .* is not known; choose '\.tsv'"):
+        read(folder / "train.arrows")
