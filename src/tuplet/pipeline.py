@@ -12,6 +12,7 @@ import numpy as np
 
 from tuplet.errors import CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
 from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
 from tuplet.store import Graph, Store
@@ -31,12 +32,12 @@ def read(
     valid: Any = None,
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),
-    columns: Any = None,
+    columns: Columns | None = None,
 ) -> Graph:
     """A graph from a file, a dataset folder, a graph directory, a data frame, an Arrow table or tuples.
 
     `valid` and `test` are held-out facts in any of these forms, `labels` files of names and labels. `columns` says
-    which columns are head, relation, tail and perhaps truth, where their own names do not.
+    which columns are head, relation, tail and perhaps truth and date, where their own names do not.
     """
     if isinstance(source, KnowledgeGraph):
         return source if isinstance(source, Graph) else Graph.made(source)
@@ -119,7 +120,7 @@ def build(
     source: Any,
     path: PathLike,
     *,
-    columns: Any = None,
+    columns: Columns | None = None,
     valid: Any = None,
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),

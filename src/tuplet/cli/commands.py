@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib import import_module
 
 from tuplet.cli.arguments import parser
@@ -55,10 +56,10 @@ def run_serve(arguments: argparse.Namespace) -> None:
 
 def run_data(arguments: argparse.Namespace) -> None:
     """`tuplet data fetch` and `list`."""
-    from tuplet.graph.datasets import DATASETS, fetch
+    from tuplet.graph.datasets import fetch, listed
 
     if arguments.action == "list":
-        printed(list(DATASETS) if arguments.json else "\n".join(DATASETS))
+        printed([asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed())))
         return
     graph = fetch(arguments.name, arguments.from_dir)
     target = arguments.output or f"{arguments.name}.graph"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import Any
 
 from tuplet.cli.show import lines, printed
 from tuplet.errors import BadInput
-from tuplet.settings import TrainConfig, given, load, pairs, preset, size
+from tuplet.settings import TrainConfig, given, load, preset, size
 from tuplet.store import Store
 
 
@@ -21,7 +20,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
-        columns=_columns(arguments.columns),
+        columns=arguments.columns,
     )
     graph.save(arguments.output, force=arguments.force)
     printed(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
@@ -115,7 +114,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     store = build(
         arguments.source,
         arguments.output,
-        columns=_columns(arguments.columns),
+        columns=arguments.columns,
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
@@ -183,14 +182,6 @@ def _config(arguments: argparse.Namespace) -> TrainConfig | None:
     if arguments.config:
         return load(TrainConfig, arguments.config)
     return preset(arguments.preset) if arguments.preset else None
-
-
-def _columns(text: str | None) -> Any:
-    """`head=A,relation=B,tail=C` by role, or `A,B,C` in that order."""
-    if text is None:
-        return None
-    parts = text.split(",")
-    return pairs("--columns", parts) if "=" in text else parts
 
 
 def _size(text: str) -> int:

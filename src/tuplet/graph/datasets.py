@@ -27,6 +27,10 @@ class PublicGraph:
     test: int
     sha256: str  # over the sorted lines "split<TAB>head<TAB>relation<TAB>tail"
 
+    def __str__(self) -> str:
+        edges = f"{self.train + self.valid + self.test:,} edges ({self.test:,} test)"
+        return f"{self.name:<10} {self.entities:>6,} entities  {self.relations:>5,} relations  {edges}"
+
 
 DATASETS = {
     graph.name: graph
