@@ -147,6 +147,7 @@ MISTAKES = {
     "no time": (("?x : borders(?x, france)", "--timeout", "-1"), "timeout must be a positive number"),
     "endless time": (("?x : borders(?x, france)", "--timeout", "inf"), "timeout must be a positive number"),
     "time that is none": (("?x : borders(?x, france)", "--timeout", "nan"), "timeout must be a positive number"),
+    "two formats": (("?x : borders(?x, france)", "--json", "--format", "csv"), "either --json or --format csv"),
     "empty query": (("  ",), "the query is empty"),
     "missing query file": (("@/nowhere/q.txt",), "cannot read the query file"),
     "grounding no JSON": (("r1(s1,f1)", "--grounding", "{"), "--grounding is not JSON"),

@@ -181,7 +181,7 @@ def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     def ask(query: list[QueryGraph] = one, **options: str) -> None:
         BASELINE.marginals_batch([query], source, Limits(options={"method": "co", **options}), NO_DEADLINE)
 
-    with pytest.raises(BadInput, match=r"engine 'cqd' needs a trained link predictor here: --option model=FOLDER"):
+    with pytest.raises(BadInput, match=r"engine 'cqd' needs a trained link predictor here: option model=FOLDER"):
         ask()
     with pytest.raises(BadInput, match=r"no such model: .*nothing"):
         ask(model=str(tmp_path / "nothing"))

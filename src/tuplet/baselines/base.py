@@ -111,7 +111,7 @@ def _opened(path: str, device: str, changed: int) -> EmbeddingModel:
 def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:
     """The link predictor that an option names, opened once; it must be of the graph that is asked."""
     if not path:
-        raise BadInput(f"engine {engine!r} needs a trained link predictor here: --option model=FOLDER (tuplet train)")
+        raise BadInput(f"engine {engine!r} needs a trained link predictor here: option model=FOLDER (tuplet train)")
     from tuplet.predict.device import pick_device
 
     description = Path(path) / "model.json"

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from tuplet.cli.show import lines, printed
+from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.settings import given
@@ -24,8 +24,10 @@ def run_ask(arguments: argparse.Namespace) -> None:
     query, grounding = _query_text(arguments.query), _grounding(arguments.grounding)
     limits = Limits(**given(arguments, Limits))
     if arguments.plan:
-        printed(store.plan(query, arguments.engine, limits, grounding))
+        echo(store.plan(query, arguments.engine, limits, grounding))
         return
+    if arguments.json and arguments.format not in (None, "json"):
+        raise BadInput(f"give either --json or --format {arguments.format}, not both")
     form = "json" if arguments.json else arguments.format
     if arguments.output:
         refuse_existing(arguments.output, arguments.force)
@@ -52,10 +54,10 @@ def run_info(arguments: argparse.Namespace) -> None:
 
     about = info(arguments.path, verify=arguments.verify)
     if arguments.json:
-        printed(about)
+        echo(about)
     else:
         queries = about.pop("try", [])
-        printed(lines(about | ({"try": "\n".join(queries)} if queries else {})))
+        echo(lines(about | ({"try": "\n".join(queries)} if queries else {})))
 
 
 def run_relations(arguments: argparse.Namespace) -> None:
@@ -63,7 +65,7 @@ def run_relations(arguments: argparse.Namespace) -> None:
     from tuplet.store import open_store
 
     found = open_store(arguments.path).relations()
-    printed(found.to_dicts() if arguments.json else str(found))
+    echo(found.to_dicts() if arguments.json else str(found))
 
 
 def run_find(arguments: argparse.Namespace) -> None:
@@ -72,7 +74,7 @@ def run_find(arguments: argparse.Namespace) -> None:
 
     found = open_store(arguments.path).find(arguments.text, arguments.k, arguments.relations)
     if arguments.json or len(found):
-        printed(found.to_dicts() if arguments.json else str(found))
+        echo(found.to_dicts() if arguments.json else str(found))
     else:
         print(f"nothing is called {arguments.text!r}", file=sys.stderr)
 
@@ -82,7 +84,7 @@ def run_entity(arguments: argparse.Namespace) -> None:
     from tuplet.store import open_store
 
     found = open_store(arguments.path).entity(arguments.name, arguments.k)
-    printed(found.to_dicts() if arguments.json else str(found))
+    echo(found.to_dicts() if arguments.json else str(found))
 
 
 def run_engines(arguments: argparse.Namespace) -> None:
@@ -90,7 +92,7 @@ def run_engines(arguments: argparse.Namespace) -> None:
     from tuplet.engines.listed import engines
 
     found = engines()
-    printed(found.to_dicts() if arguments.json else str(found))
+    echo(found.to_dicts() if arguments.json else str(found))
 
 
 def _query_text(argument: str) -> str:

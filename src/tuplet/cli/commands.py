@@ -14,7 +14,7 @@ from dataclasses import asdict
 from importlib import import_module
 
 from tuplet.cli.arguments import parser
-from tuplet.cli.show import lines, printed
+from tuplet.cli.show import echo, lines
 from tuplet.errors import TupletError
 from tuplet.files import reason
 
@@ -59,12 +59,12 @@ def run_data(arguments: argparse.Namespace) -> None:
     from tuplet.graph.datasets import fetch, listed
 
     if arguments.action == "list":
-        printed([asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed())))
+        echo([asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed())))
         return
     graph = fetch(arguments.name, arguments.from_dir)
     target = arguments.output or f"{arguments.name}.graph"
     graph.save(target, force=arguments.force)
-    printed(graph.info() if arguments.json else f"{lines(graph.info())}\n{target}")
+    echo(graph.info() if arguments.json else f"{lines(graph.info())}\n{target}")
 
 
 def run_bench(arguments: argparse.Namespace) -> None:
@@ -72,7 +72,7 @@ def run_bench(arguments: argparse.Namespace) -> None:
     from tuplet.bench.actions import ACTIONS
 
     found = ACTIONS[arguments.action](arguments)
-    printed(found if isinstance(found, str) or arguments.json else lines(found))
+    echo(found if isinstance(found, str) or arguments.json else lines(found))
 
 
 def run_doctor(arguments: argparse.Namespace) -> None:
@@ -80,7 +80,7 @@ def run_doctor(arguments: argparse.Namespace) -> None:
     from tuplet.cli.doctor import examine
 
     about = examine(warm=arguments.warm)
-    printed(about if arguments.json else lines(about))
+    echo(about if arguments.json else lines(about))
 
 
 def run_demo(arguments: argparse.Namespace) -> None:

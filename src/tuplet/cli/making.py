@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from tuplet.cli.show import lines, printed
+from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
 from tuplet.settings import TrainConfig, given, load, preset, size
 from tuplet.store import Store
@@ -23,7 +23,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         columns=arguments.columns,
     )
     graph.save(arguments.output, force=arguments.force)
-    printed(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
+    echo(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
 
 
 def run_train(arguments: argparse.Namespace) -> None:
@@ -44,7 +44,7 @@ def run_train(arguments: argparse.Namespace) -> None:
     )
     metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
     if arguments.json:
-        printed({"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics})
+        echo({"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics})
         return
     for split, measured in trained.metrics.items():
         print(f"{split:<5}  {measured}")
@@ -59,7 +59,7 @@ def _train_query_model(arguments: argparse.Namespace) -> bool:
         return False
     trained = command.run(arguments, progress=not arguments.quiet)
     if arguments.json:
-        printed({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
+        echo({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
     else:
         print("valid MRR  " + "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items()))
         print(f"{trained.steps:,} steps in {trained.seconds:.1f} s\n{trained.folder}")
@@ -82,7 +82,7 @@ def run_adopt(arguments: argparse.Namespace) -> None:
         trust=arguments.trust,
         force=arguments.force,
     )
-    printed(about if arguments.json else f"{lines(about)}\n{arguments.output}")
+    echo(about if arguments.json else f"{lines(about)}\n{arguments.output}")
 
 
 def run_index(arguments: argparse.Namespace) -> None:
@@ -134,7 +134,7 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
     """What there is now, in three lines, and what to do with it."""
     about = store.info()
     if arguments.json:
-        printed(about)
+        echo(about)
         return
     report = about["report"]
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
@@ -163,7 +163,7 @@ def run_edit(arguments: argparse.Namespace) -> None:
     else:
         report = remove_facts(arguments.store, facts, timeout)
     shown = {key: value for key, value in report.as_dict().items() if value}
-    printed(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
+    echo(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
 
 
 def run_upgrade(arguments: argparse.Namespace) -> None:
@@ -172,7 +172,7 @@ def run_upgrade(arguments: argparse.Namespace) -> None:
 
     changed = upgrade(arguments.store)
     said = "upgraded to the format of this version" if changed else "up to date already"
-    printed({"store": arguments.store, "upgraded": changed} if arguments.json else f"{arguments.store}: {said}")
+    echo({"store": arguments.store, "upgraded": changed} if arguments.json else f"{arguments.store}: {said}")
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig | None:

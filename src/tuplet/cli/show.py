@@ -9,7 +9,7 @@ from typing import Any
 _MOST = 20  # of a list; more would fill the screen, and --json has them all
 
 
-def printed(value: Any) -> None:
+def echo(value: Any) -> None:
     """Print text as it is and anything else as JSON."""
     print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
 

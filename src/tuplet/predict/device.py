@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, Option
 
 SHARED_FROM = 200_000_000  # multiplications of a step from which several threads pay
 
@@ -21,7 +21,7 @@ def pick_device(device: str | torch.device) -> torch.device:
     except RuntimeError:
         raise BadInput(f"unknown device {str(device)!r}; choose auto, cpu, cuda or cuda:N") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("no CUDA device is available here; choose --device cpu")
+        raise BadInput("no CUDA device is available here; choose ", Option("device", "cpu"))
     return chosen
 
 

@@ -61,7 +61,7 @@ class QueryModelBaseline(Baseline[TrainedOptions]):
 def opened(name: str, path: str, device: str, source: Source) -> QueryModel:
     """The model that an option names, opened once; it must be of that kind and of the graph that is asked."""
     if not path:
-        raise BadInput(f"engine {name!r} needs its model: --option model=FOLDER (tuplet train --model {name})")
+        raise BadInput(f"engine {name!r} needs its model: option model=FOLDER (tuplet train --model {name})")
     about = describe(path)
     if about["kind"] != name:
         raise BadInput(f"{path} is a {MODELS.get(about['kind'], about['kind'])} model, not one of engine {name!r}")
