@@ -35,6 +35,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+from tuplet.array_folder import open_directory
 from tuplet.bench.evaluate import share
 from tuplet.bench.formats import read_npz
 from tuplet.bench.metrics import joint_ranks
@@ -43,7 +44,6 @@ from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
-from tuplet.files import open_directory
 from tuplet.graph.adjacency import Adjacency
 from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Ranking

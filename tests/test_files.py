@@ -21,17 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from tuplet.errors import BadInput, CorruptStore, Exists, StoreBusy
-from tuplet.files import (
-    MANIFEST,
-    locked,
-    open_directory,
-    read_manifest,
-    replacing,
-    verify,
-    write_bytes,
-    write_directory,
-)
+from tuplet.array_folder import open_directory, read_manifest, verify, write_directory
+from tuplet.errors import BadInput, CorruptStore, PathExists, StoreBusy
+from tuplet.files import MANIFEST, locked, replacing, write_bytes
 
 SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": np.zeros((0, 3), np.int64)}
 
@@ -129,7 +121,7 @@ def test_a_writer_that_fails_leaves_the_old_state(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, signal
 import numpy as np
-from tuplet import files
+from tuplet import array_folder, files
 step = int(sys.argv[2])
 calls = 0
 def die(function):
@@ -143,7 +135,7 @@ def die(function):
 for name in ("fsync", "rename"):
     setattr(os, name, die(getattr(os, name)))
 files.shutil.rmtree = die(files.shutil.rmtree)
-files.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
+array_folder.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
 """
 
 
@@ -156,7 +148,7 @@ def test_a_killed_writer_leaves_old_or_new_and_the_next_one_cleans_up(tmp_path: 
     assert done.returncode == -signal.SIGKILL
     # Between the two renames neither is there; the next writer puts the old one back.
     assert target.exists() == (step != 6)
-    with pytest.raises(Exists, match="exists already"):
+    with pytest.raises(PathExists, match="exists already"):
         write_directory(target, "thing", SOME, {})
     assert list(open_directory(target).arrays) == (sorted(SOME) if step <= 6 else ["y", "z"])
     assert os.listdir(tmp_path) == ["d"]
@@ -295,13 +287,13 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         fill(target, fail)
     assert os.listdir(tmp_path / "a") == []
     write_bytes(target, b"one")
-    with pytest.raises(Exists, match=r"f\.txt exists already; force=True replaces it") as error:
+    with pytest.raises(PathExists, match=r"f\.txt exists already; force=True replaces it") as error:
         write_bytes(target, b"two")
     assert error.value.path == target
     assert error.value.shell == f"{target} exists already; --force replaces it"
     write_bytes(target, b"two", force=True)
     assert target.read_bytes() == b"two"
-    with pytest.raises(Exists):
+    with pytest.raises(PathExists):
         fill(tmp_path / "late", lambda: (tmp_path / "late").write_text("somebody was faster"))
     assert (tmp_path / "late").read_text() == "somebody was faster"
     assert sorted(os.listdir(tmp_path)) == ["a", "late"]
@@ -331,7 +323,7 @@ FULL = """
 import resource, sys
 import numpy as np
 from tuplet.errors import BadInput
-from tuplet.files import write_directory
+from tuplet.array_folder import write_directory
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     write_directory(sys.argv[1], "thing", {"z": np.zeros(1_000_000)}, {})

@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An argument inside an error: `force=True` in Python, `--force` on the command line.
 
     >>> print(Option("new_entities"), Option("new_entities").flag, Option("columns", None), Option("k", 5).flag)
@@ -79,17 +79,17 @@ class BadInput(TupletError):
     """A file, folder or option that cannot be used as given."""
 
 
-class Exists(BadInput):
+class PathExists(BadInput):
     """Something is at `path` already; `reason` says why even `force` does not replace it.
 
-    >>> print(Exists("a.graph").shell)
+    >>> print(PathExists("a.graph").shell)
     a.graph exists already; --force replaces it
-    >>> print(Exists("photos", "it is not a graph"))
+    >>> print(PathExists("photos", "it is not a graph"))
     will not replace photos: it is not a graph; remove it yourself
     """
 
     def __init__(self, path: str | os.PathLike[str], reason: str | None = None) -> None:
-        self.path, self.reason = Path(path), reason
+        self.path, self.reason = _path(path), reason
         if reason is None:
             super().__init__(f"{path} exists already; ", Option("force"), " replaces it")
         else:
@@ -104,7 +104,7 @@ class StoreBusy(BadInput):
     """
 
     def __init__(self, path: str | os.PathLike[str], waited: float = 0.0) -> None:
-        self.path, self.waited = Path(path), waited
+        self.path, self.waited = _path(path), waited
         note = f" (waited {waited:g} s)" if waited else ""
         super().__init__(f"{path} is being written by another thread or process{note}")
 
@@ -244,6 +244,12 @@ def hint(word: str, choices: Iterable[str], show: Callable[[str], str] = str) ->
     """
     close = nearest(word, choices, most=1)
     return f"; did you mean {show(close[0])}?" if close else ""
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    from pathlib import Path  # not needed before something goes wrong
+
+    return Path(path)
 
 
 def _advice(suggestions: tuple[str, ...], sure: bool) -> str:

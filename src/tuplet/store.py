@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import contents, registry
+from tuplet.array_folder import open_directory
+from tuplet.array_folder import verify as verify_directory
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
 from tuplet.engines.facts import judge
 from tuplet.errors import BadInput, Option, TupletError
-from tuplet.files import open_directory
-from tuplet.files import verify as verify_directory
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
 from tuplet.listing import Listing

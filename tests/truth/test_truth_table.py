@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuplet.array_folder import write_directory
 from tuplet.errors import CorruptStore
-from tuplet.files import write_directory
 from tuplet.truth import edit as change
 from tuplet.truth.table import ADDED, TRAIN, FactEdges, TruthTable
 

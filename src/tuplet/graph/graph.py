@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.array_folder import content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
-from tuplet.files import content_hash, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.names import Vocabulary
 

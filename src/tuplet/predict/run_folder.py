@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from tuplet.errors import BadInput, CorruptStore, Exists, Option, TupletError
+from tuplet.errors import BadInput, CorruptStore, Option, PathExists, TupletError
 from tuplet.files import clean_leftovers, system_errors, write_json
 from tuplet.predict.model_folder import (
     CARD,
@@ -74,7 +74,7 @@ class RunFolder:
                     " starts over",
                 )
             if not any((path / name).exists() for name in (CONFIG, DESCRIPTION)):
-                raise Exists(path, "it is not a model")
+                raise PathExists(path, "it is not a model")
             self._clean_leftovers()
             with system_errors(path):
                 # The description first: without it the rest is no model, whenever this is cut short.

@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import files
+from tuplet.array_folder import open_directory, write_directory
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.files import (
     clean_leftovers,
     locked,
-    open_directory,
     read_sealed,
     rename,
     render,
@@ -41,7 +41,6 @@ from tuplet.files import (
     sealed,
     system_errors,
     write_bytes,
-    write_directory,
 )
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.store_meta import StoreMeta

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.array_folder import Directory, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
-from tuplet.files import Directory, open_directory, write_directory
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 
