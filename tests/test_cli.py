@@ -404,11 +404,12 @@ def test_lists(tuplet: Callable[..., Result]) -> None:
 
 
 def test_build_ends_with_what_to_do_next(tuplet: Callable[..., Result], tmp_path: Path) -> None:
-    (tmp_path / "f.tsv").write_text("a\tr\tb\t0.5\nb\ts\tc\t0.5\n")
-    lines = tuplet("build", tmp_path / "f.tsv", "-o", tmp_path / "s", "--quiet").out.splitlines()
-    assert len(lines) < 10
-    command = next(line for line in lines if line.startswith("ask it:")).removeprefix("ask it:").split(maxsplit=2)[2]
-    assert tuplet("ask", *shlex.split(command)).code == 0
+    for facts in ("a\tr\tb\t0.5\nb\ts\tc\t0.5\n", "a\tr s\tb\t0.5\n"):
+        (tmp_path / "f.tsv").write_text(facts)
+        lines = tuplet("build", tmp_path / "f.tsv", "-o", tmp_path / "s", "--quiet", "--force").out.splitlines()
+        assert len(lines) < 10
+        command = next(line for line in lines if line.startswith("ask it:")).split(maxsplit=4)[4]
+        assert tuplet("ask", *shlex.split(command)).out.splitlines()[1].startswith("1  a"), "and it has an answer"
 
 
 def test_an_old_store_is_brought_up_to_date(tuplet: Callable[..., Result], tmp_path: Path) -> None:

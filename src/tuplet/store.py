@@ -21,6 +21,7 @@ from tuplet.engines.facts import judge
 from tuplet.errors import BadInput, Option, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.lang.printer import written
 from tuplet.listing import Listing
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
@@ -286,8 +287,9 @@ class Store:
         about = {**source.graph.info()}
         if meta is not None:
             about = {**about, "kind": "store", **meta.info()}
-        about["relation_names"] = [row.relation for row in contents.relations(source)]
-        about["try"] = [" ".join(example["query"].split()) for example in examples(source)[:2]]
+        about["relation_names"] = names = [row.relation for row in contents.relations(source)]
+        queries = [" ".join(example["query"].split()) for example in examples(source)[:2]]
+        about["try"] = queries or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names[:1]]
         return about
 
     def close(self) -> None:

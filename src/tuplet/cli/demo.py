@@ -43,7 +43,7 @@ def hidden(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> Knowledg
     _, group = np.unique(ends, axis=1, return_inverse=True)
     lot = np.random.default_rng(seed).random(group.max() + 1)[group]
     split = np.select([lot < share, lot < 1.5 * share], [SPLIT_CODE["test"], SPLIT_CODE["valid"]], SPLIT_CODE["train"])
-    return KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    return graph.with_splits(split)
 
 
 @dataclass(frozen=True)
