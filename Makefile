@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test soak mutants lint docs browser clean
+.PHONY: demo test soak mutants lint docs links reference wheel browser clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(PYTHON) || python3 -m venv $(VENV)
@@ -15,20 +15,33 @@ $(VENV)/.installed-test: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(VENV)/bin/tuplet demo
 
+# Style, formatting, types, and the layers that pyproject.toml states.
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	PYTHONPATH=src $(VENV)/bin/lint-imports --no-logo
 
 docs: $(VENV)/.installed-test
 	$(VENV)/bin/mkdocs build --strict --quiet
+
+links: $(VENV)/.installed-test
+	$(PYTHON) tools/links.py
+
+# The reference pages that are made from the code; a test says when they are out of date.
+reference: $(VENV)/.installed-test
+	PYTHONPATH=src $(PYTHON) tools/reference.py
+
+# The wheel, built, installed into an empty environment and used there.
+wheel: $(VENV)/.installed-test
+	$(PYTHON) tools/wheel.py
 
 # The tests of the web page drive Debian's chromium; where it cannot be had, they are skipped and say so.
 browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 || true
 
-test: lint docs browser
+test: lint docs links wheel browser
 	$(VENV)/bin/pytest -n 2 src tests
 
 soak: lint browser
