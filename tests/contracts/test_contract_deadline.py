@@ -73,7 +73,6 @@ def watched(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
 
         return step
 
-    monkeypatch.setattr(stream.search_kernel, "search", watch(stream.search_kernel.search))
     monkeypatch.setattr(stream.best_kernel, "best", watch(stream.best_kernel.best))
     monkeypatch.setattr(stream.point_kernel, "points", watch(stream.point_kernel.points))
     return begun

@@ -240,6 +240,6 @@ def test_warming_leaves_nothing_to_compile() -> None:
 
 
 def exact_signatures() -> list[object]:
-    from tuplet.engines.exact.kernels.search import search
+    from tuplet.engines.exact.kernels.best import best
 
-    return list(search.signatures)
+    return list(best.signatures)

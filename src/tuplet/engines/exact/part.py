@@ -114,8 +114,9 @@ def fixed_rows(*arrays: NDArray[Any]) -> Rows:
         view.flags.writeable = False
         return view
 
-    *columns, rank = [fixed(array) for array in arrays]
-    return Rows(*columns, rank, bool((rank[1:] > rank[:-1]).all()))
+    made = [fixed(array) for array in arrays]
+    rank = made[-1]
+    return Rows._make([*made, bool((rank[1:] > rank[:-1]).all())])
 
 
 def bind_clause(clause: QueryGraph, rows: Rows) -> BoundClause:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +25,8 @@ Values: TypeAlias = NDArray[np.float64]
 # Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
 FIRST_ROOM = 4096
 EQUAL = best_kernel.EQUAL
+# Working space of a search whose tuples are taken as they come.
+NO_ORDER, NO_SPARE = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int32)
 
 
 class Stream(Protocol):
@@ -69,7 +70,7 @@ class PartStream:
         out, truth = np.empty((room, len(self.part.members)), dtype=np.int32), np.empty(room)
         self.state.count[kernel.EMITTED] = 0
         while True:
-            status = self._work(search_kernel.search, len(out), out, truth)
+            status = self._work(len(out), out, truth, NO_ORDER, NO_SPARE)
             if status != kernel.FILLED or len(out) >= n:
                 break
             out, truth = longer(out)[:n], longer(truth)[:n]
@@ -90,7 +91,7 @@ class PartStream:
             out[: len(known[0])], truth[: len(known[0])] = known
             count[kernel.EMITTED] = len(known[0])
         order, spare = np.empty(2 * len(out), dtype=np.int64), np.empty_like(out)
-        status = self._work(best_kernel.best, n, out, truth, order, spare)
+        status = self._work(n, out, truth, order, spare)
         tuples, values = self._found(status, out, truth)
         if status == kernel.FILLED:
             # the next one is known: it follows the list, or it shares the truth of the last
@@ -105,8 +106,8 @@ class PartStream:
         self.bound = float(self.state.heap_bound[0]) if count[kernel.HEAP] else 0.0 if count[kernel.NODES] else 1.0
         return out[:found], truth[:found]
 
-    def _work(self, step: Callable[..., int], *arguments: Any) -> int:
-        """Calls a kernel until it has what was asked for, nothing is left, or a limit is reached (`stopped`)."""
+    def _work(self, *arguments: Any) -> int:
+        """Searches until what was asked for is found, nothing is left, or a limit is reached (`stopped`)."""
         slice_size = SLICE
         while True:
             room = self.effort.slice(slice_size)
@@ -116,7 +117,7 @@ class PartStream:
             count = self.state.count
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
             count[kernel.LIMIT] = before + room
-            status = int(step(self.rows, self.part.program, self.state, *arguments, self.godel))
+            status = int(best_kernel.best(self.rows, self.part.program, self.state, *arguments, self.godel))
             self.effort.used += int(count[kernel.VISITS]) - before
             if status in (kernel.FILLED, kernel.EXHAUSTED):
                 return status

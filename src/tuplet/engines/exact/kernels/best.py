@@ -16,34 +16,32 @@ def best(rows, program, state, wanted, out, truth, order, spare, godel):
 
     `out` and `truth` hold more than `wanted` tuples, `spare` is working space of that size, `order` of twice. FILLED
     means that the first EMITTED rows are the list, in order; more is there unless EXHAUSTED is returned. After any
-    other status the state has to be given room or time, and the search goes on where it was.
+    other status the state has to be given room or time, and the search goes on where it was. With no working space the
+    next tuples are written as they come, until `out` is full.
     """
     count = state.count
-    if not count[PLATEAU]:
-        status = search(rows, program, state, wanted + 1, out, truth, godel)
-        if status != FILLED:
-            if status == EXHAUSTED:
-                arrange(rows, state, out, truth, 0, count[EMITTED], order, spare)
-            return status
-        if wanted == 0 or truth[wanted] < truth[wanted - 1] * (1.0 - EQUAL):
-            count[EMITTED] = wanted
-            arrange(rows, state, out, truth, 0, wanted, order, spare)
-            return FILLED
-        above = 0
-        while truth[above] > truth[wanted - 1] * (1.0 + EQUAL):
-            above += 1
-        state.floor[0] = truth[wanted - 1] * (1.0 - EQUAL)
-        count[ABOVE], count[PLATEAU] = above, 1
-        keep_first(rows, state, wanted, out, truth, order, spare)
     while True:
-        status = search(rows, program, state, len(out), out, truth, godel)
-        if status in (FILLED, BELOW, EXHAUSTED):
-            keep_first(rows, state, wanted, out, truth, order, spare)
-        if status in (BELOW, EXHAUSTED):
-            arrange(rows, state, out, truth, 0, wanted, order, spare)
-            return FILLED
-        if status != FILLED:
+        room = wanted + 1 if len(order) and not count[PLATEAU] else len(out)
+        status = search(rows, program, state, room, out, truth, godel)  # one call: it is inlined, and it is large
+        if not len(order) or status not in (FILLED, BELOW, EXHAUSTED):
             return status
+        if not count[PLATEAU]:
+            if status == EXHAUSTED:
+                break
+            if wanted == 0 or truth[wanted] < truth[wanted - 1] * (1.0 - EQUAL):
+                count[EMITTED] = wanted
+                break
+            above = 0
+            while truth[above] > truth[wanted - 1] * (1.0 + EQUAL):
+                above += 1
+            state.floor[0] = truth[wanted - 1] * (1.0 - EQUAL)
+            count[ABOVE], count[PLATEAU] = above, 1
+        keep_first(rows, state, wanted, out, truth, order, spare)
+        if status != FILLED:
+            status = FILLED
+            break
+    arrange(rows, state, out, truth, 0, count[EMITTED], order, spare)
+    return status
 
 
 @inlined
