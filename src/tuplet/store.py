@@ -103,7 +103,7 @@ class Store:
     def engine(self, name: str | None = None) -> Engine[Any]:
         """The engine of a name (or `module:Class`), loaded; the default one without a name."""
         found: Engine[Any] = registry.find("engines", name or self.default_engine, modules=True)
-        found.load()
+        found.load(self.source)
         return found
 
     def question(self, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str = "") -> Question:

@@ -163,7 +163,7 @@ def test_loading_an_engine_does_not_cost_the_time_of_a_request(service: Service,
     clock = Clock()
 
     class Slow(Exact):
-        def load(self) -> None:
+        def load(self, source: object) -> None:
             clock.now += 7.0
 
     service.engines = lambda _: {"exact": Slow()}  # type: ignore[assignment,misc]

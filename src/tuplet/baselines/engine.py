@@ -47,7 +47,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         found: Baseline[Any] = import_module(self.module).BASELINE
         return found
 
-    def load(self) -> None:
+    def load(self, source: Source) -> None:
         self.baseline.load()
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BaselinePlan:

@@ -51,7 +51,7 @@ class Evaluator:
     def __init__(self, source: Source, settings: RunSettings) -> None:
         self.source, self.settings = source, settings
         self.engine, self.limits = settings.runner(), settings.limits
-        self.engine.load()
+        self.engine.load(self.source)
 
     def warm(self) -> None:
         """Answer one small query, so that times are those of the search."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from tuplet._version import __version__
 from tuplet.errors import nearest
-from tuplet.registry import names
+from tuplet.registry import OURS
 from tuplet.settings import PRESETS, TrainConfig, flags
 
 FORMATS = ("table", "json", "csv", "parquet")
@@ -328,7 +328,7 @@ def _training(command: CommandParser, device: bool = True) -> None:
 
 
 def _engine(command: CommandParser, default: str) -> None:
-    known = ", ".join(names("engines"))
+    known = ", ".join(OURS["engines"])  # looking for those of other packages would slow down every start
     command.add_argument("--engine", metavar="NAME", help=f"{known} or module:Class (default: {default})")
 
 

@@ -54,8 +54,8 @@ class Engine(ABC, Generic[P]):
     served: ClassVar[bool] = True  # may be asked over HTTP
     options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass of knobs
 
-    def load(self) -> None:
-        """Bring in what is compiled, so that the time of an answer is the time of the search."""
+    def load(self, source: Source) -> None:
+        """Bring in what is compiled for a source, so that the time of an answer is the time of the search."""
 
     def settings(self, given: Mapping[str, Option]) -> Any:
         """The options, checked."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
@@ -137,6 +138,13 @@ class Deadline:
         """Raises `OutOfTime` when the time is up."""
         if self.over():
             raise OutOfTime
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Work that is not the question's: loading and compiling what answers it."""
+        start = self.clock()
+        yield
+        self.end += self.clock() - start
 
     def before(self, share: float, most: float) -> Deadline:
         """An earlier deadline that leaves a share of the whole time, at most some seconds, for what follows."""

@@ -141,9 +141,8 @@ class Service:
         name = name or store.default_engine
         if name not in served:
             raise unknown("engine", name[:100], served)
-        start = deadline.clock()
-        served[name].load()
-        deadline.end += deadline.clock() - start
+        with deadline.paused():
+            served[name].load(store.source)
         return served[name]
 
     def question(self, store: Store, text: str, grounding: Mapping[str, Any] | None) -> Question:

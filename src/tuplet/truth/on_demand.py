@@ -87,6 +87,10 @@ class TruthOnDemand:
     def tabulated(self) -> bool:
         return False
 
+    @property
+    def double(self) -> bool:
+        return self.facts.double
+
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The edges of a row that are observed or whose prediction reaches the threshold."""
         key = (entity, relation, inverse)

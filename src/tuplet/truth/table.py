@@ -110,6 +110,10 @@ class Truth(Protocol):
     def tabulated(self) -> bool:
         """Whether all rows are there, so that nothing is computed when asked."""
 
+    @property
+    def double(self) -> bool:
+        """Whether truth values are in double precision: those of a weighted graph."""
+
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The edges from an entity under a relation or, inverse, those to it."""
 
@@ -162,6 +166,10 @@ class TruthTable:
     @property
     def tabulated(self) -> bool:
         return True
+
+    @property
+    def double(self) -> bool:
+        return self.truth.dtype == np.float64
 
     @cached_property
     def prepared(self) -> dict[str, Any]:

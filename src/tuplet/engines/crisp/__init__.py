@@ -69,7 +69,7 @@ def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline) -> 
     from tuplet.engines.facts import Checker
     from tuplet.query.logic import PRODUCT
 
-    _load_exact(deadline)
+    _load_exact(source, deadline)
     graphs = [clause.graph for clause in plan.clauses]
     streams = Checker.of(graphs, source).streams
     every = lambda tuples: np.ones(len(tuples), dtype=bool)  # noqa: E731
@@ -86,7 +86,7 @@ def _explained(plan: CrispPlan, source: Source, ranking: Ranking, deadline: Dead
 
     if not any((assignment < 0).any() for assignment in ranking.assignments):
         return ranking
-    _load_exact(deadline)
+    _load_exact(source, deadline)
     checker = Checker.of([clause.graph for clause in plan.clauses], source)
     try:
         return replace(ranking, assignments=checker.explain(ranking.tuples, deadline)[1])
@@ -94,10 +94,9 @@ def _explained(plan: CrispPlan, source: Source, ranking: Ranking, deadline: Dead
         return replace(ranking, pruned=ranking.pruned or "timeout")
 
 
-def _load_exact(deadline: Deadline) -> None:
+def _load_exact(source: Source, deadline: Deadline) -> None:
     """Loads the kernels of the exact engine, which few questions need; that is not the time of the question."""
     from tuplet.engines.exact.engine import Exact
 
-    start = deadline.clock()
-    Exact().load()
-    deadline.end += deadline.clock() - start
+    with deadline.paused():
+        Exact().load(source)

@@ -32,7 +32,7 @@ class Crisp(Engine[Join]):
     needs_truth = False
     forks = True
 
-    def load(self) -> None:
+    def load(self, source: Source) -> None:
         import tuplet.engines.crisp.kernels as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Join:

@@ -35,8 +35,8 @@ class Exact(Engine[BestFirst]):
     exact = True
     forks = True
 
-    def load(self) -> None:
-        _warm()
+    def load(self, source: Source) -> None:
+        _warm(source.truth is not None and source.truth.double)
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
         from tuplet.engines import exact
@@ -60,7 +60,9 @@ class Exact(Engine[BestFirst]):
 
 
 @cache
-def _warm() -> None:
+def _warm(weighted: bool) -> None:
     from tuplet.engines import exact
 
-    exact.warm()
+    exact.warm()  # the facts are searched, too
+    if weighted:
+        exact.warm(weighted=True)

@@ -61,7 +61,7 @@ class Ns3(Engine[MergePlan]):
     options = Ns3Options
     joint = True
 
-    def load(self) -> None:
+    def load(self, source: Source) -> None:
         import tuplet.engines.ns3.run as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> MergePlan:
