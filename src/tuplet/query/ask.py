@@ -89,14 +89,14 @@ def explained(
     """A ranking with names, witnesses and statuses: what people see."""
     source, clauses = question.source, question.clauses
     ranking = in_name_order(ranking, source.graph).after(limits.offset)
-    witnesses = Witnesses.of(ranking, clauses, source if engine.needs_truth else replace(source, truth=None))
+    witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
     crisp, pruned = status(witnesses, ranking, question, engine, judge, deadline)
     return Answers(
         query=question.text,
         variables=tuple(variable.name for variable in question.tree.free),
         engine=engine.name,
         k=None if limits.k == "all" else limits.k,
-        ranking=replace(ranking, pruned=ranking.pruned or pruned) if pruned else ranking,
+        ranking=replace(ranking, pruned=pruned) if pruned else ranking,
         witnesses=witnesses,
         graph=source.graph,
         crisp=crisp,

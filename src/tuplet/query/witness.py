@@ -41,8 +41,8 @@ class Witnesses:
     counts: NDArray[np.bool_]  # [n, m] whether the clause of the atom gives the tuple truth
 
     @staticmethod
-    def of(ranking: Ranking, clauses: Clauses, source: Source) -> Witnesses:
-        """The witnesses of a ranking."""
+    def of(ranking: Ranking, clauses: Clauses, source: Source, stated: bool = False) -> Witnesses:
+        """The witnesses of a ranking; with `stated`, facts are all that counts, also where there are truth values."""
         n = len(ranking.tuples)
         clauses = clauses if n else ()
         number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
@@ -56,7 +56,7 @@ class Witnesses:
             if assigned.shape[1]:
                 counts[:, j] = assigned[:, 0] >= 0
         relations = np.tile(np.array([edge.relation for edge in atoms], dtype=np.int32), n)
-        if source.truth is None:
+        if source.truth is None or stated:
             observed = source.facts.find_many(heads.ravel(), relations, tails.ravel()) >= 0
             value = observed.astype(np.float64)
         elif clauses:
