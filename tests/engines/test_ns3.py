@@ -398,3 +398,20 @@ def test_a_short_list_is_the_beginning_of_a_longer_one(engine: str) -> None:
     for k in (1, 7, 30):
         assert shown(k=k)[0] == tuples[:k]
     assert shown(k=5, offset=3)[0] == tuples[:8]
+
+
+@pytest.mark.parametrize("merge", ["progressive", "adaptive"])
+def test_where_a_cycle_is_cut_does_not_depend_on_the_other_queries(merge: str) -> None:
+    """Each query cuts its own smallest variable; with one row tried there, another cut would find something else."""
+    table = random_table(11, 30, 0.12)
+    queries = [
+        [QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(~i, 0, 0), Edge(0, 1, 1), Edge(1, 0, 2), Edge(2, 1, 0)))]
+        for i in range(30)
+    ]
+    budget = BoxBudget(B=20, merge=merge, enumerate=1)
+    search = FuzzySearch(TensorTable.of(table), PRODUCT)
+    for clauses, found in zip(queries, run_many(queries, search, 5, budget), strict=True):
+        alone = run(clauses, table, 5, budget)
+        assert found.tuples.tolist() == alone.tuples.tolist()
+        assert (found.exact, found.pruned) == (alone.exact, alone.pruned)
+        assert found.bound == pytest.approx(alone.bound, rel=1e-12)

@@ -35,6 +35,24 @@ class Elimination:
     index: dict[int, Tensor]  # of all nodes but the target
     pairs: dict[tuple[int, int], Pairs]
 
+    def links(self, target: int) -> Links:
+        """The literals between two nodes each; the target may be a hypernode."""
+        members = self.rows[target].members
+        return self.clause.links(lambda v: target if v in members else v)
+
+    def take(self, queries: Tensor, target: int) -> tuple[Elimination, Tensor]:
+        """The same for some of the queries; also the rows of the target that are theirs."""
+        if len(queries) == self.clause.queries:
+            return self, torch.arange(len(self.rows[target]), device=queries.device)
+        number = torch.full((self.clause.queries,), -1, dtype=torch.int64, device=queries.device)
+        number[queries] = torch.arange(len(queries), device=queries.device)
+        at = {v: (number[rows.query] >= 0).nonzero().view(-1) for v, rows in self.rows.items()}
+        taken = {v: self.rows[v].take(at[v]) for v in at}
+        rows = {v: replace(some, query=number[some.query]) for v, some in taken.items()}
+        value = {v: self.value[v][at[v]] for v in at}
+        index = {v: self.index[v][at[v]] for v in at if v != target}
+        return Elimination(self.clause.take(queries), rows, value, index, {}), at[target]
+
 
 @dataclass(frozen=True)
 class FuzzySearch:
@@ -97,8 +115,7 @@ class FuzzySearch:
     def eliminate(self, state: Elimination, target: int) -> tuple[Tensor, Tensor]:
         """Removes one node after the other until the target is left; returns as `__call__`."""
         queries, rows, value = state.clause.queries, dict(state.rows), dict(state.value)
-        members = rows[target].members
-        links = state.clause.links(lambda v: target if v in members else v)
+        links = state.links(target)
         known = {v for lit in state.clause.literals if lit.positive and len(lit.variables) == 1 for v in lit.variables}
         while len(rows) > 1:
             self.deadline.check()
@@ -244,10 +261,26 @@ class FuzzySearch:
             yield Pairs(met.first[at], source + part.start, met.truth[at])
 
     def cut_cycle(self, state: Elimination, target: int, links: Links) -> tuple[Tensor, Tensor]:
-        """Tries the best rows of the smallest variable on a cycle, each as a query of its own; keeps the best."""
-        rows, value, queries = state.rows, state.value, state.clause.queries
+        """Cuts a cycle at its smallest variable. Queries may differ in which that is; those that agree go together."""
+        rows, queries = state.rows, state.clause.queries
         degree = {u: sum(u in pair and pair <= rows.keys() for pair in links) for u in rows}
-        u = min((u for u in rows if u != target), key=lambda u: (len(rows[u]), degree[u], u))
+        variables = sorted((u for u in rows if u != target), key=lambda u: (degree[u], u))
+        size = torch.stack([counts(rows[u].query, queries) for u in variables])
+        least, choice = size[0], torch.zeros_like(size[0])
+        for number in range(1, len(variables)):  # the first of equals wins
+            choice = torch.where(size[number] < least, number, choice)
+            least = least.minimum(size[number])
+        found = torch.zeros_like(state.value[target])
+        bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
+        for number in torch.unique(choice).tolist():
+            some = (choice == number).nonzero().view(-1)
+            part, at = state.take(some, target)
+            found[at], bound[some] = self._cut(part, variables[number], target, part.links(target))
+        return found, bound
+
+    def _cut(self, state: Elimination, u: int, target: int, links: Links) -> tuple[Tensor, Tensor]:
+        """Tries the best rows of one variable, each as a query of its own; keeps the best."""
+        rows, value, queries = state.rows, state.value, state.clause.queries
         found = torch.zeros_like(value[target])
         bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
         tried = value[u] > 0
