@@ -124,6 +124,17 @@ def test_a_graph_without_a_type_says_so() -> None:
         make_pool(one, 2, 1, 5, types=("2p",))
 
 
+def test_the_first_line_comes_before_any_work(tmp_path: Path) -> None:
+    said: list[str] = []
+    one = TrainingEdges({"train": (np.array([0]), np.array([0]), np.array([1]))}, 2, 1)
+    options = RunOptions(tmp_path / "m", "cpu", progress=lambda step, done, total, note: said.append(note))
+    with pytest.raises(BadInput, match="no training query of type"):  # found while the queries are drawn
+        trainer.train(one, CONFIG, options)
+    assert said == [
+        "training betae, 6 numbers per entity, 12 steps, batch 40; 1 edges of 2 entities and 1 relations; on the CPU"
+    ]
+
+
 def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     whole = run(CONFIG, tmp_path / "whole")
     first = run(CONFIG, tmp_path / "parts", stop_after=0.0)

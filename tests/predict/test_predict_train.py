@@ -174,8 +174,9 @@ def test_control_c_in_the_middle_of_an_epoch(tmp_path) -> None:
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv[1])
+import dataclasses
 from test_predict_train import LONG, run
-run(sys.argv[2], LONG, resume=sys.argv[3] == "resume")
+run(sys.argv[2], dataclasses.replace(LONG, checkpoint_seconds=float(sys.argv[4])), resume=sys.argv[3] == "resume")
 """
 LONG = dataclasses.replace(SMALL, epochs=120, evaluate_every=10)
 
@@ -185,7 +186,8 @@ def test_kill_at_random_points_and_resume_reach_the_same_bits(tmp_path) -> None:
     chance, folder, kills = random.Random(5), tmp_path / "cut", 0
     run(tmp_path / "whole", LONG)
     for attempt in range(40 if soak else 3):
-        words = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(folder), "resume" if attempt else "new"]
+        words = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(folder)]
+        words += ["resume" if attempt else "new", "0" if attempt % 2 else "1e-9"]  # checkpoints by epoch, by step
         before = len(lines(folder))
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         wanted = before + 1 + chance.randrange(4 if soak else 30)
