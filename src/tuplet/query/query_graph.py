@@ -96,8 +96,9 @@ def connected(nodes: int, pairs: Iterable[Sequence[int]]) -> list[list[int]]:
     """
     part = [[node] for node in range(nodes)]
     for a, b in pairs:
-        if a >= 0 and b >= 0 and part[a] is not part[b]:
-            part[a].extend(part[b])
-            for node in part[b]:
-                part[node] = part[a]
-    return [sorted(members) for node, members in enumerate(part) if node == min(members)]
+        if a >= 0 and b >= 0 and (joined := part[a]) is not (other := part[b]):
+            joined += other
+            for node in other:
+                part[node] = joined
+    # the first member of a list is in no other
+    return sorted([sorted(members) for node, members in enumerate(part) if members[0] == node])

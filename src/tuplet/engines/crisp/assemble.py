@@ -150,8 +150,8 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
     memo: list[int] = []
     memo_width = 0
     for depth, (v, _) in enumerate(order):
-        spans, first_memo, kept = lists.step(depth, v), len(memo), flow.memo(depth)
-        if kept:
+        spans, first_memo = lists.step(depth, v), len(memo)
+        if flow.repeated and (kept := flow.memo(depth)):
             memo += [order[d].variable for d in range(depth) if kept >> d & 1]
             memo_width = max(memo_width, 1 + len(memo) - first_memo)
         early = int(depth == last_free and depth < n - 1)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.query.query_graph import Edge, QueryGraph
 
-
-class Link(NamedTuple):
-    """An atom seen from one of its variables."""
-
-    other: int  # the other node
-    toward: int  # the view whose row at the other node lists the candidates
-    away: int  # the view in which a candidate has its own row
-    span: tuple[int, int]  # that row of the other node if it is a constant
-    edge: Edge
+# An atom seen from one of its variables: the other node, the view whose row at the other node lists the candidates, the
+# view in which a candidate has its own row, that row of the other node if it is a constant, the atom. A plain tuple,
+# because named ones cost each plan some 4 µs of 50.
+Link: TypeAlias = tuple[int, int, int, tuple[int, int], Edge]
 
 
 class ClauseAtoms:
@@ -58,10 +53,10 @@ class ClauseAtoms:
             links = self.negated if negated else self.links
             if tail >= 0:
                 span = self.adjacency.span(~head, forward) if head < 0 else (0, 0)
-                links[tail].append(Link(head, forward, backward, span, edge))
+                links[tail].append((head, forward, backward, span, edge))
             if head >= 0:
                 span = self.adjacency.span(~tail, backward) if tail < 0 else (0, 0)
-                links[head].append(Link(tail, backward, forward, span, edge))
+                links[head].append((tail, backward, forward, span, edge))
             self._touch(head, tail)
 
     def _touch(self, a: int, b: int) -> None:

@@ -239,7 +239,7 @@ def collect(plan: CrispPlan, adjacency: Adjacency, most: int | None = None, dead
     widest = max((len(clause.graph.variables) for clause in plan.clauses), default=0)
     return Found(
         _joined([_columns(block, plan.clauses[number].graph.free) for number, block in blocks], plan.width),
-        np.repeat([number for number, _ in blocks], [len(block) for _, block in blocks]),
+        np.concatenate([np.empty(0, np.int64), *(np.full(len(block), number) for number, block in blocks)]),
         _joined([_padded(block, widest) for _, block in blocks], widest),
         answers.complete,
         pruned,
