@@ -204,3 +204,14 @@ def test_misuse_is_said_clearly(world_directory: Path) -> None:
         with pytest.raises(tuplet.TupletError, match=message):
             wrong()
     assert repr(graph.graph) == "<KnowledgeGraph: 1,057 entities, 16 relations, 5,036 edges>"
+
+
+def test_what_is_known_and_predicted_about_one_entity(store: tuplet.Store) -> None:
+    facts = store.entity("p00", k=2)
+    assert {(f.head, f.relation, f.tail) for f in facts if f.status == "observed"} >= {("p00", "knows", "p01")}
+    guesses = [f for f in facts if f.status == "predicted" and (f.head, f.relation) == ("p00", "likes")]
+    assert 1 <= len(guesses) <= 2
+    best = store.ask("?x : likes(p00, ?x)", only="predicted", k=2)
+    assert [f.tail for f in guesses] == [answer.x for answer in best]
+    assert [f.truth for f in guesses] == pytest.approx([answer.truth for answer in best])
+    assert all((row.predicted or 0) > 0 for row in store.relations()) or store.relations()[0].predicted is None
