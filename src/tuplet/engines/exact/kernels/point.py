@@ -36,10 +36,11 @@ L_GENERATOR, L_START, L_STOP, L_POSITION = range(4)
 
 
 @compiled
-def complete(rows, program, state, most, godel):
+def complete(rows, program, state, most, least, godel):
     """The truth of the tuple in `assign`: all atoms among its values, times the best values of the existentials.
 
-    Their values go to `witness`. The search for them ends when the whole reaches `most`, rounding apart.
+    Their values go to `witness`. The search for them ends when the whole reaches `most`, rounding apart; 0 is returned
+    for a truth below `least`, which need not be found.
     """
     count = state.count
     total = 1.0
@@ -66,7 +67,9 @@ def complete(rows, program, state, most, godel):
     for p in range(len(program.parts)):
         # with one part left, reaching the bound ends it
         enough = most * (1.0 - 1e-12) if p == len(program.parts) - 1 else 2.0
-        value = best_part(rows, program, state, program.parts[p, 0], program.parts[p, 1], total, enough, godel)
+        # the other parts are at most 1, so this one must make up for the rest
+        needed = (least if godel else least / total) * (1.0 - 1e-9)
+        value = best_part(rows, program, state, program.parts[p, 0], program.parts[p, 1], total, enough, needed, godel)
         if count[ABORT]:
             return 0.0
         total = conj(total, value, godel)
@@ -76,10 +79,13 @@ def complete(rows, program, state, most, godel):
 
 
 @compiled
-def best_part(rows, program, state, first_level, last_level, already, enough, godel):
-    """The best values of existentials that hang together, given the free variables: depth-first, with bounds."""
+def best_part(rows, program, state, first_level, last_level, already, enough, needed, godel):
+    """The best values of existentials that hang together, given the free variables: depth-first, with bounds.
+
+    0 if none reach more than what is needed.
+    """
     count, level, value = state.count, state.level, state.level_value
-    best = 0.0
+    best, found = needed, False
     depth = first_level
     value[depth, 0] = 1.0
     entering = True
@@ -135,7 +141,7 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
             if ceiling <= best:
                 continue
             if depth == last_level - 1:
-                best = total
+                best, found = total, True
                 for d in range(first_level, last_level):
                     state.witness[program.levels[d, VARIABLE]] = state.assign[program.levels[d, VARIABLE]]
                 if conj(already, best, godel) >= enough:
@@ -148,7 +154,7 @@ def best_part(rows, program, state, first_level, last_level, already, enough, go
             break
         if not descended:
             depth -= 1
-    return best
+    return best if found else 0.0
 
 
 @compiled
@@ -158,7 +164,7 @@ def points(rows, program, state, tuples, most, first, truth, witness, godel):
     for i in range(first, len(tuples)):
         for j in range(tuples.shape[1]):
             state.assign[j] = tuples[i, j]
-        value = complete(rows, program, state, most[i], godel)
+        value = complete(rows, program, state, most[i], 0.0, godel)
         if state.count[ABORT]:
             return i
         truth[i] = value

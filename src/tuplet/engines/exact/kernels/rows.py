@@ -50,8 +50,8 @@ PARENT, ENTITY, STEP, STAGE, GENERATOR, START, STOP, POSITION = range(8)
 # columns of `worth`: bound on the whole, permanent product, product over held existentials, product for the next step
 BOUND, PERMANENT, TRANSIENT, BASE = range(4)
 # places of `count`
-NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED, PLATEAU, ABOVE = range(11)
-COUNTS = 11
+NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED, PLATEAU, ABOVE, RESOLVED = range(12)
+COUNTS = 12
 # why `search` returned
 FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN, BELOW = range(7)
 

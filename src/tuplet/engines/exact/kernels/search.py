@@ -45,6 +45,7 @@ from tuplet.engines.exact.kernels.rows import (
     PARENT,
     PERMANENT,
     POSITION,
+    RESOLVED,
     SEEN,
     SIDE_A,
     SIDE_B,
@@ -145,7 +146,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
     last = len(program.steps) - 1
     count[ABORT] = 0
     if count[NODES] == 0:
-        count[NODES] = 1
+        count[NODES], count[RESOLVED] = 1, -1
         nodes[0, STEP], nodes[0, STAGE], nodes[0, PARENT], nodes[0, GENERATOR] = -1, 0, -1, -3
         worth[0, PERMANENT], worth[0, TRANSIENT], worth[0, BASE], worth[0, BOUND] = 1.0, 1.0, 1.0, 1.0
         push(state, 1.0, item_of(-1, NODE, 0))
@@ -202,7 +203,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             if step == last:
                 value = bound
                 if program.lazy[0]:
-                    value = complete(rows, program, state, bound, godel)
+                    value = complete(rows, program, state, bound, state.floor[0], godel)
                 # rounding apart, a value that reaches its bound can leave at once
                 if not count[ABORT] and value >= bound * (1.0 - 1e-12):
                     known = value if program.lazy[0] else -1.0
@@ -223,8 +224,11 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                 count[SEEN] += 1
         first, end = program.steps[step + 1, CHECK_A], program.steps[step + 1, CHECK_B]
         variable = program.steps[step + 1, VARIABLE]
-        least = bound if godel or worth[node, BASE] <= 0.0 else bound / worth[node, BASE]
-        chosen = resolve(rows, program, state, state.span, first, end, variable, least * (1.0 - 1e-6))
+        chosen = np.int64(0)
+        if kind == NODE or count[RESOLVED] != node:
+            least = bound if godel or worth[node, BASE] <= 0.0 else bound / worth[node, BASE]
+            chosen = resolve(rows, program, state, state.span, first, end, variable, least * (1.0 - 1e-6))
+            count[RESOLVED] = node  # `span` holds its rows until another node is resolved
         if kind == NODE:
             count[COMMITS] += 1
             if chosen == -2:
@@ -398,7 +402,7 @@ def emit(rows, program, state, node, bound, known, out, out_truth, godel):
             out[at, v] = state.assign[v]
     else:
         if known < 0.0:
-            known = complete(rows, program, state, bound, godel)
+            known = complete(rows, program, state, bound, 0.0, godel)
             if state.count[ABORT]:
                 return
         out_truth[at] = known
