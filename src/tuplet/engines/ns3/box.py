@@ -20,9 +20,12 @@ class Box:
     upper: Tensor
     outside: Tensor  # [queries] no tuple outside of the box is truer
 
-    def ranked(self, rank: Tensor) -> tuple[Tensor, Tensor]:
-        """The true rows in order (`sparse.ranked`), and their truth."""
+    def ranked(self, rank: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """The true rows in order (`sparse.ranked`), and their truth; if only so many are wanted, perhaps not all."""
         true = (self.value > 0).nonzero().view(-1)
+        if most and len(self.outside) == 1 and len(true) > most:  # one box may hold millions of rows
+            least = self.value[true].topk(most).values[-1]
+            true = true[self.value[true] >= least * (1 - 1e-9)]  # no tie is cut
         columns = [column[true] for column in self.rows.columns]
         order, value = ranked(self.rows.query[true], self.value[true], columns, rank)
         return true[order], value

@@ -122,7 +122,8 @@ class _Batch:
     ) -> tuple[Tensor, Tensor]:
         """One chunk with one budget: which of its lists are proven, and their k-th truth."""
         box, problem = solve(replace(self.search, enumerate=budget.enumerate), asked, budget, floor)
-        order, value = box.ranked(self.rank)
+        filtered = any(self.admits[number] is not None for number in numbers.tolist())
+        order, value = box.ranked(self.rank, None if filtered or self.first is not None else self.k)
         shown, hidden = self._admitted(numbers, box, order)
         certain, bound, kth = box.certify(shown, self.k, hidden)
         proven = certain
