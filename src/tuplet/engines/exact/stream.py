@@ -220,8 +220,8 @@ class ClauseStream:
 
     @property
     def single(self) -> bool:
-        """One part and nothing aside: nothing is combined."""
-        return len(self.parts) == 1 and not self.aside
+        """One part and nothing aside: its order is that of the clause (a minimum with a factor would make ties)."""
+        return len(self.parts) == 1 and not self.aside and (self.factor == 1.0 or not self.logic.minimum)
 
     def alternatives(self) -> list[list[ClauseStream]]:
         return [[self]]
