@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -14,7 +13,6 @@ from tuplet.settings import (
     TrainConfig,
     TrainFields,
     changed,
-    describe,
     flags,
     from_mapping,
     given,
@@ -70,12 +68,6 @@ def test_files(tmp_path) -> None:
 def test_unknown_preset() -> None:
     with pytest.raises(TupletError, match="did you mean 'fb15k-237'"):
         preset("fb15k237")
-
-
-def test_the_page_lists_every_knob_with_its_default() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "how-to" / "predictors.md").read_text(encoding="utf-8")
-    for key, _, default, text in describe(TrainConfig):
-        assert f"| `{key}` | {default} | {text} |" in page
 
 
 def test_one_declaration_makes_flags() -> None:

@@ -409,9 +409,18 @@ def describe(kind: type[Any]) -> list[tuple[str, str, Any, str]]:
     return [(f.name, str(f.type), f.default, f.metadata["help"]) for f in fields(kind)]
 
 
-def table(kind: type[Any]) -> str:
-    """The knobs as a Markdown table, for the docs."""
-    rows = [f"| `{key}` | {default} | {text} |" for key, _, default, text in describe(kind)]
+def table(kind: type[Any], flags: bool = False) -> str:
+    """The knobs as a Markdown table, for the docs; with `flags` as they are typed."""
+    rows = []
+    for f in fields(kind):
+        text, choices, unit = (f.metadata.get(key) or "" for key in ("help", "choices", "unit"))
+        if not all(choice in text for choice in choices):
+            text += ": " + ", ".join(f"`{choice}`" for choice in choices)
+        if unit not in text:
+            text += f" ({unit})"
+        default = "" if f.default in (None, MISSING, "") else f"`{f.default}`"
+        name = flag(f.name) if flags else f.name
+        rows.append(f"| `{name}` | {default} | {text} |".replace("|·|", r"\|·\|"))
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
 
 
