@@ -76,7 +76,7 @@ def _demo(command: CommandParser) -> None:
 
 
 def _import(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC")
+    command.add_argument("source", metavar="SRC", help="a file or a dataset folder")
     _reading(command)
     _output(command, "GRAPH")
     _json(command)
@@ -88,9 +88,9 @@ def _train(command: CommandParser) -> None:
     command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
     _training(command)
     query_models = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
-    query_models.add_argument("--minutes", type=float, metavar="N", help="training time of the whole run (default 5)")
-    query_models.add_argument("--steps", type=int, metavar="N", help="steps, in place of minutes")
-    query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx that lmpnn rests on")
+    query_models.add_argument("--minutes", type=float, metavar="N", help="training time in minutes (default 5)")
+    query_models.add_argument("--steps", type=int, metavar="N", help="training steps, instead of minutes")
+    query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
     _quiet(command)
     _json(command)
 
@@ -99,11 +99,17 @@ def _adopt(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
     command.add_argument("graph", metavar="GRAPH")
     _output(command, "MODEL")
-    command.add_argument("--model", help="complex, distmult, rotate or transe, where SRC does not say it")
-    command.add_argument("--entity-names", metavar="F", help="names in the order of the rows (default: that of GRAPH)")
-    command.add_argument("--relation-names", metavar="F", help="names in the order of the rows (default: as GRAPH)")
-    command.add_argument("--relation-order", help="how SRC orders reciprocal relations, where it does not say it")
-    command.add_argument("--trust", action="store_true", help="load a pickle; only for files of your own")
+    command.add_argument("--model", help="complex, distmult, rotate or transe, if SRC does not say")
+    command.add_argument(
+        "--entity-names", metavar="F", help="entity names in the order of the rows (default: the order of GRAPH)"
+    )
+    command.add_argument(
+        "--relation-names", metavar="F", help="relation names in the order of the rows (default: the order of GRAPH)"
+    )
+    command.add_argument("--relation-order", help="blocks or interleaved: how SRC orders reciprocal relations")
+    command.add_argument(
+        "--trust", action="store_true", help="load a pickle, which can run any code; only for files you trust"
+    )
     _json(command)
 
 
@@ -111,14 +117,18 @@ def _index(command: CommandParser) -> None:
     command.add_argument("graph", metavar="GRAPH")
     command.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
     _output(command, "STORE")
-    command.add_argument("--table", metavar="F.parquet", help="a truth table made elsewhere, instead of MODEL")
-    command.add_argument("--observed", default="train,valid", metavar="SPLITS", help="default: train,valid")
-    command.add_argument("--on-demand", action="store_true", help="build no table, compute rows when asked")
+    command.add_argument("--table", metavar="F.parquet", help="read truth values from this file instead of MODEL")
+    command.add_argument(
+        "--observed", default="train,valid", metavar="SPLITS", help="splits that count as facts (default: train,valid)"
+    )
+    command.add_argument(
+        "--on-demand", action="store_true", help="build no table; compute rows when they are asked for"
+    )
     command.add_argument(
         "--other-graph", action="store_true", help="accept a model trained on another graph with the same ids"
     )
     _indexing(command)
-    command.add_argument("--memory", metavar="BYTES", help="how much the builder may hold, such as 512M or 2G")
+    command.add_argument("--memory", metavar="BYTES", help="memory that the builder may use, such as 512M or 2G")
     _quiet(command)
     _json(command)
 
@@ -128,7 +138,7 @@ def _build(command: CommandParser) -> None:
     _reading(command)
     _output(command, "STORE")
     _indexing(command)
-    command.add_argument("--keep-model", metavar="MODEL", help="leave the trained predictor there")
+    command.add_argument("--keep-model", metavar="MODEL", help="keep the trained predictor in this folder")
     _training(command, device=False)
     _quiet(command)
     _json(command)
@@ -136,7 +146,7 @@ def _build(command: CommandParser) -> None:
 
 def _add(command: CommandParser) -> None:
     _remove(command)
-    command.add_argument("--new-entities", action="store_true", help="accept entities the store does not know")
+    command.add_argument("--new-entities", action="store_true", help="accept entities that the store does not know")
 
 
 def _remove(command: CommandParser) -> None:
@@ -166,7 +176,7 @@ def _relations(command: CommandParser) -> None:
 def _find(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH", help="a store or a graph directory")
     command.add_argument("text", metavar="TEXT", help="the beginning of a name or label, or a part of it")
-    command.add_argument("-k", type=int, default=20, metavar="N", help="at most so many (default 20)")
+    command.add_argument("-k", type=int, default=20, metavar="N", help="show at most N (default 20)")
     command.add_argument("--relations", action="store_true", help="find relations, not entities")
     _json(command)
 
@@ -174,7 +184,9 @@ def _find(command: CommandParser) -> None:
 def _entity(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH", help="a store or a graph directory")
     command.add_argument("name", metavar="NAME", help="the name of an entity, or its label")
-    command.add_argument("-k", type=int, default=5, metavar="N", help="facts of each relation (default 5)")
+    command.add_argument(
+        "-k", type=int, default=5, metavar="N", help="show at most N facts of each relation (default 5)"
+    )
     _json(command)
 
 
@@ -184,16 +196,18 @@ def _ask(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
     command.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
     _engine(command, "exact; crisp on a graph")
-    command.add_argument("--observed", metavar="SPLITS", help="the splits that count as facts, on a graph directory")
-    command.add_argument("--grounding", metavar="JSON", help="names or ids of the symbols of an EFOk-CQA string")
+    command.add_argument("--observed", metavar="SPLITS", help="splits that count as facts; only for a graph directory")
+    command.add_argument(
+        "--grounding", metavar="JSON", help="what the symbols of an EFOk-CQA string stand for: names or ids"
+    )
     flags(command.add_argument_group("limits"), Limits)
     output = command.add_argument_group("output")
-    output.add_argument("--explain", action="store_true", help="the reason for every answer")
-    output.add_argument("--plan", action="store_true", help="show how the query would be answered, and stop")
+    output.add_argument("--explain", action="store_true", help="print the reason for every answer")
+    output.add_argument("--plan", action="store_true", help="print how the query would be answered, and stop")
     output.add_argument(
         "--format", choices=FORMATS, metavar="|".join(FORMATS), help="default: table, or by the ending of -o"
     )
-    output.add_argument("-o", "--output", metavar="FILE", help="write there instead")
+    output.add_argument("-o", "--output", metavar="FILE", help="write to this file")
     output.add_argument("--force", action="store_true", help="overwrite the output file")
     _json(output)
 
@@ -233,31 +247,35 @@ def _bench(command: CommandParser) -> None:
         _json(sub)
         return sub
 
-    sample = action("sample", "grounded queries with easy and hard answers")
+    sample = action("sample", "sample grounded queries with easy and hard answers")
     sample.add_argument("graph", metavar="GRAPH")
     sample.add_argument(
         "--shapes", required=True, help="2fp,3fc,1p, paper14, betae14, joint:k=4, published741:k=2,c=2, complete:…"
     )
     sample.add_argument("--per-shape", type=int, required=True, metavar="N", help="queries of each shape")
     sample.add_argument("--seed", type=int, default=0)
-    sample.add_argument("--known", default="train,valid", metavar="SPLITS", help="answers on these are easy")
-    sample.add_argument("--target", default="test", metavar="SPLITS", help="answers that need these are hard")
+    sample.add_argument(
+        "--known", default="train,valid", metavar="SPLITS", help="splits that are known: answers on these are easy"
+    )
+    sample.add_argument(
+        "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
+    )
     sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    sample.add_argument("--efok", metavar="DIR", help="write EFOk-CQA files there too")
+    sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
     _output(sample, "QUERIES")
     _quiet(sample)
 
-    run = action("run", "run an engine over queries and rank their hard answers; run again to go on")
+    run = action("run", "run an engine over queries and rank their hard answers; the same command resumes")
     run.add_argument("store", metavar="STORE")
-    run.add_argument("queries", metavar="QUERIES", help="of `bench sample`; EFOk-CQA or BetaE files")
+    run.add_argument("queries", metavar="QUERIES", help="a file of `bench sample`, or EFOk-CQA or BetaE files")
     _engine(run, "exact")
     run.set_defaults(engine="exact")
     flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
     run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
     run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    run.add_argument("--ray", metavar="ADDRESS", help="a Ray cluster instead (auto, host:port, ray://…)")
-    run.add_argument("-o", "--output", required=True, metavar="RESULTS")
+    run.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto, host:port, ray://…)")
+    run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
     _quiet(run)
 
     adopt = action("adopt", "import result rows that were measured on another machine")
@@ -265,19 +283,23 @@ def _bench(command: CommandParser) -> None:
     adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
     adopt.add_argument("store", metavar="STORE")
     adopt.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    adopt.add_argument("--engines", metavar="NAMES", help="some of them: betae,cone (default: all)")
+    adopt.add_argument("--engines", metavar="NAMES", help="only these, such as betae,cone (default: all)")
     adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
 
-    report = action("report", "tables, plots and one page from results")
+    report = action("report", "make tables, plots and one page from results")
     report.add_argument("results", metavar="RESULTS", nargs="+")
-    report.add_argument("--unfinished", action="store_true", help="also of runs that are not done yet")
+    report.add_argument("--unfinished", action="store_true", help="include runs that are not done yet")
     _output(report, "DIR")
 
-    reliability = action("reliability", "is an answer of truth 0.7 right 7 times in 10? predicted tuples, judged")
+    reliability = action("reliability", "check whether predicted tuples of truth 0.7 are right 7 times in 10")
     reliability.add_argument("store", metavar="STORE")
-    reliability.add_argument("queries", metavar="QUERIES", help="best of `bench sample --known train --target valid`")
+    reliability.add_argument(
+        "queries", metavar="QUERIES", help="best made by `bench sample --known train --target valid`"
+    )
     reliability.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    reliability.add_argument("--top", type=int, default=100, metavar="N", help="tuples of each query (default: 100)")
+    reliability.add_argument(
+        "--top", type=int, default=100, metavar="N", help="judge N tuples of each query (default: 100)"
+    )
 
     types = action("types", "enumerate query types, as CSV")
     types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
@@ -287,11 +309,11 @@ def _serve(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
     from tuplet.serve.limits import ServerLimits
 
-    command.add_argument("stores", metavar="STORE", nargs="*", help="stores or graphs, also as NAME=STORE")
+    command.add_argument("stores", metavar="STORE", nargs="*", help="a store or graph directory, also as NAME=STORE")
     command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
     command.add_argument("--port", type=int, default=8000)
-    command.add_argument("--api-key-file", metavar="F", help="keys that open the server, hashed")
-    command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once, and stop")
+    command.add_argument("--api-key-file", metavar="F", help="file of hashed API keys")
+    command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once and stop")
     command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
     flags(command.add_argument_group("limits"), ServerLimits)
 
@@ -300,7 +322,9 @@ def _reading(command: CommandParser) -> None:
     """How facts are read."""
     command.add_argument("--valid", metavar="F", help="held-out facts for validation")
     command.add_argument("--test", metavar="F", help="held-out facts for testing")
-    command.add_argument("--labels", metavar="F", action="append", default=[], help="name<TAB>label; may be repeated")
+    command.add_argument(
+        "--labels", metavar="F", action="append", default=[], help="a file of name<TAB>label lines; may be repeated"
+    )
     command.add_argument(
         "--columns",
         metavar="COLUMNS",
@@ -311,7 +335,10 @@ def _reading(command: CommandParser) -> None:
 def _indexing(command: CommandParser) -> None:
     """How predictions become truth values."""
     command.add_argument(
-        "--threshold", type=float, metavar="N", help="edges below are not kept (default: 0.0005 if learned, else 0.005)"
+        "--threshold",
+        type=float,
+        metavar="N",
+        help="drop edges below this truth (default: 0.0005 if learned, else 0.005)",
     )
     command.add_argument("--calibration", metavar="NAME", help=CALIBRATION)
     command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
@@ -333,7 +360,7 @@ def _engine(command: CommandParser, default: str) -> None:
 
 
 def _quiet(command: CommandParser) -> None:
-    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    command.add_argument("--quiet", action="store_true", help="print no progress")
 
 
 def _json(command: Any) -> None:
@@ -341,30 +368,30 @@ def _json(command: Any) -> None:
 
 
 def _output(command: CommandParser, metavar: str, required: bool = True) -> None:
-    command.add_argument("-o", "--output", required=required, metavar=metavar, help="where to write it")
+    command.add_argument("-o", "--output", required=required, metavar=metavar, help="write it here")
     command.add_argument("--force", action="store_true", help="replace what is there")
 
 
 Fill: TypeAlias = Callable[[CommandParser], None]
 
 COMMANDS: dict[str, tuple[str, Fill]] = {
-    "demo": ("the main job on the bundled graph of countries", _demo),
+    "demo": ("run the main job on a bundled graph: hide facts, learn, ask, explain", _demo),
     "import": ("make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder", _import),
     "build": ("import, train and index in one go, with sane defaults", _build),
     "ask": ("answer a query", _ask),
-    "info": ("what a graph, model or store is", _info),
-    "relations": ("the relations of a store or graph, with counts and examples", _relations),
-    "find": ("entities by a part of their name or label", _find),
-    "entity": ("what is known and predicted about one entity", _entity),
-    "train": ("train a link predictor or a query model; Ctrl-C safe, --resume goes on", _train),
-    "adopt": ("take a link predictor trained elsewhere", _adopt),
+    "info": ("describe a graph, model or store", _info),
+    "relations": ("list the relations of a store or graph, with counts and examples", _relations),
+    "find": ("find entities by a part of their name or label", _find),
+    "entity": ("show what is known and predicted about one entity", _entity),
+    "train": ("train a link predictor or a query model; --resume continues after Ctrl-C", _train),
+    "adopt": ("convert a link predictor that was trained elsewhere", _adopt),
     "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
-    "add": ("make facts observed, at once and without retraining", _add),
-    "remove": ("stop observing facts, at once and without retraining", _remove),
+    "add": ("add observed facts, at once and without retraining", _add),
+    "remove": ("remove observed facts, at once and without retraining", _remove),
     "upgrade": ("bring a store of an older format up to date", _upgrade),
-    "engines": ("the engines that can be asked, with their options", _engines),
+    "engines": ("list the engines with their options", _engines),
     "serve": ("answer over HTTP, with a web page", _serve),
-    "data": ("public benchmark graphs by name, checked", _data),
-    "bench": ("the benchmark: sample queries, run engines, report", _bench),
-    "doctor": ("versions, devices, memory, extras", _doctor),
+    "data": ("list public benchmark graphs, or import one and check it", _data),
+    "bench": ("benchmark engines: sample queries, run, report", _bench),
+    "doctor": ("show versions, devices, memory and extras", _doctor),
 }

@@ -35,13 +35,15 @@ class Limits:
     """
 
     k: Count | None = knob(None, "how many answers, or 'all' (default: LIMIT of the query, or 10)")
-    offset: int = knob(0, "answers to skip before the first one shown")
-    timeout: float | None = knob(None, "stop then with the best so far", unit="seconds")
-    memory: int | None = knob(None, "bytes that a search may hold, such as 2G (exact)", unit="bytes")
-    work: int | None = knob(None, "edges that a search may look at (exact)")
-    only: Only | None = knob(None, "keep what the facts do not say, or only what they say", ("predicted", "observed"))
+    offset: int = knob(0, "skip this many answers first")
+    timeout: float | None = knob(None, "stop after this time with the best answers so far", unit="seconds")
+    memory: int | None = knob(None, "stop when the search holds this many bytes, such as 2G (exact)", unit="bytes")
+    work: int | None = knob(None, "stop when the search has looked at this many edges (exact)")
+    only: Only | None = knob(
+        None, "keep only tuples that the facts do not imply, or only those they imply", ("predicted", "observed")
+    )
     logic: str = knob("product", "how truth values combine", ("product", "godel"))
-    budget: Count = knob(DEFAULT_BUDGET, "entities per variable, or 'all' (ns3)")
+    budget: Count = knob(DEFAULT_BUDGET, "entities kept for each variable, or 'all' (ns3)")
     merge: str = knob("progressive", "how hypernodes are merged (ns3)", MERGES)
     options: Mapping[str, Option] = field(
         default_factory=dict, metadata={"help": "settings of the engine by name", "choices": (), "least": None}
