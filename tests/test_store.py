@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.errors import BadInput, TupletError
+from tuplet.errors import BadInput, BudgetExceeded, TupletError
 from tuplet.graph.readers.read import read
 from tuplet.settings import TrainConfig
 from tuplet.truth.make import index
@@ -74,6 +74,13 @@ def test_symbolic_baselines_plan_answer_and_score(engine: str, store: tuplet.Sto
     assert "truth is the product of marginals" in answers.summary()
     assert store.score(query, [tuple(answers[0].values.values())], engine=engine) == pytest.approx([1.0])
     assert len(store.ask(query, k=5, engine=engine, only="predicted")) == 5
+
+
+def test_truth_that_cannot_be_had_in_time_is_a_limit(store: tuplet.Store) -> None:
+    query = "?x, ?y : exists ?z . likes(?x, ?z) & knows(?z, ?y)"
+    with pytest.raises(BudgetExceeded, match="no truth values within 1e-09 s") as error:
+        store.score(query, [("p00", "p01")], timeout=1e-9)
+    assert error.value.limit == "timeout"
 
 
 def test_options_of_an_engine_are_told_with_its_answers(store: tuplet.Store) -> None:

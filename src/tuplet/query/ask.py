@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Name, Query
 from tuplet.lang.parse import parse
@@ -18,7 +18,7 @@ from tuplet.lang.printer import to_logic
 from tuplet.query.answers import Answers
 from tuplet.query.bind import bind, resolve
 from tuplet.query.engine import Engine
-from tuplet.query.limits import NO_LIMITS, Deadline, Limits
+from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
@@ -151,8 +151,11 @@ def score(
     ids = question.ids(tuples)
     if not question.clauses:
         return np.zeros(len(ids))
-    plan = engine.plan(question.clauses, question.source, limits)
-    return engine.score(plan, ids, limits, deadline or Deadline(limits.timeout))
+    deadline = deadline or Deadline(limits.timeout)
+    try:
+        return engine.score(engine.plan(question.clauses, question.source, limits), ids, limits, deadline)
+    except OutOfTime:
+        raise BudgetExceeded(f"no truth values within {deadline.seconds:g} s", limit="timeout") from None
 
 
 def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMITS) -> str:
