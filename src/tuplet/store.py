@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,12 @@ from tuplet.query.limits import Count, Deadline, Limits, Only
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
-from tuplet.truth.edit import EditReport, add_facts, remove_facts
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import known_splits
+
+if TYPE_CHECKING:
+    from tuplet.truth.edit import EditReport
 
 PAGE = 100  # answers in the first page of a stream
 
@@ -263,12 +265,16 @@ class Store:
 
         Writers take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
         """
+        from tuplet.truth.edit import add_facts
+
         report = add_facts(self._editable(), _facts(facts), new_entities, timeout)
         self.refresh()
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
         """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does."""
+        from tuplet.truth.edit import remove_facts
+
         report = remove_facts(self._editable(), _facts(facts), timeout)
         self.refresh()
         return report
