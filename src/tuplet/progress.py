@@ -193,8 +193,8 @@ def _in_notebook() -> bool:
 def duration(seconds: float | None) -> str:
     """A span of time as people say it.
 
-    >>> duration(75), duration(3.2), duration(7300)
-    ('1 min 15 s', '3 s', '2 h 01 min')
+    >>> duration(75), duration(3.2), duration(7300), duration(570_000)
+    ('1 min 15 s', '3 s', '2 h 01 min', '6 days 14 h')
     """
     if seconds is None:
         return "unknown time"
@@ -203,4 +203,6 @@ def duration(seconds: float | None) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} days {whole % 86400 // 3600} h"

@@ -88,12 +88,12 @@ def test_over_http(made: Path) -> None:
     pytest.importorskip("fastapi", reason="the server is an extra")
     from tuplet.query.limits import NO_DEADLINE
     from tuplet.serve.limits import ServerLimits, problem
-    from tuplet.serve.metrics import Metrics
+    from tuplet.serve.metrics import ServerMetrics
     from tuplet.serve.models import Asking
     from tuplet.serve.service import Service
 
     store = tuplet.open(made / "store")
-    service = Service({"world": store}, ServerLimits(), Metrics())
+    service = Service({"world": store}, ServerLimits(), ServerMetrics())
     assert {"fit", "qto", "cqd"} <= set(service.engines(store))
     assert not {"lmpnn", "betae", "logice", "cone"} & set(service.engines(store))
     answers = service.answer(Asking(engine="fit", options={"most": 3}), QUERY, NO_DEADLINE)
