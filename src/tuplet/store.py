@@ -17,7 +17,7 @@ from tuplet.array_folder import open_directory
 from tuplet.array_folder import verify as verify_directory
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
-from tuplet.engines.facts import judge
+from tuplet.engines.given import judge
 from tuplet.errors import BadInput, Option, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.exact import stream
-from tuplet.engines.facts import judge
+from tuplet.engines.given import judge
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Free, Query

@@ -97,8 +97,3 @@ def first_answers(clauses: Clauses, source: Source, wanted: int, deadline: Deadl
 def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
     """Which tuples [n, k] are answers on the facts; raises `OutOfTime` at the deadline."""
     return Checker.of(clauses, source).holds(tuples, deadline)
-
-
-def judge(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:
-    """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where the time was up."""
-    return Checker.of(clauses, source).judge(tuples, deadline)

@@ -1,4 +1,7 @@
-"""Given tuples instead of the best ones: their truth and what they rest on."""
+"""Given tuples instead of the best ones: whether the facts give them, their truth, and what they rest on.
+
+What is compiled is imported when a question needs it, so that a cold start does not.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.facts import Checker, judge
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.answer import Answer
 from tuplet.query.ask import Question, explained
@@ -19,6 +21,13 @@ from tuplet.query.source import Source
 
 # A tuple by the names of its variables, or in their order.
 GivenTuple: TypeAlias = Mapping[str, str] | Sequence[str]
+
+
+def judge(clauses: Clauses, source: Source, tuples: NDArray[np.int32], deadline: Deadline) -> NDArray[np.int8]:
+    """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where the time was up."""
+    from tuplet.engines.facts import Checker
+
+    return Checker.of(clauses, source).judge(tuples, deadline)
 
 
 def explain(
@@ -59,6 +68,8 @@ def explain_tuples(
     """
     deadline = deadline or Deadline(limits.timeout)
     if source.truth is None:
+        from tuplet.engines.facts import Checker
+
         found, witnesses = Checker.of(clauses, source).explain(tuples, deadline)
         truth = found.astype(np.float64)
     else:

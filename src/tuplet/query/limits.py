@@ -50,16 +50,12 @@ class Limits:
     )
 
     def __post_init__(self) -> None:
-        if self.k is not None and self.k != "all":
-            _whole("k", self.k, 0, " or 'all'")
-        _whole("offset", self.offset, 0)
-        if self.budget != "all":
-            _whole("budget", self.budget, 1, " or 'all'")
+        for name, least in (("k", 0), ("offset", 0), ("memory", 1), ("work", 1), ("budget", 1)):
+            value, all_too = getattr(self, name), name in ("k", "budget")
+            if value is not _FIELDS[name].default and not (all_too and value == "all"):
+                object.__setattr__(self, name, _whole(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
-        for name in ("memory", "work"):
-            if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
         for name in ("only", "merge"):
             value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
             if value is not None and value not in choices:
@@ -97,9 +93,11 @@ class Limits:
         return {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(NO_LIMITS, name)}
 
 
-def _whole(name: str, value: Any, least: int, other: str = "") -> None:
+def _whole(name: str, value: Any, least: int, other: str = "") -> int:
+    """A whole number, also one of NumPy's, as Python's."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise BadInput(f"{name} must be a whole number from {least}{other}, not {value!r}")
+    return int(value)
 
 
 def _positive(name: str, value: Any) -> None:

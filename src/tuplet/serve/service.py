@@ -17,8 +17,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from tuplet import registry
-from tuplet.engines.facts import judge
-from tuplet.engines.given import explain
+from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.parse import parse
