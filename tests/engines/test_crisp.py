@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from tuplet.engines.crisp import collect, plan, run, search
+from tuplet.engines.crisp.assemble import JoinStep, assemble
+from tuplet.engines.crisp.atoms import ClauseAtoms
+from tuplet.engines.crisp.planning import ClausePlan, CrispPlan
+from tuplet.engines.crisp.program import FAILED, SUCCEEDED
 from tuplet.errors import BudgetExceeded, UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -119,6 +123,17 @@ def test_a_failing_part_is_not_tried_again_for_each_tuple(source: Source) -> Non
     query = QueryGraph(names(6), (0, 1, 2, 3), (*(Edge(i, 0, i + 1) for i in range(4)), *hopeless))
     ranking = run(plan([query], source.facts), source, 10)
     assert (len(ranking.tuples), ranking.bound, ranking.exact) == (0, 0.0, True)
+
+
+def test_a_failure_goes_back_to_the_last_variable_that_matters(halves: Adjacency) -> None:
+    """The last variable never fits and touches the first alone: the 60^2 values between are not tried again."""
+    hopeless = (Edge(3, 0, 0), Edge(3, 0, ~0), Edge(3, 0, ~SIDE))
+    query = QueryGraph(names(4), (0, 1, 2), (Edge(0, 0, 1), Edge(1, 0, 2), *hopeless))
+    part = assemble(ClauseAtoms(query, halves), [JoinStep(v, 1.0) for v in range(4)], query.free)
+    assert part.program.steps[:, FAILED].tolist() == [-1, 0, 1, 0, -1]
+    assert part.program.steps[:, SUCCEEDED].tolist() == [-1, 0, 1, 2, 2]
+    found = collect(CrispPlan((ClausePlan(query, (part,)),)), halves, deadline=after(5))
+    assert (len(found.tuples), found.complete) == (0, True)
 
 
 def test_at_the_deadline_nothing_is_claimed(source: Source, halves: Adjacency) -> None:
