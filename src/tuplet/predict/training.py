@@ -79,6 +79,7 @@ class Task(ABC):
     bilinear = True  # whether products of low precision are safe
     keeps_best = False  # whether the model is the best one measured instead of the last
     timed = False  # whether the run takes a given time instead of a number of steps
+    advice = "a GPU is much faster (device cuda)"  # said where a run on a CPU would be long
     extensible = False  # whether a finished run may go on (with more minutes); if not, its checkpoint is removed
 
     @abstractmethod
@@ -125,8 +126,6 @@ class Task(ABC):
     @abstractmethod
     def where(self, position: Position) -> str:
         """The position in words, such as 'in epoch 3 of 50'."""
-
-    advice = "a GPU is much faster (device cuda)"
 
     def for_gpu(self) -> bool:
         """Whether the settings are known to be meant for a GPU."""
