@@ -54,6 +54,12 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
     "languages": {},
 }
 
+# What a thing must have to be of its kind; predictors and calibrations are checked where they are used.
+NEEDED: Mapping[Kind, tuple[str, ...]] = {
+    "engines": ("name", "summary", "plan", "run", "score"),
+    "readers": ("__call__",),
+}
+
 
 def names(kind: Kind) -> tuple[str, ...]:
     """What there is of a kind, ours first."""
@@ -67,7 +73,11 @@ def find(kind: Kind, name: str, modules: bool = False) -> Any:
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown engine 'exat'; did you mean 'exact'?
     """
-    return _made(_place(kind, name, modules))
+    found = _made(_place(kind, name, modules))
+    for attribute in NEEDED.get(kind, ()):
+        if not hasattr(found, attribute):
+            raise BadInput(f"{name} is no {kind.removesuffix('s')}: it has no {attribute!r}")
+    return found
 
 
 def load(kind: Kind, name: str, modules: bool = False) -> Any:
@@ -94,7 +104,10 @@ def _installed(kind: Kind) -> dict[str, str]:
 @cache
 def _made(place: str) -> Any:
     found = _loaded(place)
-    return found() if isinstance(found, type) else found
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:  # a constructor that wants more, or a class with abstract methods
+        raise BadInput(f"cannot make {place}: {error}") from None
 
 
 def _loaded(place: str) -> Any:
@@ -104,6 +117,6 @@ def _loaded(place: str) -> Any:
         found = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"cannot load {place}: {error}") from None
+    except Exception as error:  # a module of somebody else may fail in any way
+        raise BadInput(f"cannot load {place}: {error}") from error
     return found

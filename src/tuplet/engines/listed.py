@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tuplet import registry
+from tuplet.errors import BadInput
 from tuplet.listing import Listing
+from tuplet.query.engine import Engine
 from tuplet.settings import describe
 
 
@@ -28,17 +31,21 @@ def engines() -> Listing[EngineRow]:
     >>> [row.engine for row in engines() if not row.needs_truth]
     ['crisp']
     """
-    found = [registry.find("engines", name) for name in registry.names("engines")]
-    rows = [
-        EngineRow(
-            engine.name,
-            engine.summary,
-            engine.exact,
-            engine.needs_truth,
-            engine.needs_model,
-            engine.batched,
-            {key: default for key, _, default, _ in describe(engine.options)},
-        )
-        for engine in found
-    ]
-    return Listing(rows, EngineRow)
+    return Listing([_row(name) for name in registry.names("engines")], EngineRow)
+
+
+def _row(name: str) -> EngineRow:
+    """What is known of an engine; of one that another package offers and that does not load, why."""
+    try:
+        engine: Engine[Any] = registry.find("engines", name)
+    except BadInput as error:
+        return EngineRow(name, str(error), False, False, False, False, {})
+    return EngineRow(
+        name,
+        engine.summary,
+        engine.exact,
+        engine.needs_truth,
+        engine.needs_model,
+        engine.batched,
+        {key: default for key, _, default, _ in describe(engine.options)},
+    )

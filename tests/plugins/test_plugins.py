@@ -1,0 +1,213 @@
+"""A package of somebody else, installed by pip: its engine, its predictor and its reader are used like ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tuplet
+from tuplet.bench.formats import read_any
+from tuplet.bench.results import read_rows
+from tuplet.bench.run import run
+from tuplet.errors import BadInput
+
+PACKAGE = Path(__file__).parent / "tuplet-example"
+CHESS = "?x, ?y : knows(?x, ?y) & joins(?y, chess)"
+
+Shell = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def shell_in(folder: Path, site: Path | None) -> Shell:
+    """Runs `tuplet` in a folder, in a process that finds packages in `site`."""
+
+    def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        places = [str(site or ""), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+        command = [sys.executable, "-m", "tuplet", *words]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the package was installed."""
+    work = tmp_path_factory.mktemp("package")
+    shutil.copytree(PACKAGE, work / "source")  # a build leaves files beside the source
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    target = work / "site"
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(target), str(work / "source")], check=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Facts as arrows: people who live in cities, join clubs and know each other."""
+    folder, rng = tmp_path_factory.mktemp("arrows"), random.Random(0)
+    people = [f"p{i:02}" for i in range(20)]
+    facts = {f"{person} -lives in-> {rng.choice(['rome', 'oslo', 'lima'])}" for person in people}
+    facts |= {f"{p} -joins-> {club}" for p in people for club in ("chess", "choir", "hiking") if rng.random() < 0.4}
+    facts |= {f"{p} -knows-> {q}" for p in people for q in rng.sample(people, 3)}
+    lines = sorted(facts)
+    rng.shuffle(lines)
+    for split, part in (("valid", lines[:10]), ("test", lines[10:25]), ("train", lines[25:])):
+        (folder / f"{split}.arrows").write_text("\n".join(part) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(site: Path, folder: Path) -> Shell:
+    """The command line beside the package, in a folder with a graph and a store that were made with it."""
+    shell = shell_in(folder, site)
+    shell("import", "train.arrows", "--valid", "valid.arrows", "--test", "test.arrows", "-o", "my.graph")
+    shell("index", "my.graph", "popularity", "-o", "my.store", "--quiet")
+    return shell
+
+
+def test_a_reader_by_its_suffix(installed: Shell, folder: Path) -> None:
+    about = json.loads(installed("info", "my.graph", "--json").stdout)
+    lines = {split: len((folder / f"{split}.arrows").read_text().splitlines()) for split in ("train", "valid", "test")}
+    assert about["edges"] == lines
+    assert about["relations"] == 3
+    (folder / "bad.arrows").write_text("p01 -knows-> p02\np01 knows p02\n")
+    refused = installed("import", "bad.arrows", "-o", "bad.graph", code=1)
+    assert refused.stderr == "error: bad.arrows, line 2: expected head -relation-> tail, found 'p01 knows p02'\n"
+
+
+def test_a_predictor_by_its_name(installed: Shell, folder: Path) -> None:
+    assert json.loads(installed("info", "my.store", "--json").stdout)["model"]["kind"] == "popularity"
+    store = tuplet.open(folder / "my.store")
+    facts = (folder / "train.arrows").read_text()
+    popular = {club: facts.count(f"-joins-> {club}") for club in ("chess", "choir", "hiking")}
+    assert len(set(popular.values())) == 3
+    for person in ("p00", "p01", "p02", "p03"):
+        guesses = store.ask(f"?x : joins({person}, ?x)", only="predicted")
+        clubs = [answer["x"] for answer in guesses if answer["x"] in popular]
+        assert sorted(clubs, key=popular.get, reverse=True) == clubs
+
+
+def test_an_engine_by_its_name(installed: Shell) -> None:
+    listed = {row["engine"]: row for row in json.loads(installed("engines", "--json").stdout)}
+    assert listed["loops"]["options"] == {"most": 1_000_000}
+    found = json.loads(installed("ask", "my.store", CHESS, "--engine", "loops", "-k", "30", "--json").stdout)
+    ours = json.loads(installed("ask", "my.store", CHESS, "-k", "30", "--json").stdout)
+    assert (found.pop("engine"), ours.pop("engine")) == ("loops", "exact")
+    same = ("variables", "k", "exact", "bound", "pruned", "calibrated", "answers")
+    assert {key: found[key] for key in same} == {key: ours[key] for key in same}
+    assert "loop over joins, knows" in installed("ask", "my.store", CHESS, "--engine", "loops", "--plan").stdout
+    few = installed("ask", "my.store", CHESS, "--engine", "loops", "--option", "most=5", code=1)
+    assert few.stderr == "error: the loops follow more than 5 edges (option 'most')\n"
+    assert "did you mean 'loops'" in installed("ask", "my.store", CHESS, "--engine", "lops", code=1).stderr
+
+
+def test_an_engine_in_the_benchmark(installed: Shell, folder: Path) -> None:
+    installed("bench", "sample", "my.graph", "--shapes", "2fp,2fpn", "--per-shape", "2", "-o", "queries", "--quiet")
+    words = ("--workers", "2", "--quiet", "-o", str(folder / "theirs"))
+    installed("bench", "run", "my.store", "queries", "--engine", "loops", *words)
+    run(folder / "my.store", read_any(folder / "queries"), folder / "ours")
+    theirs, ours = (
+        [(row.shape, row.index, row.answered, row.mrr, row.hit10) for row in read_rows(folder / name)]
+        for name in ("theirs", "ours")
+    )
+    assert len(ours) == 4
+    assert theirs == ours
+    assert all(answered for _, _, answered, _, _ in ours)
+
+
+SERVED = """
+from starlette.testclient import TestClient
+import tuplet
+from tuplet.serve.app import create_app
+from tuplet.serve.limits import ServerLimits
+from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.service import Service
+
+service = Service({"my": tuplet.open("my.store")}, ServerLimits(), ServerMetrics())
+with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+    assert "loops" in client.get("/schema").json()["engines"]
+    for engine in ("loops", "tuplet_example:Loops"):
+        print(client.post("/ask", json={"query": "?x : joins(?x, chess)", "engine": engine}).status_code)
+"""
+
+
+def test_over_http_by_its_name_and_not_by_its_module(installed: Shell, site: Path, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", SERVED]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["200", "400"], done.stderr
+
+
+def test_by_module_and_class_without_an_installation(installed: Shell, folder: Path) -> None:
+    bare, beside = shell_in(folder, None), shell_in(folder, PACKAGE)
+    assert "file type '.arrows' of train.arrows" in bare("import", "train.arrows", "-o", "no", code=1).stderr
+    assert "unknown engine 'loops'" in beside("ask", "my.store", CHESS, "--engine", "loops", code=1).stderr
+    words = ("ask", "my.store", CHESS, "--engine", "tuplet_example:Loops", "--json")
+    assert json.loads(beside(*words).stdout)["engine"] == "loops"
+    beside("index", "my.graph", "tuplet_example:Popularity", "-o", "by-module.store", "--quiet")
+    first, second = (tuplet.open(folder / name).source.values() for name in ("my.store", "by-module.store"))
+    assert first.table(range(3)).truth.tolist() == second.table(range(3)).truth.tolist()
+
+
+def test_what_is_no_engine_is_refused_in_one_line(
+    installed: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tuplet.open(folder / "my.store")
+    monkeypatch.syspath_prepend(PACKAGE)
+    for engine, message in (
+        ("tuplet_example:Popularity", "cannot make tuplet_example:Popularity: .* missing 3 required"),
+        ("tuplet_example:read_arrows", "tuplet_example:read_arrows is no engine: it has no 'name'"),
+        ("tuplet_example:Lops", "cannot load tuplet_example:Lops: .* has no attribute 'Lops'"),
+        ("tuplet.query.engine:Engine", "cannot make tuplet.query.engine:Engine: .* abstract"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            store.ask(CHESS, engine)
+
+
+def test_an_engine_that_does_not_load_is_listed_with_the_reason(tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tuplet.engines]\nbroken = broken:Engine\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    rows = json.loads(shell_in(tmp_path, tmp_path)("engines", "--json").stdout)
+    assert (rows[0]["engine"], rows[-1]["engine"]) == ("exact", "broken")
+    assert rows[-1]["summary"] == "cannot load broken:Engine: division by zero"
+
+
+QUERIES = (
+    CHESS,
+    "?x, ?y : exists ?z . knows(?x, ?z) & knows(?z, ?y) & !knows(?x, ?y) & ?x != ?y",
+    "?x : joins(?x, chess) | joins(?x, choir) & <lives in>(?x, rome)",
+    "?x : knows(?x, ?x)",
+)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"only": "predicted"}, {"only": "observed"}, {"offset": 3}, {"logic": "godel"}, {"k": "all"}, {"k": 0}],
+    ids=str,
+)
+def test_the_example_is_right(
+    installed: Shell, folder: Path, limits: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PACKAGE)
+    store = tuplet.open(folder / "my.store")
+    for query in QUERIES:
+        theirs, ours = (store.ask(query, engine, **limits) for engine in ("tuplet_example:Loops", "exact"))  # type: ignore[arg-type]
+        assert [(tuple(a), a.status) for a in theirs] == [(tuple(a), a.status) for a in ours], query
+        assert [a.truth for a in theirs] == pytest.approx([a.truth for a in ours])
+        assert (theirs.exact, theirs.bound) == (ours.exact, pytest.approx(ours.bound))
+        some = [tuple(answer) for answer in ours][:5]
+        given = {key: value for key, value in limits.items() if key == "logic"}
+        scores = [store.score(query, some, engine, **given) for engine in ("tuplet_example:Loops", "exact")]  # type: ignore[arg-type]
+        assert scores[0] == pytest.approx(scores[1])
