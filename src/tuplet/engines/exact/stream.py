@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import SLICE, Effort
+from tuplet.engines.exact.effort import SLICE, SLOWEST, Effort
 from tuplet.engines.exact.kernels import best as best_kernel
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
@@ -151,10 +151,13 @@ class PartStream:
         n = len(tuples)
         truth, witness = np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
         done, slice_size = 0, SLICE
-        while done < n and not until.over():
+        while done < n:
+            room = slice_size if until.seconds is None else min(slice_size, SLICE + int(SLOWEST * until.left()))
+            if until.over():  # the last look before a step
+                break
             count, before = self.state.count, done
             visits = int(count[kernel.VISITS])
-            count[kernel.LIMIT] = visits + slice_size
+            count[kernel.LIMIT] = visits + room
             done = int(
                 point_kernel.points(
                     self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from tuplet.graph.kernels import compiled, find, find_row, inlined, probe
 
 # kinds of entries
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
@@ -54,12 +55,6 @@ NODES, HEAP, MEMO, SEEN, VISITS, LIMIT, ABORT, COMMITS, EMITTED, PLATEAU, ABOVE,
 COUNTS = 12
 # why `search` returned
 FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN, BELOW = range(7)
-
-# Kernels keep no references and allocate nothing; without reference counting they are five times faster.
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-compiled = njit(**OPTIONS)
-# Passing the state to a function that is not inlined costs more than most functions here do.
-inlined = njit(forceinline=True, **OPTIONS)
 
 LOWEST_BITS = (1 << 40) - 1
 
@@ -129,34 +124,10 @@ class State(NamedTuple):
 
 
 @inlined
-def find_row(rows, entity, view):
-    """The row of an entity under a view, or -1."""
-    low, high = rows.view_ptr[view], rows.view_ptr[view + 1]
-    end = high
-    while low < high:
-        middle = (low + high) >> 1
-        if rows.row_entity[middle] < entity:
-            low = middle + 1
-        else:
-            high = middle
-    if low < end and rows.row_entity[low] == entity:
-        return low
-    return -1
-
-
-@inlined
 def lookup(rows, start, stop, entity):
     """The truth at an entity within a row of neighbours, 0 if it is not there."""
-    low, high = start, stop
-    while low < high:
-        middle = (low + high) >> 1
-        if rows.neighbour[middle] < entity:
-            low = middle + 1
-        else:
-            high = middle
-    if low < stop and rows.neighbour[low] == entity:
-        return np.float64(rows.truth[low])
-    return 0.0
+    at = find(rows.neighbour, start, stop, entity)
+    return np.float64(rows.truth[at]) if at >= 0 else 0.0
 
 
 @inlined
@@ -166,35 +137,20 @@ def conj(a, b, godel):
 
 
 @inlined
-def hash_of(key, mask):
-    """A place for a key in a table of mask + 1 places."""
-    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((mixed >> np.uint64(29)) & np.uint64(mask))
-
-
-@inlined
 def recall(keys, values, key):
     """A remembered value, or -1."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        if keys[at] == key:
-            return values[at]
-        at = (at + 1) & mask
-    return -1.0
+    at = probe(keys, key)
+    return values[at] if at >= 0 else -1.0
 
 
 @inlined
 def remember(state, key, value):
-    """Keeps a value; when the memo is too full the step is aborted, so that the caller can enlarge it."""
+    """Keeps a new value; when the memo is too full the step is aborted, so that the caller can enlarge it."""
     keys, count = state.memo_key, state.count
     if 2 * count[MEMO] >= len(keys):
         count[ABORT] = FULL_MEMO
         return
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        at = (at + 1) & mask
+    at = ~probe(keys, key)
     keys[at] = key
     state.memo_value[at] = value
     count[MEMO] += 1
@@ -203,36 +159,23 @@ def remember(state, key, value):
 @inlined
 def contains(keys, key):
     """Whether a set holds a key."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        if keys[at] == key:
-            return True
-        at = (at + 1) & mask
-    return False
+    return probe(keys, key) >= 0
+
+
+@inlined
+def insert(keys, key):
+    """Adds a new key to a set that has room."""
+    keys[~probe(keys, key)] = key
 
 
 @compiled
 def rehash(keys, values, new_keys, new_values):
     """Moves a memo into larger arrays."""
-    mask = len(new_keys) - 1
     for i in range(len(keys)):
         if keys[i] != 0:
-            at = hash_of(keys[i], mask)
-            while new_keys[at] != 0:
-                at = (at + 1) & mask
+            at = ~probe(new_keys, keys[i])
             new_keys[at] = keys[i]
             new_values[at] = values[i]
-
-
-@inlined
-def insert(keys, key):
-    """Adds a key to a set that has room."""
-    mask = len(keys) - 1
-    at = hash_of(key, mask)
-    while keys[at] != 0:
-        at = (at + 1) & mask
-    keys[at] = key
 
 
 @inlined
