@@ -3,8 +3,16 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
-from tuplet.engines.exact.kernels.rows import ABOVE, BELOW, EMITTED, EXHAUSTED, FILLED, PLATEAU, compiled, inlined
+from tuplet.engines.exact.kernels.rows import (
+    ABOVE,
+    BELOW,
+    EMITTED,
+    EXHAUSTED,
+    FILLED,
+    PLATEAU,
+)
 from tuplet.engines.exact.kernels.search import search
+from tuplet.graph.kernels import compiled, inlined
 
 # Truths this near to each other, relatively, are equal: products differ in the order of their factors.
 EQUAL = 1e-12

@@ -32,15 +32,13 @@ from tuplet.engines.exact.kernels.rows import (
     TARGET,
     UNARY_END,
     VISITS,
-    compiled,
     conj,
-    find_row,
-    inlined,
     known_message,
     lookup,
     recall,
     remember,
 )
+from tuplet.graph.kernels import compiled, find_row, inlined
 
 
 @inlined

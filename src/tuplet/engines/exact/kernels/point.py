@@ -26,10 +26,9 @@ from tuplet.engines.exact.kernels.rows import (
     SUPPORT,
     VARIABLE,
     VISITS,
-    compiled,
     conj,
-    find_row,
 )
+from tuplet.graph.kernels import compiled, find_row
 
 # columns of `level`
 L_GENERATOR, L_START, L_STOP, L_POSITION = range(4)

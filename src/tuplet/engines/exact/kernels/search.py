@@ -57,12 +57,11 @@ from tuplet.engines.exact.kernels.rows import (
     TRANSIENT,
     VARIABLE,
     VISITS,
-    compiled,
     conj,
     contains,
-    inlined,
     insert,
 )
+from tuplet.graph.kernels import compiled, inlined
 
 # what an item of the heap is, in order of preference among equals of one step
 CURSOR, NODE, TUPLE = 0, 1, 2
