@@ -87,7 +87,7 @@ def run(
             streams[0].parts[0].release()
             return Ranking(tuples, truth, (witness,), exact=True, bound=streams[0].bound)
         return _cut_short(plan, streams, streams[0], k, (tuples, truth, [witness]), logic, effort)
-    search = _Search(plan, streams, logic, effort, only, holds)
+    search = _CombinedSearch(plan, streams, logic, effort, only, holds)
     tuples, proven = search.best(k)
     found = _explained(streams, tuples, logic, effort)
     if proven and len(found[0]) == len(tuples):
@@ -138,7 +138,7 @@ def _ordered(
     return Ranking(tuples[order], truth, assignments, exact, bound, pruned)
 
 
-class _Search:
+class _CombinedSearch:
     """The search of a query that is more than one part of one clause, or that is filtered."""
 
     def __init__(

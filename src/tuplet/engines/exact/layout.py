@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass
-class Step:
+class SearchStep:
     """One variable of the search; `previous` is what it is reached from: a variable, or -1 at a root."""
 
     variable: int
@@ -54,7 +54,7 @@ class Layout:
     """The program of a shape with slots for relations and constants."""
 
     shape: Shape
-    steps: list[Step]
+    steps: list[SearchStep]
     lazy: bool
     lists: list[int] = field(default_factory=list)  # variables whose candidates no constant or variable gives
     entries: list[Entry] = field(default_factory=list)

@@ -36,7 +36,7 @@ def first_by_name(
 
     A tuple has the disjunction over `alternatives` of the maximum within each.
     """
-    search = _Search(alternatives, logic, effort, least)
+    search = _Descent(alternatives, logic, effort, least)
     found: list[Ids] = [np.zeros((0, search.width), dtype=np.int32)]
     left = wanted
     try:
@@ -51,7 +51,7 @@ def first_by_name(
     return np.concatenate(found), True
 
 
-class _Search:
+class _Descent:
     """The clauses with 1, 2, … variables asked for, ready to be evaluated at prefixes."""
 
     def __init__(self, alternatives: list[list[ClauseStream]], logic: Logic, effort: Effort, least: float) -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from tuplet.engines.exact.kernels import rows as kernel
-from tuplet.engines.exact.layout import Entry, Layout, Shape, Step, int_table
+from tuplet.engines.exact.layout import Entry, Layout, SearchStep, Shape, int_table
 from tuplet.errors import BudgetExceeded
 
 MOST_VARIABLES = 30
@@ -97,8 +97,8 @@ class _Builder:
 
     # --- order --------------------------------------------------------------------------------------------------
 
-    def _order(self) -> list[Step]:
-        steps: list[Step] = []
+    def _order(self) -> list[SearchStep]:
+        steps: list[SearchStep] = []
         fixed: list[int] = []
         self.exact_stages = True
         for root, _ in self.roots:
@@ -112,7 +112,7 @@ class _Builder:
                 self._stage(steps, fixed, path, previous)
         return steps
 
-    def _stage(self, steps: list[Step], fixed: list[int], path: list[int], previous: int) -> None:
+    def _stage(self, steps: list[SearchStep], fixed: list[int], path: list[int], previous: int) -> None:
         """Steps over the existentials of `path` to the free variable at its end."""
         component = self._component(path[0]) if len(path) > 1 else set()
         boundary = {w for e in component for w in self.tree[e] if self.is_free(w)}
@@ -121,7 +121,7 @@ class _Builder:
         for i, v in enumerate(path):
             last = i == len(path) - 1
             steps.append(
-                Step(
+                SearchStep(
                     v,
                     previous if i == 0 else path[i - 1],
                     held=not last,
