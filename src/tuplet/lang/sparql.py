@@ -51,7 +51,7 @@ UNSUPPORTED = {
     "ORDER": "answers are ordered by their truth",
     "REDUCED": "answers are sets; write SELECT",
     "SERVICE": "a query reads one graph",
-    "VALUES": "write a UNION",
+    "VALUES": "ask one query for each value",
     "WITH": "queries only read",
 }
 SUPPORTED = ("DISTINCT", "FILTER", "LIMIT", "NOT", "PREFIX", "SELECT", "UNION", "WHERE")
