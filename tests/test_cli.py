@@ -309,7 +309,7 @@ def test_info_shows_the_reliability_as_a_diagram(tuplet: Callable[..., Result], 
     assert json.loads(tuplet("info", tmp_path / "s", "--json").out)["report"]["reliability"]["split"] == "valid"
     again = tuplet("build", facts, "-o", tmp_path / "s", *flags)
     assert (again.code, again.out) == (1, "")
-    assert again.err == f"error: {tmp_path / 's'} exists already; --force replaces it\n"
+    assert again.err == f"error: {tmp_path / 's'} already exists; --force replaces it\n"
     assert tuplet("build", facts, "-o", tmp_path / "s", *flags, "--force").code == 0
 
 

@@ -74,7 +74,7 @@ def test_parents_are_made_and_nothing_is_left_beside(tmp_path: Path) -> None:
 def test_existing_directory_needs_force(tmp_path: Path) -> None:
     target = tmp_path / "d"
     write_directory(target, "thing", SOME, {})
-    with pytest.raises(BadInput, match="exists already; force=True replaces it"):
+    with pytest.raises(BadInput, match="already exists; force=True replaces it"):
         write_directory(target, "thing", {"z": np.ones(1)}, {})
     assert list(open_directory(target).arrays) == sorted(SOME)
     write_directory(target, "thing", {"z": np.ones(1)}, {}, force=True)
@@ -148,7 +148,7 @@ def test_a_killed_writer_leaves_old_or_new_and_the_next_one_cleans_up(tmp_path: 
     assert done.returncode == -signal.SIGKILL
     # Between the two renames neither is there; the next writer puts the old one back.
     assert target.exists() == (step != 6)
-    with pytest.raises(PathExists, match="exists already"):
+    with pytest.raises(PathExists, match="already exists"):
         write_directory(target, "thing", SOME, {})
     assert list(open_directory(target).arrays) == (sorted(SOME) if step <= 6 else ["y", "z"])
     assert os.listdir(tmp_path) == ["d"]
@@ -287,10 +287,10 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         fill(target, fail)
     assert os.listdir(tmp_path / "a") == []
     write_bytes(target, b"one")
-    with pytest.raises(PathExists, match=r"f\.txt exists already; force=True replaces it") as error:
+    with pytest.raises(PathExists, match=r"f\.txt already exists; force=True replaces it") as error:
         write_bytes(target, b"two")
     assert error.value.path == target
-    assert error.value.shell == f"{target} exists already; --force replaces it"
+    assert error.value.shell == f"{target} already exists; --force replaces it"
     write_bytes(target, b"two", force=True)
     assert target.read_bytes() == b"two"
     with pytest.raises(PathExists):

@@ -76,8 +76,8 @@ def test_train_and_index_are_the_parts_of_build(tmp_path: Path) -> None:
     assert len(store.ask(PAIRS, k=3)) == 3
     with pytest.raises(BadInput) as error:
         tuplet.index(graph, model, tmp_path / "s", progress=False)
-    assert str(error.value).endswith("exists already; force=True replaces it")
-    assert error.value.shell.endswith("exists already; --force replaces it")
+    assert str(error.value).endswith("already exists; force=True replaces it")
+    assert error.value.shell.endswith("already exists; --force replaces it")
 
 
 def test_a_stream_is_the_list_in_pages(store: tuplet.Store) -> None:

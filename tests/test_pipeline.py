@@ -42,7 +42,7 @@ def test_build_goes_on_after_ctrl_c(tmp_path: Path) -> None:
     build(FACTS, tmp_path / "whole", config=QUICK)
     message = interrupted(tmp_path / "s", FACTS)
     assert message.startswith("training stopped in epoch ")
-    assert message.endswith("of 6; the same command goes on from there")
+    assert message.endswith("of 6; the same command continues from there")
     assert not (tmp_path / "s").exists()
     seen: list[float] = []
     build(FACTS, tmp_path / "s", config=QUICK, progress=lambda step, done, total, _: seen.append(done / (total or 1)))

@@ -116,7 +116,7 @@ def test_answers_as_tables(store: tuplet.Store, tmp_path: Path) -> None:
     assert answers.to_pandas()["x"].tolist() == ["p00", "p01", "p02"]
     answers.write(tmp_path / "deep" / "a.json")
     assert json.loads((tmp_path / "deep" / "a.json").read_text()) == answers.to_dict()
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="already exists"):
         answers.write(tmp_path / "deep" / "a.json")
     assert "<table>" in answers._repr_html_()
     assert "<table>" in answers[0].explain()._repr_html_()

@@ -213,7 +213,7 @@ def _verify_checksums(root: Path, manifest: Mapping[str, Any], maps: Mapping[str
     for task, bad in zip(tasks, results, strict=True):
         if bad:
             file = root / manifest["arrays"][task[0]]["file"]
-            raise CorruptStore(f"{file}: checksum does not fit; the file was edited or damaged")
+            raise CorruptStore(f"{file}: checksum does not match; the file was edited or damaged")
 
 
 def _array(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> NDArray[Any]:

@@ -38,10 +38,10 @@ class Option(NamedTuple):
 class TupletError(Exception):
     """Base of all errors that are about the user's input, data or limits.
 
-    >>> error = TupletError("my.graph exists already; ", Option("force"), " replaces it")
+    >>> error = TupletError("my.graph already exists; ", Option("force"), " replaces it")
     >>> print(error, error.shell, sep="\\n")
-    my.graph exists already; force=True replaces it
-    my.graph exists already; --force replaces it
+    my.graph already exists; force=True replaces it
+    my.graph already exists; --force replaces it
     """
 
     def __init__(self, *parts: str | Option) -> None:
@@ -83,7 +83,7 @@ class PathExists(BadInput):
     """Something is at `path` already; `reason` says why even `force` does not replace it.
 
     >>> print(PathExists("a.graph").shell)
-    a.graph exists already; --force replaces it
+    a.graph already exists; --force replaces it
     >>> print(PathExists("photos", "it is not a graph"))
     will not replace photos: it is not a graph; remove it yourself
     """
@@ -91,7 +91,7 @@ class PathExists(BadInput):
     def __init__(self, path: str | os.PathLike[str], reason: str | None = None) -> None:
         self.path, self.reason = _path(path), reason
         if reason is None:
-            super().__init__(f"{path} exists already; ", Option("force"), " replaces it")
+            super().__init__(f"{path} already exists; ", Option("force"), " replaces it")
         else:
             super().__init__(f"will not replace {path}: {reason}; remove it yourself")
 

@@ -1,4 +1,4 @@
-"""The only place that locks, seals, writes and renames, and says that something exists already.
+"""The only place that locks, seals, writes and renames, and says that something already exists.
 
 Whatever is written appears whole or not at all: a temporary sibling is filled, brought to the disk and renamed in.
 Manifests are JSON with a seal over their content: one that was edited or damaged is an error with its name.
@@ -258,7 +258,7 @@ def read_sealed(file: Path, kind: str, version: int, what: str) -> dict[str, Any
         )
     seal = manifest.pop("seal", None)
     if seal != _seal(manifest) or raw != render(manifest | {"seal": seal}):
-        raise CorruptStore(f"{file}: edited or damaged; its seal does not fit its content")
+        raise CorruptStore(f"{file}: edited or damaged; its seal does not match its content")
     return manifest
 
 

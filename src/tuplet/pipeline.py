@@ -191,7 +191,7 @@ def _continue(
     try:
         train_model(graph, config, options)
     except Interrupted as stop:
-        raise TupletError(f"{stop.what}; the same command goes on from there") from None
+        raise TupletError(f"{stop.what}; the same command continues from there") from None
     except (OtherRun, CorruptStore):
         if not own:
             raise

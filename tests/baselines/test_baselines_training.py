@@ -169,7 +169,7 @@ def test_more_minutes_go_on_but_other_settings_are_refused(tmp_path: Path) -> No
     assert more.steps > first.steps
     with pytest.raises(BadInput, match="batch was 40, now it is 50"):
         run(replace(timed, batch=50), tmp_path / "m", resume=True)
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="already exists"):
         run(timed, tmp_path / "m")
 
 

@@ -130,7 +130,7 @@ def test_types_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("sample {0}/graph --shapes 2fq --per-shape 2 -o {0}/x", "unknown shape '2fq'"),
         ("sample {0}/graph --shapes 2fp --per-shape 0 -o {0}/x", "has to be at least 1, not 0"),
-        ("sample {0}/graph --shapes 2fp --per-shape 2 -o {0}/store", "exists already; --force"),
+        ("sample {0}/graph --shapes 2fp --per-shape 2 -o {0}/store", "already exists; --force"),
         ("sample {0}/nothing --shapes 2fp --per-shape 2 -o {0}/x", "nothing"),
         ("sample {0}/graph --shapes 2fp --per-shape 2 --target tset -o {0}/x", "tset"),
         ("run {0}/store {0}/new/queries.parquet --budget 5 -o {0}/x", "--budget is for engines that prune"),

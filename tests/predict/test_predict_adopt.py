@@ -163,7 +163,7 @@ def test_what_cannot_be_read(tmp_path) -> None:
     save_file({"entity": model.entity * torch.inf, "relation": model.relation}, tmp_path / "f.safetensors")
     refused("f.safetensors", "not finite", model="complex")
     adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", model="complex")
-    refused("d.safetensors", "exists already; force=True", model="complex")
+    refused("d.safetensors", "already exists; force=True", model="complex")
     adopt(tmp_path / "d.safetensors", GRAPH, tmp_path / "m", model="distmult", force=True)
     assert describe(tmp_path / "m")["kind"] == "distmult"
 

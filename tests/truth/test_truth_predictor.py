@@ -136,7 +136,7 @@ def test_what_is_no_predictor_is_refused_in_one_line(tmp_path: Path) -> None:
     graph = small_graph()
     popular = Popularity(graph)
     cases: list[tuple[Any, str]] = [
-        (42, "int is no link predictor: it has no 'entities'"),
+        (42, "int is not a link predictor: it has no number 'entities'"),
         (types.SimpleNamespace(entities=ENTITIES, relations=RELATIONS, tails=min), "has no method 'heads'"),
         (_changed(popular, entities=7), "Popularity knows 7 entities, the graph has 30"),
         (

@@ -163,7 +163,7 @@ def test_a_model_of_another_graph_of_the_same_size_is_refused(tmp_path: Path) ->
 
 def test_refusals(made: Path, tmp_path: Path) -> None:
     graph, model = small_graph(), made / "model"
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="already exists"):
         index(graph, model, made / "a.store")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")
@@ -396,7 +396,7 @@ def test_damage_inside_the_manifest(made: Path, tmp_path: Path) -> None:
     for change, message in (
         ({"version": 99}, "version 99 is newer"),
         ({"format": "other"}, "does not say format"),
-        ({"meta": {}}, "seal does not fit"),
+        ({"meta": {}}, "seal does not match"),
     ):
         (path / "store.json").write_text(json.dumps({**manifest, **change}))
         with pytest.raises(CorruptStore, match=message):

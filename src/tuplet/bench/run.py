@@ -106,7 +106,7 @@ def _results(
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenExecutor:
-        raise BudgetExceeded("a worker process died, perhaps for lack of memory; run again to go on") from None
+        raise BudgetExceeded("a worker process died, perhaps for lack of memory; run it again to continue") from None
 
 
 @contextmanager

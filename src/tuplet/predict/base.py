@@ -53,15 +53,15 @@ def check_predictor(thing: Any) -> LinkPredictor:
 
     >>> check_predictor(object())
     Traceback (most recent call last):
-    tuplet.errors.BadInput: object is no link predictor: it has no 'entities', a number (see LinkPredictor)
+    tuplet.errors.BadInput: object is not a link predictor: it has no number 'entities' (see LinkPredictor)
     """
     name = type(thing).__name__
     for size in ("entities", "relations"):
         if not isinstance(getattr(thing, size, None), int | np.integer):
-            raise BadInput(f"{name} is no link predictor: it has no {size!r}, a number (see LinkPredictor)")
+            raise BadInput(f"{name} is not a link predictor: it has no number {size!r} (see LinkPredictor)")
     for method in ("tails", "heads", "pairs"):
         if not callable(getattr(thing, method, None)):
-            raise BadInput(f"{name} is no link predictor: it has no method {method!r} (see LinkPredictor)")
+            raise BadInput(f"{name} is not a link predictor: it has no method {method!r} (see LinkPredictor)")
     found: LinkPredictor = thing
     return found
 

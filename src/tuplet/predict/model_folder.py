@@ -126,7 +126,7 @@ def read_tensors(file: Path, device: torch.device | str = "cpu", sha256: str | N
     except OSError as error:
         raise BadInput(f"cannot read {file}: {reason(error)}") from None
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise CorruptStore(f"{file}: checksum does not fit; the file is truncated, edited or damaged")
+        raise CorruptStore(f"{file}: checksum does not match; the file is truncated, edited or damaged")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:

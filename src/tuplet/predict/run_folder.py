@@ -67,7 +67,7 @@ class RunFolder:
         if path.is_dir() and any(path.iterdir()):
             if not force:
                 raise BadInput(
-                    f"{path} exists already; ",
+                    f"{path} already exists; ",
                     Option("resume"),
                     " continues its run, ",
                     Option("force"),
@@ -194,7 +194,7 @@ def read_sealed(file: Path) -> dict[str, torch.Tensor]:
     seal = tensors.pop(SEAL, None)
     if seal is None or seal.numel() != 1 or int(seal) != _checksum(tensors):
         raise CorruptStore(
-            f"{file}: checksum does not fit; the file was edited or damaged; start over with ", Option("force")
+            f"{file}: checksum does not match; the file was edited or damaged; start over with ", Option("force")
         )
     return tensors
 

@@ -139,7 +139,7 @@ class PredictorRecipe:
         _check_threshold(self.threshold)
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
-        """What the store is made of; finished relations lie in `work`, so that another call goes on from there."""
+        """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         from tuplet.truth.sweep import sweep
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
