@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx
@@ -202,14 +202,16 @@ def test_the_curve_repairs_the_scale_and_keeps_the_order() -> None:
     assert (torch.sigmoid(curve(at)) - torch.sigmoid(2 * at - 1)).abs().max() < 0.05
 
 
-def _write(path: Path, graph: KnowledgeGraph, edges: Predictions, certain: bool = False) -> Path:
+def _write(path: Path, graph: KnowledgeGraph, edges: Predictions, certain: float = 0.0) -> Path:
+    """The candidates as a file; a share of the valid edges among them is certain."""
     names = [
         graph.entities.names(edges.heads),
         graph.relations.names(edges.relation),
         graph.entities.names(edges.tails),
     ]
     valid = np.isin(edge_keys(ENTITIES, *edges[:3]), edge_keys(ENTITIES, *graph.edges("valid")))
-    truth = np.where(valid, 1.0, edges.prediction) if certain else edges.prediction
+    sure = valid & (np.cumsum(valid) <= certain * valid.sum())
+    truth = np.where(sure, 1.0, edges.prediction)
     pq.write_table(pa.table({"head": names[0], "relation": names[1], "tail": names[2], "truth": truth}), path)
     return path
 
@@ -236,18 +238,25 @@ def test_a_table_is_calibrated_by_default(tmp_path: Path) -> None:
     assert again.learned() is not None
     given = index(graph, None, tmp_path / "given", table=file, calibration="given")
     assert given.meta.calibration is None
+    assert given.meta.calibrated is False
     assert given.hash != store.hash
+    # where everything is observed, a table made elsewhere says nothing about how reliable it is
+    everything = index(graph, None, tmp_path / "all", table=file, calibration="given", observed=SPLITS)
+    assert everything.meta.report.reliability is None
+    assert given.meta.report.reliability["split"] == "test"
     assert given.learned() is None
 
 
 def test_a_table_of_certain_facts_is_taken_as_it_is(tmp_path: Path) -> None:
     graph, edges = world()
-    file = _write(tmp_path / "t.parquet", graph, edges, certain=True)
+    file = _write(tmp_path / "t.parquet", graph, edges, certain=1.0)
     store = index(graph, None, tmp_path / "s", table=file)
     assert "as certain" in store.meta.report.not_learned
     assert store.meta.calibration is None
     with pytest.raises(BadInput, match="no learned calibration: the file lists valid edges as certain"):
         index(graph, None, tmp_path / "t", table=file, calibration="learned")
+    some = _write(tmp_path / "some.parquet", graph, edges, certain=0.2)  # the predictor may well be sure of a few
+    assert index(graph, None, tmp_path / "u", table=some).meta.calibrated
 
 
 def test_cross_validated_where_there_is_no_test_split() -> None:
@@ -287,6 +296,43 @@ def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
     assert "on demand" in demand.meta.report.not_learned
     with pytest.raises(BadInput, match=r"no learned calibration: .* needs the whole table"):
         index(graph, tmp_path / "m", tmp_path / "e", calibration="learned", on_demand=True)
+
+
+def test_a_threshold_cuts_what_is_listed_not_what_is_learned_from(tmp_path: Path) -> None:
+    graph, _ = world()
+    files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.55, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
+    usual, high, low = (
+        index(graph, tmp_path / "m", tmp_path / f"{least}", threshold=least) for least in (None, 0.02, 0.0001)
+    )
+    _same(high.learned(), usual.learned())
+    listed = usual.table.predictions().reaching(0.02)
+    assert listed.hash() == high.table.predictions().hash()
+    # a lower one needs more candidates: the floor is ten times as high
+    assert low.meta.calibration["about"]["candidates"] > usual.meta.calibration["about"]["candidates"]
+
+
+class _OneFavourite:
+    """Scores e0 far above all others: hardly any valid edge becomes a candidate."""
+
+    entities, relations = ENTITIES, RELATIONS
+
+    def tails(self, heads: torch.Tensor, relation: int) -> torch.Tensor:
+        return torch.where(torch.arange(ENTITIES) == 0, 30.0, torch.linspace(0, 3, ENTITIES)).expand(len(heads), -1)
+
+    heads = tails
+
+    def pairs(self, heads: torch.Tensor, relation: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+        return self.tails(heads, 0).gather(1, tails[:, None])[:, 0]
+
+
+def test_what_cannot_be_learned_from_is_listed_above_an_honest_threshold(tmp_path: Path) -> None:
+    graph, _ = world()
+    store = index(graph, _OneFavourite(), tmp_path / "s", threshold=0.00001)
+    assert "valid edges among the candidates, 300 needed" in store.meta.report.not_learned
+    # candidates were listed from ten times the threshold on; nothing is known of what lies below
+    assert store.meta.threshold == store.table.threshold == pytest.approx(0.0001)
+    whole = index(graph, _OneFavourite(), tmp_path / "w", threshold=0.0001, calibration="softmax-count")
+    assert store.table.predictions().hash() == whole.table.predictions().hash()
 
 
 def test_the_report_counts_the_held_out_edges_that_are_listed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from test_truth_sweep import as_dense, build_table, dense, random_edges, random_
 import tuplet
 from tuplet.cli import main
 from tuplet.errors import BadInput
+from tuplet.predict import base
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.settings import TrainConfig
@@ -70,8 +71,9 @@ class Plain:
 @pytest.mark.parametrize("small", [0, 1 << 22], ids=["in blocks", "whole"])
 @pytest.mark.parametrize("arrays", [False, True], ids=["tensors", "arrays"])
 def test_five_names_give_the_same_table(small: int, arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "_SMALL", small)
     model, edges = random_model(), random_edges()
+    monkeypatch.setattr(sweeping, "_SMALL", small)
+    monkeypatch.setattr(base, "_MOST_SCORES", 7 * model.entities)  # seven rows at a time
     found = as_dense(build_table(Plain(model, arrays), edges, threshold=0.02))
     wanted = dense(model, edges, Calibration())
     wanted[wanted < 0.02] = 0

@@ -31,6 +31,7 @@ from tuplet.truth.make import FactsRecipe, index, make
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreChanges
+from tuplet.truth.sweep import Sweeper
 from tuplet.truth.table import ADDED
 
 ENTITIES, RELATIONS = 30, 3
@@ -159,6 +160,23 @@ def test_a_model_of_another_graph_of_the_same_size_is_refused(tmp_path: Path) ->
         index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02)
     assert not (tmp_path / "s").exists()
     index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02, other_graph=True)
+
+
+def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, progress=stop)
+    assert [entry.name for entry in tmp_path.iterdir()] == [".s.work"]
+    computed: list[int] = []
+    original = Sweeper.relation_logs
+    monkeypatch.setattr(Sweeper, "relation_logs", lambda self, r, t: (computed.append(r), original(self, r, t))[1])
+    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02)
+    assert computed == [2]
+    assert store.hash == StoreFiles.open(made / "a.store").hash
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
 
 
 def test_refusals(made: Path, tmp_path: Path) -> None:
