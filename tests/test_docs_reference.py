@@ -22,3 +22,7 @@ def test_the_page_on_python_has_every_public_name() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     missing = [name for name in tuplet.__all__ if name != "__version__" and name not in page]
     assert not missing
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {tuplet.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
