@@ -141,7 +141,7 @@ MISTAKES = {
         "unknown split 'trian'; did you mean 'train'",
     ),
     "engine needs truth": (("?x : borders(?x, france)", "--engine", "brute"), "needs a store with truth values"),
-    "bad k": (("?x : borders(?x, france)", "-k", "many"), "-k must be a whole number or 'all', not 'many'"),
+    "bad k": (("?x : borders(?x, france)", "-k", "many"), "-k must be a whole number from 0 or 'all', not 'many'"),
     "negative k": (("?x : borders(?x, france)", "-k", "-1"), "k must be a whole number from 0"),
     "bad timeout": (("?x : borders(?x, france)", "--timeout", "0"), "timeout must be a positive number"),
     "no time": (("?x : borders(?x, france)", "--timeout", "-1"), "timeout must be a positive number"),

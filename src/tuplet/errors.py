@@ -35,6 +35,19 @@ class Option(NamedTuple):
         return flag if self.value is None or self.value is True else f"{flag} {self.value}"
 
 
+class Argument(Option):
+    """An argument that a sentence is about: `timeout` in Python, `--timeout` on the command line.
+
+    >>> print(Argument("timeout"), Argument("timeout").flag, Argument("k").flag)
+    timeout --timeout -k
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class TupletError(Exception):
     """Base of all errors that are about the user's input, data or limits.
 

@@ -296,8 +296,11 @@ def flags(parser: Any, kind: type[Any], names: Iterable[str] = (), defaults: boo
         parser.add_argument(flag(f.name, hint), **about)
 
 
-def given(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
-    """The knobs that were given as flags, in their types; an error names the flag."""
+def given(arguments: argparse.Namespace, kind: type[Any], checked: bool = False) -> dict[str, Any]:
+    """The knobs that were given as flags, in their types; an error names the flag.
+
+    A kind that is `checked` refuses wrong values itself, in its own words: it gets the text.
+    """
     found: dict[str, Any] = {}
     for f in fields(kind):
         value = getattr(arguments, f.name, None)
@@ -312,7 +315,12 @@ def given(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
             except ValueError:
                 raise BadInput(f"{flag(f.name)} takes bytes, such as 512M or 2G, not {value!r}") from None
         else:
-            found[f.name] = convert(flag(f.name), hint, value, text=True)
+            try:
+                found[f.name] = convert(flag(f.name), hint, value, text=True)
+            except BadInput:
+                if not checked:
+                    raise
+                found[f.name] = value
     return found
 
 

@@ -104,7 +104,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
     from tuplet.settings import given
 
     engine: Engine[Any] = registry.find("engines", arguments.engine, modules=True)
-    limits = given(arguments, Limits)
+    limits = given(arguments, Limits, checked=True)
     options: dict[str, Any] = dict(limits.get("options", {}))
     engine.settings(options)
     if engine.prunes:

@@ -163,9 +163,12 @@ def charts(runs: Sequence[Result]) -> list[str]:
         return drawn
     budgets = [budget for found in lines.values() for budget, _ in found]
     ends = (min(budgets), max(budgets))
-    exact = next((run for run in runs if run.label == "exact"), None)
+    # Without a budget, and proven: what the budgeted runs may hope for.
+    proven = next((run for run in runs if run.sweep is None and run.quality["exact"] > 0), None)
     for group in [key for key in runs[0].estimates["hit10"] if key.startswith("k=")]:
-        series = [] if exact is None else [Series("exact", tuple(_point(exact, group, b) for b in ends), dashed=True)]
+        series = []
+        if proven is not None:
+            series.append(Series(proven.label, tuple(_point(proven, group, b) for b in ends), dashed=True))
         series += [Series(name, tuple(_point(run, group, b) for b, run in found)) for name, found in lines.items()]
         drawn.append(chart(f"Joint HIT@10 against the budget, {group}", "budget B", "HIT@10, %", series, colours))
 

@@ -22,7 +22,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
 
     store = open_store(arguments.store, arguments.observed)
     query, grounding = _query_text(arguments.query), _grounding(arguments.grounding)
-    limits = Limits(**given(arguments, Limits))
+    limits = Limits(**given(arguments, Limits, checked=True))
     if arguments.plan:
         echo(store.plan(query, arguments.engine, limits, grounding))
         return

@@ -67,14 +67,21 @@ def ask(
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
     start = deadline.clock()
-    limits = limits.settled(question.tree.limit)
-    engine.settings(limits.options)
+    limits = typed(limits.settled(question.tree.limit), engine)
     if question.clauses:
         plan = engine.plan(question.clauses, question.source, limits)
         ranking = engine.run(plan, limits, deadline)
     else:
         ranking = nothing(len(question.tree.free))
     return explained(question, ranking, engine, judge, limits, deadline, start)
+
+
+def typed(limits: Limits, engine: Engine[Any]) -> Limits:
+    """The same limits with the options of the engine checked and in their types: they may have been typed as text."""
+    if not limits.options:
+        return limits
+    settings = engine.settings(limits.options)
+    return replace(limits, options={name: getattr(settings, name) for name in limits.options})
 
 
 def explained(

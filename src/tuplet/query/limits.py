@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
-from tuplet.errors import BadInput, unknown
+from tuplet.errors import Argument, BadInput, unknown
 from tuplet.query.logic import Logic
 from tuplet.settings import knob
 
@@ -56,11 +56,10 @@ class Limits:
                 object.__setattr__(self, name, _whole(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
-        for name in ("only", "merge"):
+        for name in ("only", "logic", "merge"):
             value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
             if value is not None and value not in choices:
                 raise unknown(name, value, choices)
-        Logic.of(self.logic)
         if not isinstance(self.options, Mapping):
             raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
 
@@ -96,13 +95,13 @@ class Limits:
 def _whole(name: str, value: Any, least: int, other: str = "") -> int:
     """A whole number, also one of NumPy's, as Python's."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise BadInput(f"{name} must be a whole number from {least}{other}, not {value!r}")
+        raise BadInput(Argument(name), f" must be a whole number from {least}{other}, not {value!r}")
     return int(value)
 
 
 def _positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise BadInput(f"{name} must be a positive number, not {value!r}")
+        raise BadInput(Argument(name), f" must be a positive number, not {value!r}")
 
 
 _FIELDS = {f.name: f for f in fields(Limits)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -51,13 +52,16 @@ class AskOptions(_LimitKeys):  # type: ignore[misc]
     store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
     engine: str | None = Key(default=None, description="exact (default), crisp, ns3, ...: see /schema")
 
-    @model_validator(mode="after")
-    def _check(self) -> AskOptions:
-        try:
-            self.limits()
-        except TupletError as error:
-            raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, keys: Any) -> Any:
+        """`Limits` refuses in the words that it has for everybody; the types here are for the description."""
+        if isinstance(keys, Mapping):
+            try:
+                Limits(**{limit.name: keys[limit.name] for limit in fields(Limits) if limit.name in keys})
+            except TupletError as error:
+                raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
+        return keys
 
     def limits(self) -> Limits:
         """The limits that were asked for."""
