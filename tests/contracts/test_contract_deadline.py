@@ -104,9 +104,13 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
         assert (status is None) <= late
         if status is not None:
             assert (status == "observed") == bool(crisp[key])
+    truth = crisp.astype(float) if engine == "crisp" else tensor
+    wanted = np.where(crisp == (only == "observed"), truth, 0.0) if only else truth
+    rest = wanted.copy()
+    rest[tuple(answers.ranking.tuples.T)] = 0.0
+    assert rest.max() <= answers.bound * (1 + 1e-6), "a tuple that is not shown is above the bound"
     if engine == "crisp" or not answers.exact:
         return late
-    wanted = np.where(crisp == (only == "observed"), tensor, 0.0) if only else tensor
     keys, _ = expected_order(wanted, source.graph.entities.sort_rank)
     assert answers.ranking.tuples.tolist() == keys[: len(answers)].tolist()
     assert len(answers) == min(len(keys), int(limits.k or 0))

@@ -92,6 +92,10 @@ def run(
     found = _explained(streams, tuples, logic, effort)
     if proven and len(found[0]) == len(tuples):
         return _ordered(plan, *found, exact=True, bound=search.stream.bound)
+    if len(found[0]) < len(tuples):
+        # Tuples that there was no time to explain are not shown; they come after those that are.
+        least = min(1.0, float(found[1][-1]) * (1 + EQUAL)) if len(found[0]) else 1.0
+        search.stream.bound = max(search.stream.bound, least)
     return _cut_short(plan, streams, search.stream, k, found, logic, effort)
 
 

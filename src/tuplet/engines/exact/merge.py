@@ -49,7 +49,7 @@ class Maximum:
             self._read(max(readable, key=lambda s: s.bound), block)
             self.stopped = self.stopped or next((s.stopped for s in self.streams if s.stopped is not None), None)
         self.bound = max(self._ceiling(), -self.waiting[0][0] if self.waiting else 0.0)
-        self.done = not self.waiting and all(s.done for s in self.streams)
+        self.done = not self.waiting and self.stopped is None and all(s.done for s in self.streams)
         return _ids(tuples, self.width), np.array(truth)
 
     def _ceiling(self) -> float:
@@ -92,17 +92,19 @@ class Union(Maximum):
     ) -> None:
         super().__init__(streams, clauses[0].width)
         self.clauses, self.logic, self.effort = clauses, logic, effort
+        self.unscored = 0.0  # a bound on tuples that came up when there was no time left to score them
 
     def _ceiling(self) -> float:
         total = 0.0
         for stream in self.streams:
             total = float(self.logic.disjunction(total, 0.0 if stream.done else stream.bound))
-        return total
+        return max(total, self.unscored)
 
     def _admit(self, key: tuple[int, ...]) -> bool:
         return True
 
     def _read(self, stream: Stream, block: int) -> None:
+        ceiling = self._ceiling()
         found, _ = stream.take(block)
         fresh = [key for key in map(tuple, found.tolist()) if key not in self.seen]
         if not fresh:
@@ -113,7 +115,8 @@ class Union(Maximum):
             value, _, done = clause.points(tuples[:done], self.effort.search)
             truth[:done] = self.logic.disjunction(truth[:done], value[:done])
         if done < len(fresh):
-            # Their truth is not known, so they are not shown.
+            # Their truth is not known, so they are not shown; they had not come up before.
+            self.unscored = ceiling
             self.stopped = next((c.stopped for c in self.clauses if c.stopped is not None), "timeout")
         self.seen.update(fresh[:done])
         for key, value in zip(fresh[:done], truth[:done].tolist(), strict=True):
@@ -159,7 +162,7 @@ class Filter:
         truth = np.concatenate([v for _, v in self.ready])
         self.ready = [(tuples[n:], truth[n:])]
         self.stopped = self.stopped or self.stream.stopped
-        self.done = self.stream.done and len(truth) <= n
+        self.done = self.stream.done and self.stopped is None and len(truth) <= n
         self.bound = max(ceiling, float(truth[n]) if len(truth) > n else 0.0)
         return tuples[:n], truth[:n]
 
