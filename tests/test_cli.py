@@ -10,14 +10,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tuplet.cli.commands import main
-from tuplet.query.limits import Limits
 
 NEIGHBOURS = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 
@@ -344,36 +342,6 @@ def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:
         assert main(["index", str(tmp_path / "g"), "-o", str(tmp_path / "s"), *flags]) == 1
         assert capsys.readouterr().err == f"error: {flags[0]} needs a model (tuplet train)\n"
     assert not (tmp_path / "s").exists()
-
-
-# One value for each field of Limits that makes a difference: as typed, as in Python, and the engine that it is for.
-FIELDS: dict[str, tuple[list[str], object, str]] = {
-    "k": (["-k", "3"], 3, "exact"),
-    "offset": (["--offset", "4"], 4, "exact"),
-    "timeout": (["--timeout", "60"], 60.0, "exact"),
-    "memory": (["--memory", "100K"], 102400, "exact"),
-    "work": (["--work", "200"], 200, "exact"),
-    "only": (["--only", "predicted"], "predicted", "exact"),
-    "logic": (["--logic", "godel"], "godel", "exact"),
-    "budget": (["--budget", "3"], 3, "ns3"),
-    "merge": (["--merge", "simultaneous"], "simultaneous", "ns3"),
-    "options": (["--option", "most=5"], {"most": 5}, "fit"),
-}
-
-
-def test_flags_are_the_keywords(tuplet: Callable[..., Result], tmp_path: Path) -> None:
-    from tuplet import build
-
-    assert FIELDS.keys() == {field.name for field in fields(Limits)}
-    facts = [(f"n{i}", "r", f"n{j}", ((i * 7 + j) % 9 + 1) / 10) for i in range(12) for j in range(12)]
-    store = build(facts, tmp_path / "s", progress=False)
-    query = "?a, ?b : exists ?c . r(?a, ?c) & r(?c, ?b)"
-    same = ("query", "variables", "engine", "k", "exact", "bound", "pruned", "calibrated", "answers")
-    for name, (flags, value, engine) in FIELDS.items():
-        asked = store.ask(query, engine, **{name: value}).to_dict()  # type: ignore[arg-type]
-        typed = json.loads(tuplet("ask", tmp_path / "s", query, "--engine", engine, *flags, "--json").out)
-        assert {key: typed[key] for key in same} == {key: asked[key] for key in same}, name
-        assert (name == "k" and typed["k"] == 3) or name in typed["about"], "and the answer says what was asked for"
 
 
 def test_an_engine_of_your_own(tuplet: Callable[..., Result], world_directory: Path) -> None:

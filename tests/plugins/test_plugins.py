@@ -125,7 +125,8 @@ def test_an_engine_in_the_benchmark(installed: Shell, folder: Path) -> None:
 
 
 SERVED = """
-from starlette.testclient import TestClient
+import asyncio
+import httpx
 import tuplet
 from tuplet.serve.app import create_app
 from tuplet.serve.limits import ServerLimits
@@ -133,10 +134,16 @@ from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.service import Service
 
 service = Service({"my": tuplet.open("my.store")}, ServerLimits(), ServerMetrics())
-with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-    assert "loops" in client.get("/schema").json()["engines"]
-    for engine in ("loops", "tuplet_example:Loops"):
-        print(client.post("/ask", json={"query": "?x : joins(?x, chess)", "engine": engine}).status_code)
+
+async def use():
+    transport = httpx.ASGITransport(create_app(service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert "loops" in (await client.get("/schema")).json()["engines"]
+        for engine in ("loops", "tuplet_example:Loops"):
+            found = await client.post("/ask", json={"query": "?x : joins(?x, chess)", "engine": engine})
+            print(found.status_code)
+
+asyncio.run(use())
 """
 
 
