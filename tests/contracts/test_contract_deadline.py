@@ -132,3 +132,9 @@ def test_no_step_after_the_limit_and_no_false_claim(engine: str, monkeypatch: py
 def test_any_limit(seed: int, timeout: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         check(seed, "exact", timeout, patch)
+
+
+def test_the_facts_are_searched_within_the_limit_for_a_part_that_no_tuple_fixes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check(2000, "exact", 12.0, monkeypatch)

@@ -25,7 +25,8 @@ class Checker:
 
     def __init__(self, clauses: Clauses, rows: Rows) -> None:
         self.width = len(clauses[0].free)
-        self.streams = [ClauseStream(bind_clause(c, rows), rows, PRODUCT, Effort()) for c in clauses]
+        self.effort = Effort()
+        self.streams = [ClauseStream(bind_clause(c, rows), rows, PRODUCT, self.effort) for c in clauses]
 
     @staticmethod
     def of(clauses: Clauses, source: Source) -> Checker:
@@ -37,6 +38,7 @@ class Checker:
         ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
         found = np.zeros(len(ids), dtype=np.int8)
         known = len(ids)
+        self.effort.search = deadline  # a purely existential part is searched, once
         for stream in self.streams:
             open_ = np.flatnonzero(found[:known] == 0)
             truth, _, done = stream.points(ids[open_], deadline)
@@ -55,6 +57,7 @@ class Checker:
     def explain(self, tuples: NDArray[np.integer], deadline: Deadline) -> tuple[NDArray[np.bool_], tuple[Ids, ...]]:
         """Which tuples are answers, and for each clause the values of all variables [n, variables], -1 if it fails."""
         ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
+        self.effort.search = deadline
         found = [stream.points(ids, deadline) for stream in self.streams]
         if any(done < len(ids) for _, _, done in found):
             raise OutOfTime
