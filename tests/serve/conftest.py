@@ -7,38 +7,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from running_server import Server, Start
 
 from tuplet.cli.demo import bundled, hidden
 from tuplet.truth.make import index
-
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running server."""
-
-    url: str
-    process: subprocess.Popen[str]
-
-    def client(self, **options: object) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, **options)  # type: ignore[arg-type]
-
-    def memory(self) -> int:
-        """Resident bytes."""
-        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-Start = Callable[..., Server]
 
 
 @pytest.fixture(scope="session")

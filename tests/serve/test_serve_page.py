@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_server import Server, Start
 
-from conftest import Server, Start  # type: ignore[attr-defined]
 from tuplet.serve.keys import add_key
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -12,8 +12,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
-
-from conftest import SOAK, Server  # type: ignore[attr-defined]
+from running_server import SOAK, Server
 
 CASES = 10_000 if SOAK else 300
 PATHS = ("/ask", "/explain", "/plan", "/parse", "/write", "/sparql")

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from conftest import Server, Start  # type: ignore[attr-defined]
+from running_server import Server, Start
 
 EASY = {"query": "?x : borders(?x, france)"}
 # A chain of eight unknowns has some ten million observed answers; only after them come the predicted ones.
