@@ -58,6 +58,12 @@ def test_the_last_line_is_in_words(answers: Answers, world_store: tuplet.Store) 
     assert summary(exact=False, pruned="made up").startswith("100 answers, order not proven: made up (engine")
     assert "not every status is known: timeout" in summary(pruned="timeout")
     assert world_store.ask("?x : borders(?x, iceland)").summary().startswith("no answers: no tuple has any truth")
+    far = world_store.ask("?x : borders(?x, germany)", offset=500).summary()
+    assert far.startswith("no answers after the first 500: no later tuple has any truth")
+    for limit, claim in (({"only": "predicted"}, "other predicted"), ({"offset": 2}, "later")):
+        whole = replace(answers.ranking, bound=0.0)
+        limited = replace(answers, ranking=whole, about={**answers.about, **limit})
+        assert f"no {claim} tuple has any truth" in limited.summary()
     told = replace(answers, about={**answers.about, "calibrated": False, "not_calibrated": "3 valid edges"}).summary()
     assert told.endswith(" · truth values are not calibrated: 3 valid edges")
 

@@ -227,9 +227,8 @@ class Answers(Sequence[Answer]):
         """Header, rows with their numbers (offset included), and how many lie between the first and the last."""
         number = len(self)
         first, last = shortened(number, number if most is None else most, FIRST, LAST)
-        offset = int(self.about.get("offset", 0))
         rows = [
-            (offset + i, [*(show_entity(values[v], labels[v]) for v in values), percent(truth), status or "?"])
+            (self._offset + i, [*(show_entity(values[v], labels[v]) for v in values), percent(truth), status or "?"])
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
@@ -246,7 +245,8 @@ class Answers(Sequence[Answer]):
         number = f"{len(self):,} answer{'' if len(self) == 1 else 's'}"
         found = f"{number}, {self._order()} (engine {self.engine}); {self._rest()}"
         if self.exact and not len(self) and not self.bound:
-            found = f"no answers: no tuple has any truth (engine {self.engine})"
+            skipped = f" after the first {self._offset:,}" if self._offset else ""
+            found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
         if self.calibrated is False:
             reason = self.about.get("not_calibrated")
@@ -263,10 +263,19 @@ class Answers(Sequence[Answer]):
 
     def _rest(self) -> str:
         if not self.bound:
-            return "no other tuple has any truth"
+            return f"no {self._others()}tuple has any truth"
         if self.exact and len(self) and self.bound >= float(self.ranking.truth[-1]):
             return f"more tuples may share truth {percent(float(self.ranking.truth[-1]))}"
-        return f"every other tuple ≤ {percent(self.bound)}"
+        return f"every {self._others()}tuple ≤ {percent(self.bound)}"
+
+    def _others(self, other: str = "other ") -> str:
+        """The tuples that a claim about the rest is about: those behind the ones shown, of those that `only` keeps."""
+        only = self.about.get("only")
+        return ("later " if self._offset else other) + (f"{only} " if only else "")
+
+    @property
+    def _offset(self) -> int:
+        return int(self.about.get("offset", 0))
 
     def _repr_html_(self) -> str:
         head, rows, gap = self._shown(MOST)
