@@ -222,3 +222,36 @@ def test_what_is_known_and_predicted_about_one_entity(store: tuplet.Store) -> No
     assert [f.tail for f in guesses] == [answer.x for answer in best]
     assert [f.truth for f in guesses] == pytest.approx([answer.truth for answer in best])
     assert all((row.predicted or 0) > 0 for row in store.relations()) or store.relations()[0].predicted is None
+
+
+WRONG: list[tuple[Callable[[tuplet.Store], object], str]] = [
+    (lambda store: store.ask(QUERY, engine=5), "unknown engine '5'"),  # type: ignore[arg-type]
+    (lambda store: store.ask(QUERY, limits={"k": 3}), "limits must be tuplet.Limits"),  # type: ignore[arg-type]
+    (lambda store: store.ask(QUERY, logic=[]), "unknown logic '\\[\\]'"),  # type: ignore[arg-type]
+    (lambda store: store.ask_many([QUERY], errors="keep"), "unknown errors 'keep'"),  # type: ignore[call-overload]
+    (lambda store: store.find("p", k=-1), "k must be a whole number from 0"),
+    (lambda store: store.find(5), "is text, not 5"),  # type: ignore[arg-type]
+    (lambda store: store.entity("p00", k=-1), "k must be a whole number from 0"),
+    (lambda store: store.entity(3), "named by text, not 3"),  # type: ignore[arg-type]
+    (lambda store: store.score(QUERY, 5), "a list of tuples of names, not 5"),  # type: ignore[arg-type]
+    (lambda store: store.score(QUERY, ["p00"]), "2 names, of \\?x, \\?y; 'p00' is no such tuple"),
+    (lambda store: store.explain(QUERY, 5), "2 names, of \\?x, \\?y; 5 is no such tuple"),  # type: ignore[call-overload]
+    (lambda store: store.explain("?x : knows(?x, p00)", ("p01", "p02")), "one name, of \\?x"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_what_python_gets_wrong_is_said_in_one_line(made: Path, wrong: Callable, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(TupletError, match=message):
+        wrong(tuplet.open(made / "a.store"))
+
+
+def test_numbers_of_numpy_are_numbers(made: Path) -> None:
+    assert len(tuplet.open(made / "a.store").ask(QUERY, k=np.int64(2), timeout=np.int64(60))) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"threshold": "0.1"}, {"threshold": 2.0}, {"calibration": "none"}])
+def test_what_indexing_would_refuse_is_refused_before_training(tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match=r"threshold|calibration"):
+        tuplet.build(facts(), tmp_path / "s.store", config=QUICK, progress=False, **wrong)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

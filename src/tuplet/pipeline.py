@@ -140,6 +140,8 @@ def build(
     while training, to know when to stop; all facts are observed in the store. A weighted graph brings its own truth
     values and is not trained. `keep_model` leaves the predictor there.
     """
+    from tuplet.truth.make import PredictorRecipe
+
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
     target = Path(os.path.realpath(path))
@@ -153,6 +155,8 @@ def build(
         chosen = _settings(config, settings, graph)
         graph = Graph.made(with_valid(graph, HELD_OUT, chosen.seed))
         folder = Path(keep_model) if keep_model is not None else work
+        # What indexing would refuse is refused before hours of training.
+        PredictorRecipe(folder, threshold=threshold, calibration=calibration)
         _continue(graph, folder, chosen, device, own=keep_model is None, force=force, report=report)
         store = index(
             graph,

@@ -86,6 +86,8 @@ def load(kind: Kind, name: str, modules: bool = False) -> Any:
 
 
 def _place(kind: Kind, name: str, modules: bool) -> str:
+    if not isinstance(name, str):
+        raise unknown(kind.removesuffix("s"), name, names(kind))
     if name in OURS[kind]:
         return OURS[kind][name]
     if name in _installed(kind):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from tuplet.array_folder import verify as verify_directory
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
-from tuplet.errors import BadInput, Option, TupletError
+from tuplet.errors import BadInput, Option, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
 from tuplet.lang.printer import written
@@ -29,7 +29,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import Count, Deadline, Limits, Only
+from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
@@ -159,6 +159,8 @@ class Store:
         """
         if isinstance(queries, str):
             raise BadInput("ask_many takes a list of queries; ask takes one")
+        if errors not in ("raise", "return"):
+            raise unknown("errors", errors, ("raise", "return"))
         runner = self.engine(engine)
         wanted = Limits.of(limits, **fields)
         source = self.source
@@ -230,7 +232,8 @@ class Store:
 
         A tuple is a mapping from variables to names, `{"drug": "x", "gene": "y"}`, or the names in order.
         """
-        one = isinstance(values, Mapping) or all(isinstance(value, str) for value in values)
+        several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
+        one = not several or all(isinstance(value, str) for value in values)
         limits = Limits.of(None, **fields)
         given = [values] if one else values
         found = given_tuples.explain(self.question(query), given, self.engine(), limits, Deadline(limits.timeout))
@@ -254,10 +257,16 @@ class Store:
 
     def find(self, text: str, k: int = 20, relations: bool = False) -> Listing[FoundName]:
         """Entities (or relations) whose name or label begins with `text` or contains it, best first."""
+        whole_number("k", k, 0)
+        if not isinstance(text, str):
+            raise BadInput(f"what is searched for is text, not {text!r}")
         return contents.find(self.source, text, k, relations)
 
     def entity(self, name: str, k: int = 5) -> EntityFacts:
         """What is stated and predicted about one entity, by name or label: the `k` best of each relation."""
+        whole_number("k", k, 0)
+        if not isinstance(name, str):
+            raise BadInput(f"an entity is named by text, not {name!r}")
         return contents.entity(self.source, name, k)
 
     def add(self, facts: Any, new_entities: bool = False, timeout: float = PATIENCE) -> EditReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -48,13 +48,25 @@ class Question:
 
     def ids(self, tuples: Sequence[Sequence[str]]) -> NDArray[np.int32]:
         """Given tuples of entity names as ids [n, k]."""
-        width = len(self.tree.free)
+        asked = [f"?{variable.name}" for variable in self.tree.free]
+        width = len(asked)
+        if isinstance(tuples, str) or not isinstance(tuples, Iterable):
+            raise BadInput(f"the tuples are a list of tuples of names, not {tuples!r}")
         for given in tuples:
-            if isinstance(given, str) or len(given) != width:
-                raise BadInput(f"the query asks for {width} variables, the tuple {given!r} does not have as many names")
+            if not _is_tuple(given, width):
+                names = "one name" if width == 1 else f"{width} names"
+                raise BadInput(f"a tuple has {names}, of {', '.join(asked)}; {given!r} is no such tuple")
         entities = self.source.graph.entities
         found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
         return np.array(found, np.int32).reshape(len(found), width)
+
+
+def _is_tuple(given: object, width: int) -> bool:
+    """Whether these are as many names as the query asks for."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return False
+    names = list(given)
+    return len(names) == width and all(isinstance(name, str) for name in names)
 
 
 def ask(

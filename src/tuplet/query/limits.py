@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 from tuplet.errors import Argument, BadInput, unknown
@@ -53,7 +54,7 @@ class Limits:
         for name, least in (("k", 0), ("offset", 0), ("memory", 1), ("work", 1), ("budget", 1)):
             value, all_too = getattr(self, name), name in ("k", "budget")
             if value is not _FIELDS[name].default and not (all_too and value == "all"):
-                object.__setattr__(self, name, _whole(name, value, least, " or 'all'" if all_too else ""))
+                object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
         for name in ("only", "logic", "merge"):
@@ -66,6 +67,8 @@ class Limits:
     @staticmethod
     def of(given: Limits | None = None, **changes: Any) -> Limits:
         """Limits with some fields changed; an unknown field is refused by name."""
+        if given is not None and not isinstance(given, Limits):
+            raise BadInput(f"limits must be tuplet.Limits(…), not {given!r}")
         for name in changes:
             if name not in _FIELDS:
                 raise unknown("limit", name, _FIELDS)
@@ -92,7 +95,7 @@ class Limits:
         return {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(NO_LIMITS, name)}
 
 
-def _whole(name: str, value: Any, least: int, other: str = "") -> int:
+def whole_number(name: str, value: Any, least: int, other: str = "") -> int:
     """A whole number, also one of NumPy's, as Python's."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise BadInput(Argument(name), f" must be a whole number from {least}{other}, not {value!r}")
@@ -100,7 +103,7 @@ def _whole(name: str, value: Any, least: int, other: str = "") -> int:
 
 
 def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise BadInput(Argument(name), f" must be a positive number, not {value!r}")
 
 

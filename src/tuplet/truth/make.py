@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -137,6 +138,7 @@ class PredictorRecipe:
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
+        _rule(self.calibration)
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
@@ -271,8 +273,8 @@ def _taken(recipe: type[Recipe], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_threshold(threshold: float | None) -> None:
-    if threshold is not None and not 0 < threshold < 1:
-        raise BadInput(f"the threshold lies between 0 and 1, not {threshold:g}")
+    if threshold is not None and not (isinstance(threshold, Real) and 0 < threshold < 1):
+        raise BadInput(f"the threshold lies between 0 and 1, not {threshold!r}")
 
 
 def _rule(calibration: str | None) -> Calibration:
