@@ -209,3 +209,14 @@ def test_damaged_files_are_read_or_refused_in_one_line(tmp_path: Path, file: str
             refused.append(str(error))
     assert refused
     assert [message for message in refused if file not in message or "\n" in message] == []
+
+
+@pytest.mark.parametrize("columns", [None, "head=von,relation=wie,tail=zu"])
+@pytest.mark.parametrize(
+    ("name", "mark", "word"), [("a.csv", ";", "semicolons"), ("a.csv", "\t", "tabs"), ("a.tsv", ",", "commas")]
+)
+def test_another_separator_is_named(tmp_path: Path, name: str, mark: str, word: str, columns: str | None) -> None:
+    file = tmp_path / name
+    file.write_text(f"von{mark}wie{mark}zu\nanna{mark}knows{mark}bob\n")
+    with pytest.raises(BadInput, match=rf"a\.[ct]sv:1: the columns look separated by {word}; a \.csv file has commas"):
+        read(file, columns=columns)

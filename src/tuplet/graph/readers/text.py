@@ -39,6 +39,7 @@ from tuplet.graph.readers.facts import FactColumns, NameList
 
 Data = bytes | mmap.mmap
 
+_OTHERS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 64 << 20
@@ -148,6 +149,11 @@ def _layout(path: Path, data: Data, delimiter: str, columns: Choice | None) -> _
         raise _not_utf8(path, line, error) from None
     except csv.Error as error:
         raise BadInput(f"{path}:{line}: {error}") from None
+    other = next((word for mark, word in _OTHERS.items() if mark != delimiter and first[0].count(mark) >= 2), None)
+    if len(first) == 1 and other is not None:
+        raise BadInput(
+            f"{path}:{line}: the columns look separated by {other}; a .csv file has commas there, a .tsv file tabs"
+        )
     place, role = f"{path}:{line}", known_columns(first)
     header = bool(role)
     if columns is not None:
