@@ -16,7 +16,7 @@ from tuplet.engines.exact.stream import ClauseStream, Ids
 from tuplet.graph.adjacency import Adjacency
 from tuplet.query.limits import Deadline, OutOfTime
 from tuplet.query.logic import PRODUCT
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
 
 
@@ -86,15 +86,6 @@ def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> Rows:
         np.ones(len(facts.row_entity), dtype=np.float32),
         rank,
     )
-
-
-def first_answers(clauses: Clauses, source: Source, wanted: int, deadline: Deadline) -> Ranking:
-    """The first answers on the facts by name, without listing all of them: the exact engine, where every truth is 1."""
-    from tuplet.engines import exact
-
-    rows = facts_rows(source)
-    plan = exact.ExactPlan(tuple(clauses), None, rows, tuple([bind_clause(clause, rows) for clause in clauses]))
-    return exact.run(plan, wanted, PRODUCT, Effort(deadline))
 
 
 def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
