@@ -37,7 +37,8 @@ const keyOf = (answer) => JSON.stringify(answer.values);
 export function panel(data, onRow, only = "", others = null) {
   let page = 0;
   const root = make("section", { class: "panel", "aria-label": `Answers of ${data.engine}` });
-  const rest = data.bound === 0 ? "nothing else is true at all" : `no other tuple above ${percent(data.bound)}`;
+  const other = `no other ${only ? `${only} ` : ""}tuple`;  // of those that the filter keeps
+  const rest = data.bound === 0 ? `${other} has any truth` : `${other} above ${percent(data.bound)}`;
   const proven = (data.exact ? "exact" : "not proven exact") + (data.pruned ? `: ${data.pruned}` : "");
   const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, proven);
   const count = data.answers.length;
