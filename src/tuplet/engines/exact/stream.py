@@ -177,7 +177,7 @@ class PartStream:
         items, bounds = state.heap_item[:size], state.heap_bound[:size]
         ready = search_kernel.TUPLE if self.part.layout.lazy else search_kernel.NODE
         node = items & kernel.LOWEST_BITS
-        complete = ((items >> 40) & 3 == ready) & (state.nodes[node, kernel.STEP] == last)
+        complete = ((items >> kernel.NODE_BITS) & 3 == ready) & (state.nodes[node, kernel.STEP] == last)
         # a tuple may wait several times, with several values of an existential
         repeated = ready == search_kernel.NODE and bool(steps[last, kernel.DEDUPE])
         if repeated:

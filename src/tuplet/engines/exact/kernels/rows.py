@@ -56,7 +56,9 @@ COUNTS = 12
 # why `search` returned
 FILLED, EXHAUSTED, SLICE, FULL_NODES, FULL_MEMO, FULL_SEEN, BELOW = range(7)
 
-LOWEST_BITS = (1 << 40) - 1
+# An item of the heap, from its lowest bits: the node, its kind, its step + 1, and how early its first name comes.
+NODE_BITS, KIND_BITS, STEP_BITS, NAME_BITS = 26, 2, 5, 30
+LOWEST_BITS = (1 << NODE_BITS) - 1
 
 
 class Rows(NamedTuple):
@@ -94,7 +96,7 @@ class Program(NamedTuple):
 class State(NamedTuple):
     """Everything a search remembers.
 
-    Bit layouts: an item of the heap is ((step + 1) * 4 + kind) << 40 | node; a key of `seen` is
+    Bit layouts: an item of the heap is described at NODE_BITS; a key of `seen` is
     (stage << 5 | step) << 31 | entity, plus 1, where a stage is the number of a node; a key of the memo is
     directed edge << 32 | entity, plus 1. So there are at most 2^26 nodes (MOST_NODES), 31 steps (MOST_VARIABLES) and
     2^31 entities. Key 0 marks a free place.
@@ -103,7 +105,7 @@ class State(NamedTuple):
     count: Any  # [COUNTS] places named above
     nodes: Any  # [·, 8] prefixes: node 0 is the empty one, parents come before children
     worth: Any  # [·, 4] beside `nodes`
-    heap_bound: Any  # [·] binary heap, largest bound first, among equals the larger item
+    heap_bound: Any  # [·] binary heap, largest bound first, among equals the larger item: earlier by name, deeper
     heap_item: Any  # [·] beside `heap_bound`
     memo_key: Any  # [power of two] open addressing, at most half full
     memo_value: Any  # [power of two] beside `memo_key`

@@ -33,12 +33,15 @@ from tuplet.engines.exact.kernels.rows import (
     GENERATOR,
     HEAP,
     HELD,
+    KIND_BITS,
     LIMIT,
     LIST_A,
     LIST_B,
     LOWEST_BITS,
+    NAME_BITS,
     NEXT_OPEN_A,
     NEXT_OPEN_B,
+    NODE_BITS,
     NODES,
     OPEN_A,
     OPEN_B,
@@ -53,6 +56,7 @@ from tuplet.engines.exact.kernels.rows import (
     STAGE,
     START,
     STEP,
+    STEP_BITS,
     STOP,
     TRANSIENT,
     VARIABLE,
@@ -106,9 +110,36 @@ def pop(state):
 
 
 @inlined
-def item_of(step, kind, node):
-    """The heap's name of a node: deeper steps are larger, then kinds, then newer nodes."""
-    return (((step + 1) * 4 + kind) << 40) | node
+def item_of(step, kind, node, rank):
+    """The heap's name of a node: an earlier first name is larger (none is earliest), then deeper steps, then kinds."""
+    early = (1 << NAME_BITS) - 2 - rank
+    return (((((early << STEP_BITS) | (step + 1)) << KIND_BITS) | kind) << NODE_BITS) | node
+
+
+@inlined
+def first_rank(rows, state, step):
+    """The rank of the first variable asked for in the prefix in `assign`; -1 if it is not known after the step."""
+    if step < 0 or state.leading[step] == 0:
+        return np.int64(-1)
+    return np.int64(rows.rank[state.assign[state.select[0]]])
+
+
+@inlined
+def node_item(rows, state, node):
+    """The heap's name of a node whose prefix is in `assign`."""
+    step = state.nodes[node, STEP]
+    return item_of(step, NODE, node, first_rank(rows, state, step))
+
+
+@inlined
+def cursor_of(rows, program, state, node, step):
+    """The heap's name of the rest of a row, from which `step` draws: its next entity may be the first name."""
+    rank = first_rank(rows, state, step - 1)
+    drawn = program.steps[step, VARIABLE] == state.select[0] and not program.steps[step, HELD]
+    if rank < 0 and drawn and rows.ordered and state.nodes[node, GENERATOR] >= 0:
+        at = state.nodes[node, START] + rows.by_truth[state.nodes[node, POSITION]]
+        rank = np.int64(rows.rank[rows.neighbour[at]])
+    return item_of(step - 1, CURSOR, node, rank)
 
 
 @inlined
@@ -148,7 +179,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         count[NODES], count[RESOLVED] = 1, -1
         nodes[0, STEP], nodes[0, STAGE], nodes[0, PARENT], nodes[0, GENERATOR] = -1, 0, -1, -3
         worth[0, PERMANENT], worth[0, TRANSIENT], worth[0, BASE], worth[0, BOUND] = 1.0, 1.0, 1.0, 1.0
-        push(state, 1.0, item_of(-1, NODE, 0))
+        push(state, 1.0, item_of(-1, NODE, 0, -1))
     ready = np.int64(-1)  # a node that may be opened without a turn through the heap
     while count[EMITTED] < wanted:
         if count[HEAP] == 0 and ready < 0:
@@ -165,7 +196,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                 or worth[ready, BOUND] < state.floor[0]
             )
             if push_ready:
-                push(state, worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready))
+                push(state, worth[ready, BOUND], node_item(rows, state, ready))
                 ready = np.int64(-1)
                 if state.heap_bound[0] < state.floor[0]:
                     return BELOW
@@ -177,12 +208,12 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             return FULL_SEEN
         count[VISITS] += 1
         if ready >= 0:
-            bound, item = worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready)
+            bound, item = worth[ready, BOUND], node_item(rows, state, ready)
             ready = np.int64(-1)
         else:
             bound, item = state.heap_bound[0], state.heap_item[0]
             pop(state)
-        node, kind = item & LOWEST_BITS, (item >> 40) & 3
+        node, kind = item & LOWEST_BITS, (item >> NODE_BITS) & 3
         step = nodes[node, STEP]
         restore(program, state, node)
         if cut and step >= 0 and behind(rows, state, step) >= 0:
@@ -216,7 +247,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                     count[SEEN] += 1
                 count[COMMITS] += 1
                 if value > 0.0:
-                    push(state, value, item_of(step, TUPLE, node))
+                    push(state, value, item_of(step, TUPLE, node, first_rank(rows, state, step)))
                 continue
             if key:
                 insert(state.seen, key)
@@ -242,10 +273,10 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         if status < 0:
             return -status  # its cursor waits already
         if status:
-            push(state, bound, item_of(step, CURSOR, node))
+            push(state, bound, cursor_of(rows, program, state, node, step + 1))
             return status
     if ready >= 0:
-        push(state, worth[ready, BOUND], item_of(nodes[ready, STEP], NODE, ready))
+        push(state, worth[ready, BOUND], node_item(rows, state, ready))
     return FILLED
 
 
@@ -275,7 +306,7 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
         given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
         least = min(bound, conj(worth[node, BASE], given, godel))
         if least < state.floor[0] or (count[HEAP] and least < state.heap_bound[0]):
-            push(state, least, item_of(step - 1, CURSOR, node))
+            push(state, least, cursor_of(rows, program, state, node, step))
             return 0, none
         if count[NODES] + 2 > len(nodes) or count[HEAP] + 3 > len(state.heap_item):
             return FULL_NODES, none
@@ -349,41 +380,45 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
             least = min(bound, conj(worth[node, BASE], given, godel))
         top = state.heap_bound[0] if count[HEAP] else 0.0
         if best >= 0:
-            if leaves and worth[best, BOUND] >= max(least, top, state.floor[0]) and count[EMITTED] < wanted:
+            item = node_item(rows, state, best)
+            first_of_all = worth[best, BOUND] >= max(least, top)
+            if first_of_all and worth[best, BOUND] == top and count[HEAP]:
+                first_of_all = item > state.heap_item[0]  # among equals who comes first by name goes first
+            if leaves and first_of_all and worth[best, BOUND] >= state.floor[0] and count[EMITTED] < wanted:
                 if 2 * count[SEEN] + 2 > len(state.seen):
-                    push(state, worth[best, BOUND], item_of(step, NODE, best))
-                    return leave(state, node, step, least, -FULL_SEEN), none
+                    push(state, worth[best, BOUND], item)
+                    return leave(rows, program, state, node, step, least, -FULL_SEEN), none
                 emit(rows, program, state, best, worth[best, BOUND], -1.0, out, out_truth, godel)
                 if count[ABORT]:
-                    push(state, worth[best, BOUND], item_of(step, NODE, best))
-                    return leave(state, node, step, least, -count[ABORT]), none
+                    push(state, worth[best, BOUND], item)
+                    return leave(rows, program, state, node, step, least, -count[ABORT]), none
                 if dedupe:
                     insert(state.seen, key_of(nodes[node, STAGE], step, y))
                     count[SEEN] += 1
                 count[NODES] = best  # nothing refers to it
                 if least > 0.0 and count[EMITTED] < wanted:
                     continue
-                return leave(state, node, step, least, 0), none
-            if worth[best, BOUND] >= max(least, top):
-                # among equals the child goes first: plateaus are walked in depth
+                return leave(rows, program, state, node, step, least, 0), none
+            if first_of_all:
+                # the child goes before the rest of its row: plateaus are walked in depth
                 if least > 0.0:
-                    push(state, least, item_of(step - 1, CURSOR, node))
+                    push(state, least, cursor_of(rows, program, state, node, step))
                 return 0, best
-            push(state, worth[best, BOUND], item_of(step, NODE, best))
+            push(state, worth[best, BOUND], item)
             top = max(top, worth[best, BOUND])
         if least <= 0.0:
             return 0, none
         if least < top:
-            push(state, least, item_of(step - 1, CURSOR, node))
+            push(state, least, cursor_of(rows, program, state, node, step))
             return 0, none
     return 0, none
 
 
 @inlined
-def leave(state, node, step, least, status):
+def leave(rows, program, state, node, step, least, status):
     """Leaves a row for now, its cursor waiting for its turn; passes on why."""
     if least > 0.0:
-        push(state, least, item_of(step - 1, CURSOR, node))
+        push(state, least, cursor_of(rows, program, state, node, step))
     return status
 
 
