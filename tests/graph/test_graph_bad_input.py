@@ -220,3 +220,8 @@ def test_another_separator_is_named(tmp_path: Path, name: str, mark: str, word: 
     file.write_text(f"von{mark}wie{mark}zu\nanna{mark}knows{mark}bob\n")
     with pytest.raises(BadInput, match=rf"a\.[ct]sv:1: the columns look separated by {word}; a \.csv file has commas"):
         read(file, columns=columns)
+
+
+def test_nothing_is_not_an_empty_graph() -> None:
+    with pytest.raises(BadInput, match="nothing to read"):
+        read(None)  # type: ignore[arg-type]

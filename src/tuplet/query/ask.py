@@ -119,7 +119,7 @@ def explained(
         witnesses=witnesses,
         graph=source.graph,
         crisp=crisp,
-        elapsed_ms=round(1000 * (deadline.clock() - start), 3),
+        elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
         about=about(source, engine, limits),
     )
 

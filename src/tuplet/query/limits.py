@@ -126,6 +126,7 @@ class Deadline:
 
     def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
         self.seconds, self.clock = seconds, clock
+        self.idle = 0.0  # seconds that were not the question's
         self.end = math.inf if seconds is None else clock() + seconds
 
     def left(self) -> float:
@@ -146,7 +147,9 @@ class Deadline:
         """Work that is not the question's: loading and compiling what answers it."""
         start = self.clock()
         yield
-        self.end += self.clock() - start
+        took = self.clock() - start
+        self.end += took
+        self.idle += took
 
     def before(self, share: float, most: float) -> Deadline:
         """An earlier deadline that leaves a share of the whole time, at most some seconds, for what follows."""

@@ -52,6 +52,8 @@ def read_with_report(
     columns: Columns | None = None,
 ) -> tuple[KnowledgeGraph, ImportReport]:
     """The graph and what the import found: sizes, duplicates, self-loops, labels."""
+    if source is None:
+        raise BadInput("nothing to read: give a file, a folder, a data frame, an Arrow table or tuples")
     choice = choice_of(columns)
     entity_list = relation_list = None
     sources = {"train": source, "valid": valid, "test": test}
