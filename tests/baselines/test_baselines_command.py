@@ -40,7 +40,7 @@ def test_a_baseline_answers_and_says_what_its_truth_is(
 def test_options_on_the_command_line(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask = ["ask", str(made / "store"), TRIANGLE, "--engine", "fit", "--json"]
     assert main([*ask, "--option", "most=1", "--option", "mode=paper"]) == 0
-    assert json.loads(capsys.readouterr().out)["about"]["options"] == {"most": "1", "mode": "paper"}
+    assert json.loads(capsys.readouterr().out)["about"]["options"] == {"most": 1, "mode": "paper"}
     gradient = [
         "--engine",
         "cqd",
