@@ -57,19 +57,8 @@ from tuplet.engines.crisp.program import (
     JoinProgram,
     JoinState,
 )
-from tuplet.graph.kernels import (
-    ARRAYS,
-    LONGS,
-    OPTIONS,
-    TABLE,
-    find,
-    find_edge,
-    find_row,
-    gallop,
-    inlined,
-    insert_row,
-    probe_row,
-)
+from tuplet.engines.crisp.row_set import TABLE, insert_row, probe_row
+from tuplet.graph.kernels import ARRAYS, LONGS, OPTIONS, find, find_edge, find_row, gallop, inlined
 
 _table = types.Array(types.int64, 2, "C")
 _program = types.NamedTuple((_table, _table, _table, LONGS, LONGS), JoinProgram)

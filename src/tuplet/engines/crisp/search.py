@@ -44,7 +44,7 @@ class RowSet:
 
     def grow(self, deadline: Deadline) -> None:
         """Room for more; raises `OutOfTime` with the set as it was."""
-        from tuplet.graph.kernels import rehash_rows
+        from tuplet.engines.crisp.row_set import rehash_rows
 
         places, width = self.table.shape
         larger = places * (4 if places < 1 << 20 else 2)
@@ -61,7 +61,7 @@ class RowSet:
 
     def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
         """Which of the rows are new; they are known from now on."""
-        from tuplet.graph.kernels import admit_rows
+        from tuplet.engines.crisp.row_set import admit_rows
 
         while 2 * (self.size + len(rows)) >= len(self.table):
             self.grow(deadline)
