@@ -127,7 +127,9 @@ def sample(folders: list[str], count: int, seed: int) -> list[Mutant]:
 def killed(mutant: Mutant, seconds: float) -> bool:
     """Whether the tests of its folder notice a mutant."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+        # Compiled code is cached by the file that calls it, so a changed kernel needs an empty cache.
+        stale = ["__pycache__"] if "kernels" in mutant.file else []
+        shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("*.egg-info", *stale))
         (Path(folder) / mutant.file).write_text(mutant.source(), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
         environment.pop("TUPLET_DATA", None)

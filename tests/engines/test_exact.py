@@ -243,3 +243,20 @@ def exact_signatures() -> list[object]:
     from tuplet.engines.exact.kernels.best import best
 
     return list(best.signatures)
+
+
+def test_a_tuple_that_left_at_once_does_not_disturb_the_next_of_its_row() -> None:
+    """Evaluating a tuple tries other values of its existentials; the row goes on with the value it was drawn from."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 6))
+        heads, relation, tails = np.nonzero(rng.random((n, 2, n)) < 0.5)
+        if not len(heads):
+            continue
+        truth = np.where(rng.random(len(heads)) < 0.7, 1.0, 0.5)
+        table = TruthTable.build(n, 2, heads, relation, tails, truth, truth == 1)
+        edges = (Edge(1, 0, 0), Edge(2, 1, 1, True), Edge(1, 0, 2), Edge(1, 0, ~0))
+        query = [QueryGraph(("f", "e", "g"), (0,), edges, ((0, 1),))]
+        got, expected = run(query, table, 50), brute.run(query, table, 50)
+        assert got.tuples.tolist() == expected.tuples.tolist()
+        assert got.truth == pytest.approx(expected.truth)

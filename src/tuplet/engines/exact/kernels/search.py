@@ -396,6 +396,8 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
                     insert(state.seen, key_of(nodes[node, STAGE], step, y))
                     count[SEEN] += 1
                 count[NODES] = best  # nothing refers to it
+                if not program.lazy[1]:
+                    restore(program, state, node)  # the evaluation has tried other existentials
                 if least > 0.0 and count[EMITTED] < wanted:
                     continue
                 return leave(rows, program, state, node, step, least, 0), none
