@@ -3,6 +3,8 @@
 A *view* is a relation walked in one direction: view `2r` goes from head to tail, view `2r + 1` from tail to head. A
 *row* is one entity under one view with its neighbours in ascending order; only rows that have a neighbour are stored,
 so the size is that of the edges, not of |E|·|R|.
+
+What was changed lies in *newer layers* (`tuplet.graph.layers`): whole rows that hide the same rows of the base.
 """
 
 from __future__ import annotations
@@ -25,6 +27,20 @@ class AdjacencyArrays(NamedTuple):
     row_entity: Ints
     row_ptr: Longs
     neighbour: Ints
+    newer: Longs
+
+
+class ViewRows(NamedTuple):
+    """The rows of one view that have a neighbour, in order of their entities."""
+
+    entities: Ints  # [rows]
+    starts: Longs  # [rows] row i has the entries starts[i] : stops[i]
+    stops: Longs  # [rows]
+    rows: slice | Longs  # where arrays that lie beside `row_entity` have these rows
+
+    @property
+    def lengths(self) -> Longs:
+        return self.stops - self.starts
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,10 @@ class Adjacency:
 
     Rows of view v are `view_ptr[v] : view_ptr[v + 1]`; row i is entity `row_entity[i]` (ascending within a view) with
     neighbours `neighbour[row_ptr[i] : row_ptr[i + 1]]` (ascending, no duplicates).
+
+    `newer` has the same pointers for newer layers, the newest first. A row is looked for in each layer in turn and last
+    in the base, so it hides the row below, which it replaces as a whole; it may have no neighbours. Rows of a newer
+    layer take two places each, the second one for their end, since their entries need not lie one after another.
 
     >>> a, _ = Adjacency.build(np.array([0, 0]), np.array([0, 0]), np.array([2, 1]), relations=1)
     >>> a.row(0, 0).tolist(), a.row(2, 1).tolist(), a.row(1, 0).tolist()
@@ -43,6 +63,8 @@ class Adjacency:
     row_entity: Ints  # [rows]
     row_ptr: Longs  # [rows + 1]
     neighbour: Ints  # [2·edges]
+    newer: Longs | None = None  # [layers, 2·relations + 1]
+    counts: Longs | None = None  # [2·relations] entries of each view, where newer layers have changed them
 
     @property
     def relations(self) -> int:
@@ -50,7 +72,12 @@ class Adjacency:
 
     @property
     def edges(self) -> int:
-        return len(self.neighbour) // 2
+        return len(self.neighbour) // 2 if self.counts is None else int(self.counts[::2].sum())
+
+    @cached_property
+    def view_entries(self) -> Longs:
+        """How many entries each view has. [2·relations]"""
+        return np.diff(self.row_ptr[self.view_ptr]) if self.counts is None else self.counts
 
     @staticmethod
     def build(
@@ -100,8 +127,9 @@ class Adjacency:
     @cached_property
     def arrays(self) -> AdjacencyArrays:
         """What kernels take."""
+        newer = np.zeros((0, len(self.view_ptr)), dtype=np.int64) if self.newer is None else self.newer
         views = []
-        for array in (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour):
+        for array in (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer):
             view = np.ascontiguousarray(np.asarray(array)).view()
             view.flags.writeable = False
             views.append(view)
@@ -109,30 +137,108 @@ class Adjacency:
 
     @cached_property
     def view_sizes(self) -> list[tuple[int, int, float]]:
-        """First and last row of each view, and the average length of its rows: what planners ask again and again."""
+        """First and last row of each view, and the average length of its rows: what planners ask again and again.
+
+        Rows of newer layers count in the average alone.
+        """
         first, last = self.view_ptr[:-1], self.view_ptr[1:]
-        average = (self.row_ptr[last] - self.row_ptr[first]) / np.maximum(last - first, 1)
+        rows = last - first
+        if self.newer is not None:
+            rows = np.maximum(rows, ((self.newer[:, 1:] - self.newer[:, :-1]) // 2).sum(axis=0))
+        average = self.view_entries / np.maximum(rows, 1)
         return list(zip(first.tolist(), last.tolist(), average.tolist(), strict=True))
 
+    def is_changed(self, view: int) -> bool:
+        """Whether a newer layer has rows of the view."""
+        return self.newer is not None and bool((self.newer[:, view + 1] > self.newer[:, view]).any())
+
+    def view(self, view: int) -> ViewRows:
+        """The rows of a view; parts of the arrays themselves where no newer layer has changed it."""
+        low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
+        if not self.is_changed(view):
+            plain = slice(low, high)
+            return ViewRows(self.row_entity[plain], self.row_ptr[plain], self.row_ptr[low + 1 : high + 1], plain)
+        if view not in self._merged:
+            self._merged[view] = self._merge(view)
+        rows = self._merged[view]
+        return ViewRows(self.row_entity[rows], self.row_ptr[rows], self.row_ptr[rows + 1], rows)
+
+    @cached_property
+    def _merged(self) -> dict[int, Longs]:
+        """The rows of changed views that were asked for."""
+        return {}
+
+    def _merge(self, view: int) -> Longs:
+        assert self.newer is not None
+        rows = np.arange(self.view_ptr[view], self.view_ptr[view + 1], dtype=np.int64)
+        for layer in self.newer[::-1]:
+            own = np.arange(layer[view], layer[view + 1], 2, dtype=np.int64)
+            entities, others = self.row_entity[own], self.row_entity[rows]
+            rows = rows[~_among(others, entities)]
+            rows = np.concatenate([rows, own])
+            rows = rows[np.argsort(self.row_entity[rows], kind="stable")]
+        return rows[self.row_ptr[rows + 1] > self.row_ptr[rows]]
+
+    def flattened(self) -> tuple[Adjacency, Longs | slice]:
+        """The same edges without layers, and where arrays beside `neighbour` have their entries."""
+        if self.newer is None:
+            return self, slice(None)
+        views = [self.view(v) for v in range(len(self.view_ptr) - 1)]
+        starts, lengths = (np.concatenate([getattr(v, name) for v in views]) for name in ("starts", "lengths"))
+        entries = consecutive(starts, lengths)
+        return (
+            Adjacency(
+                np.cumsum([0, *(len(v.entities) for v in views)], dtype=np.int64),
+                np.concatenate([v.entities for v in views]),
+                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+                self.neighbour[entries],
+            ),
+            entries,
+        )
+
     def entry_rows(self) -> tuple[Longs, Ints]:
-        """View and row entity of each entry of `neighbour`."""
+        """View and row entity of each entry of `neighbour`; of rows without newer layers."""
+        assert self.newer is None
         lengths = np.diff(self.row_ptr)
         row_view = np.repeat(np.arange(len(self.view_ptr) - 1, dtype=np.int64), np.diff(self.view_ptr))
         return np.repeat(row_view, lengths), np.repeat(self.row_entity, lengths)
 
     def filter(self, keep: NDArray[np.bool_]) -> Adjacency:
         """The adjacency of the entries marked in `keep`, which marks both entries of an edge or none."""
-        view, entity = self.entry_rows()
-        return Adjacency._from_sorted(view[keep], entity[keep], self.neighbour[keep], self.relations)
+        flat, entries = self.flattened()
+        view, entity = flat.entry_rows()
+        kept = keep[entries]
+        return Adjacency._from_sorted(view[kept], entity[kept], flat.neighbour[kept], self.relations)
 
     def span(self, entity: int, view: int) -> tuple[int, int]:
         """Where the neighbours of a row begin and end; an empty span if there are none."""
-        low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
+        if self.newer is not None:
+            for layer in self.newer:
+                at = self._place(entity, layer.item(view), layer.item(view + 1))
+                if at >= 0:
+                    return self.row_ptr.item(at), self.row_ptr.item(at + 1)
+        at = self._place(entity, self.view_ptr.item(view), self.view_ptr.item(view + 1))
+        return (self.row_ptr.item(at), self.row_ptr.item(at + 1)) if at >= 0 else (0, 0)
+
+    def _place(self, entity: int, low: int, high: int) -> int:
         # searched for as int32, because numpy would otherwise copy the whole row to compare it with an int64
         at = low + int(self.row_entity[low:high].searchsorted(np.int32(entity)))
-        if at == high or self.row_entity.item(at) != entity:
-            return 0, 0
-        return self.row_ptr.item(at), self.row_ptr.item(at + 1)
+        return -1 if at == high or self.row_entity.item(at) != entity else at
+
+    def spans(self, entities: Ints, view: int) -> tuple[Longs, Longs]:
+        """The same for several rows of one view. [n], [n]"""
+        starts, stops = np.zeros(len(entities), dtype=np.int64), np.zeros(len(entities), dtype=np.int64)
+        wanted = np.arange(len(entities))
+        layers = [self.view_ptr] if self.newer is None else [*self.newer, self.view_ptr]
+        for layer in layers:
+            low, high = layer.item(view), layer.item(view + 1)
+            if low < high and len(wanted):
+                near = entities[wanted]
+                at = low + self.row_entity[low:high].searchsorted(near)
+                found = self.row_entity[np.minimum(at, high - 1)] == near
+                starts[wanted[found]], stops[wanted[found]] = self.row_ptr[at[found]], self.row_ptr[at[found] + 1]
+                wanted = wanted[~found]
+        return starts, stops
 
     def row(self, entity: int, view: int) -> Ints:
         """The neighbours of an entity under a view, ascending."""
@@ -155,9 +261,30 @@ class Adjacency:
 
     def triples(self) -> tuple[Ints, Ints, Ints, Longs]:
         """Heads, relations, tails of all edges in order of (relation, head, tail), and their forward entries."""
-        view, entity = self.entry_rows()
+        flat, entries = self.flattened()
+        view, entity = flat.entry_rows()
         forward = np.flatnonzero(view % 2 == 0)
-        return entity[forward], (view[forward] // 2).astype(np.int32), self.neighbour[forward], forward
+        heads, relation, tails = entity[forward], (view[forward] // 2).astype(np.int32), flat.neighbour[forward]
+        return heads, relation, tails, forward if isinstance(entries, slice) else entries[forward]
+
+
+def consecutive(starts: Longs, lengths: Longs) -> Longs:
+    """The numbers start … start + length - 1 of all spans, one span after another.
+
+    >>> consecutive(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def _among(values: Ints, ascending: Ints) -> NDArray[np.bool_]:
+    """Which of the values are in a list that ascends."""
+    if not len(ascending):
+        return np.zeros(len(values), dtype=bool)
+    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
+    return np.asarray(ascending[at] == values)
 
 
 def refuse_misfits(**fits: bool) -> None:

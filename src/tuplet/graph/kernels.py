@@ -26,7 +26,8 @@ inlined = njit(forceinline=True, **OPTIONS)
 READ_INTS = types.Array(types.int32, 1, "C", readonly=True)
 READ_LONGS = types.Array(types.int64, 1, "C", readonly=True)
 LONGS = types.Array(types.int64, 1, "C")
-ARRAYS = types.NamedTuple((READ_LONGS, READ_INTS, READ_LONGS, READ_INTS), AdjacencyArrays)
+READ_LAYERS = types.Array(types.int64, 2, "C", readonly=True)
+ARRAYS = types.NamedTuple((READ_LONGS, READ_INTS, READ_LONGS, READ_INTS, READ_LAYERS), AdjacencyArrays)
 
 
 @inlined
@@ -63,7 +64,13 @@ def gallop(values, low, high, wanted):
 
 @inlined
 def find_row(arrays, entity, view):
-    """The row of an entity under a view, or -1; `arrays` has `view_ptr` and `row_entity`, as an adjacency has."""
+    """The row of an entity under a view, or -1; `arrays` has `view_ptr`, `row_entity` and `newer`, as an adjacency."""
+    for layer in range(len(arrays.newer)):
+        low, high = arrays.newer[layer, view], arrays.newer[layer, view + 1]
+        if low < high:
+            row = find(arrays.row_entity, low, high, entity)
+            if row >= 0:
+                return row
     return find(arrays.row_entity, arrays.view_ptr[view], arrays.view_ptr[view + 1], entity)
 
 

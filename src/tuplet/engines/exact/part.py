@@ -100,13 +100,13 @@ def rows_of(table: TruthTable, rank: NDArray[np.int32] | None = None) -> Rows:
     if made is None or known is not rank:
         a = table.adjacency
         arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
-        made = fixed_rows(*arrays, np.arange(table.entities, dtype=np.int32) if rank is None else rank)
+        made = fixed_rows(*arrays, np.arange(table.entities, dtype=np.int32) if rank is None else rank, newer=a.newer)
         table.prepared["rows"] = rank, made
     rows: Rows = made
     return rows
 
 
-def fixed_rows(*arrays: NDArray[Any]) -> Rows:
+def fixed_rows(*arrays: NDArray[Any], newer: Longs | None = None) -> Rows:
     """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
 
     def fixed(array: NDArray[Any]) -> NDArray[Any]:
@@ -114,8 +114,9 @@ def fixed_rows(*arrays: NDArray[Any]) -> Rows:
         view.flags.writeable = False
         return view
 
-    made = [fixed(array) for array in arrays]
-    rank = made[-1]
+    layers = np.zeros((0, len(arrays[0])), dtype=np.int64) if newer is None else newer
+    made = [fixed(array) for array in (*arrays, layers)]
+    rank = made[-2]
     return Rows._make([*made, bool((rank[1:] > rank[:-1]).all())])
 
 

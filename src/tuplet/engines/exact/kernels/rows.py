@@ -72,6 +72,7 @@ class Rows(NamedTuple):
     by_truth: Any  # [entries] offsets within the row in order of falling truth
     row_best: Any  # [rows] the largest truth of the row
     rank: Any  # [entities] place of each entity in order of names
+    newer: Any  # [layers, views + 1] the pointers `view_ptr` of newer layers, see `Adjacency`
     ordered: Any  # whether entities are numbered in order of names, so that equals in `by_truth` are in that order, too
 
 

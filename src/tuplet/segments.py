@@ -1,0 +1,128 @@
+"""Columns that grow at their end without being copied: file pages and memory side by side in one range of addresses.
+
+Compiled kernels read one plain array. Here its beginning is a mapped file, whose pages stay shared by all processes,
+and what was appended lies behind it: pages of another file, or memory. Where the system cannot map the pages of a file
+a second time (anywhere but on Linux) the same arrays are made by copying.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Pieces begin at multiples of so many elements, so that a page of any usual size holds elements of one piece alone.
+STEP = 1 << 16
+# Data of a mapped `.npy` file begin here; so does every column, and the pages of a file keep their alignment.
+HEADER = 128
+
+_REMAP = sys.platform == "linux"
+_FIXED_AND_MOVING = 3  # MREMAP_FIXED | MREMAP_MAYMOVE
+_NO_RESERVE = 0x4000 if _REMAP else 0  # MAP_NORESERVE: room is a promise, not memory
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+def place_after(length: int) -> int:
+    """Where a piece begins that follows so many elements.
+
+    >>> place_after(1), place_after(65536)
+    (131072, 131072)
+    """
+    return (-(-length // STEP) + 1) * STEP
+
+
+class Segments:
+    """Columns of parallel arrays, with room behind them.
+
+    >>> grown = Segments({"a": np.arange(3), "b": np.ones(3, np.float32)}, room=10)
+    >>> at = grown.append({"a": np.array([7, 8]), "b": np.zeros(2, np.float32)})
+    >>> at, grown.columns["a"][at : at + 2].tolist(), grown.columns["a"][:3].tolist()
+    (131072, [7, 8], [0, 1, 2])
+    """
+
+    def __init__(self, base: Columns, room: int) -> None:
+        self._used = max((len(array) for array in base.values()), default=0)
+        self._size = place_after(self._used) + place_after(room)
+        self._writable = {name: _column(array.dtype, self._size) for name, array in base.items()}
+        for name, array in base.items():
+            _put(self._writable[name], 0, array)
+        self.columns = {name: _read_only(array) for name, array in self._writable.items()}
+
+    @property
+    def room(self) -> int:
+        """How many elements can be appended."""
+        return self._size - place_after(self._used)
+
+    def append(self, piece: Columns) -> int:
+        """Put a piece behind the last one; what was there before stays as it is, so older readers may go on."""
+        at = place_after(self._used)
+        length = max((len(array) for array in piece.values()), default=0)
+        if at + length > self._size:
+            raise ValueError(f"no room for {length} elements")
+        for name, array in piece.items():
+            _put(self._writable[name], at, array)
+        self._used = at + length
+        return at
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class _Memory(mmap.mmap):
+    """Memory that is no file."""
+
+
+def _column(dtype: np.dtype[Any], size: int) -> NDArray[Any]:
+    """Room for so many elements, zeros that take no memory until they are written; it begins HEADER behind a page."""
+    length = HEADER + size * dtype.itemsize
+    if _REMAP:
+        memory = _Memory(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        return np.frombuffer(memory, dtype=dtype, count=size, offset=HEADER)
+    return np.zeros(size, dtype=dtype)
+
+
+def _put(column: NDArray[Any], at: int, array: NDArray[Any]) -> None:
+    """Let `array` be the elements of `column` from `at` on: by mapping its pages, or by copying it."""
+    if not len(array):
+        return
+    if array.nbytes < mmap.PAGESIZE or not _remapped(column, at, array):
+        column[at : at + len(array)] = array
+
+
+def _remapped(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
+    """Map the pages of a file that `array` shows into the place of the column; False if that cannot be."""
+    if not (_REMAP and array.flags.c_contiguous and array.dtype == column.dtype and _is_file(array)):
+        return False
+    source, target = array.ctypes.data, column.ctypes.data + at * column.itemsize
+    inside = source % mmap.PAGESIZE
+    if target % mmap.PAGESIZE != inside:
+        return False
+    length = inside + array.nbytes
+    found = _mremap()(source - inside, 0, length, _FIXED_AND_MOVING, target - inside)
+    return bool(found == target - inside)
+
+
+@cache
+def _mremap() -> Callable[..., int | None]:
+    """The system call that maps the pages of a shared mapping a second time, if told that their old size is 0."""
+    call = ctypes.CDLL(None).mremap
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    return call  # type: ignore[no-any-return]
+
+
+def _is_file(array: NDArray[Any]) -> bool:
+    base: Any = array
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return isinstance(base, mmap.mmap) and not isinstance(base, _Memory)
