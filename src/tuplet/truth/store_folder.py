@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,11 @@ CACHE = "cache"
 PATIENCE = 60.0  # seconds that a change waits for another one to end
 
 _PARTS = ("graph", "table", "rows", "model", "calibration")
+
+# Fills a new folder and returns its content hash: what is too big for memory is written piece by piece.
+FolderMaker: TypeAlias = Callable[[Path], str]
+# What is only known of a graph and a table that are written, such as how reliable the truth values are.
+MetaMaker: TypeAlias = Callable[[KnowledgeGraph, TruthTable], StoreMeta]
 
 
 @dataclass(frozen=True)
@@ -118,9 +123,9 @@ class StoreFiles:
     @staticmethod
     def create(
         path: str | os.PathLike[str],
-        graph: KnowledgeGraph,
-        table: TruthTable,
-        meta: StoreMeta,
+        graph: KnowledgeGraph | FolderMaker,
+        table: TruthTable | FolderMaker,
+        meta: StoreMeta | MetaMaker,
         force: bool = False,
         basis: RowSource | None = None,
         calibration: Mapping[str, NDArray[Any]] | None = None,
@@ -214,17 +219,24 @@ def _not_a_store(place: Path) -> str | None:
 
 def _commit(
     root: Path,
-    graph: KnowledgeGraph,
-    table: TruthTable,
-    meta: StoreMeta,
+    graph: KnowledgeGraph | FolderMaker,
+    table: TruthTable | FolderMaker,
+    meta: StoreMeta | MetaMaker,
     basis: RowSource | None,
     keep: Mapping[str, str],
     calibration: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
     folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
-    folders["graph"] = _place(root, "graph", graph.hash, lambda folder: graph.save(folder))
-    folders["table"] = _place(root, "table", None, lambda folder: table.save(folder))
+    # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
+    folders["table"] = _place(root, "table", None, table.save if isinstance(table, TruthTable) else table)
+    if isinstance(graph, KnowledgeGraph):
+        folders["graph"] = _place(root, "graph", graph.hash, graph.save)
+    else:
+        folders["graph"] = _place(root, "graph", None, graph)
+    if not isinstance(meta, StoreMeta):
+        written = graph if isinstance(graph, KnowledgeGraph) else KnowledgeGraph.open(root / folders["graph"])
+        meta = meta(written, TruthTable.open(root / folders["table"]))
     if basis is not None:
         arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
         folders["rows"] = _place(root, "rows", None, lambda folder: write_directory(folder, "rows", arrays, {}))
