@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +23,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from tuplet.array_folder import open_directory, read_manifest, verify, write_directory
+from tuplet.array_folder import content_hash, open_directory, read_manifest, verify, write_directory
+from tuplet.array_writer import FORMAT, HEADER, FolderWriter
 from tuplet.errors import BadInput, CorruptStore, PathExists, StoreBusy
-from tuplet.files import MANIFEST, locked, replacing, write_bytes
+from tuplet.files import MANIFEST, locked, replacing, sealed, write_array, write_bytes
 
 SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": np.zeros((0, 3), np.int64)}
 
@@ -346,3 +349,139 @@ def test_standard_output_on_a_full_device_is_one_line(tmp_path: Path) -> None:
                 [sys.executable, "-m", "tuplet", *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
         assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
+
+
+# --- arrays that grow, and sections ------------------------------------------------------------------------------
+
+
+@given(
+    pieces=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6),
+    tail=st.integers(0, 2),
+    dtype=st.sampled_from(["<i4", "<i8", "|u1", "|b1", "<f8"]),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_array_that_grows_is_the_whole_array(tmp_path: Path, pieces: list, tail: int, dtype: str) -> None:
+    """Piece by piece, in sections or at once: the same bytes, the same hash; only the checksums lie elsewhere."""
+    data = np.random.default_rng(len(pieces)).integers(0, 255, 200).astype(dtype)
+    parts = [(data[:a], data[50 : 50 + b].reshape(-1, 1)) for a, b in pieces]
+    whole = {"x": np.concatenate([x for x, _ in parts] + [data[:tail]]), "y": np.concatenate([y for _, y in parts])}
+    for how in ("append", "section", "write"):
+        shutil.rmtree(tmp_path / "d", ignore_errors=True)
+        if how == "write":
+            ends = {"x": np.cumsum([0] + [a for a, _ in pieces]), "y": np.cumsum([0] + [b for _, b in pieces])}
+            digest = write_directory(tmp_path / "d", "thing", whole, {"k": 1}, divided=ends)
+        else:
+            with FolderWriter(tmp_path / "d", "thing") as writer:
+                for x, y in parts:
+                    if how == "section":
+                        writer.section({"x": x, "y": y})
+                    else:
+                        writer.append("x", x)
+                        writer.append("y", y)
+                writer.append("x", data[:tail])
+                digest = writer.finish({"k": 1})
+        assert digest == content_hash("thing", whole, {"k": 1}) == verify(tmp_path / "d")
+        opened = open_directory(tmp_path / "d")
+        opened.touch(range(len(opened.sections) if opened.sections else 0))
+        for name, array in whole.items():
+            assert np.array_equal(opened.arrays[name], array)
+            assert np.array_equal(np.load(tmp_path / "d" / f"{name}.npy"), array)
+            assert (tmp_path / "d" / f"{name}.npy").stat().st_size == HEADER + array.nbytes
+        write_directory(tmp_path / "d", "thing", SOME, {}, force=True)  # sums and bounds are ours, too
+
+
+def flip(file: Path, at: int) -> None:
+    with open(file, "r+b") as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 1]))
+
+
+def in_sections(folder: Path) -> None:
+    arrays = {"rows": np.arange(7, dtype=np.int32), "ends": np.arange(8, dtype=np.int64), "names": np.ones(3)}
+    bounds = np.array([0, 3, 3, 7])
+    write_directory(folder, "thing", arrays, {}, force=True, divided={"rows": bounds, "ends": bounds})
+
+
+def test_a_damaged_section_is_found_when_it_is_touched(tmp_path: Path) -> None:
+    for file, at, section in (("rows", 0, 0), ("rows", 27, 2), ("ends", 23, 0), ("ends", 24, 2), ("ends", 55, 2)):
+        in_sections(tmp_path / "d")
+        flip(tmp_path / "d" / f"{file}.npy", HEADER + at)
+        opened = open_directory(tmp_path / "d")
+        for other in {0, 1, 2} - {section}:
+            opened.touch([other])
+        for _ in range(2):  # a damaged section is never taken for a verified one
+            with pytest.raises(CorruptStore, match=rf"{file}\.npy: checksum does not match"):
+                opened.touch([1, section])
+        for everything in (opened.verify_all, lambda: verify(tmp_path / "d")):
+            with pytest.raises(CorruptStore, match=rf"{file}\.npy: checksum does not match"):
+                everything()
+
+
+@pytest.mark.parametrize(
+    ("file", "at"),
+    [("names", HEADER), ("ends", HEADER + 56), ("rows", 20), ("sums", HEADER), ("bounds", HEADER), ("names", 10)],
+)
+def test_what_is_not_in_a_section_is_verified_at_opening(tmp_path: Path, file: str, at: int) -> None:
+    in_sections(tmp_path / "d")
+    flip(tmp_path / "d" / f"{file}.npy", at)
+    with pytest.raises(CorruptStore, match=rf"{file}\.npy: checksum does not match"):
+        open_directory(tmp_path / "d")
+
+
+def test_a_section_is_looked_at_once_and_by_its_owner(tmp_path: Path) -> None:
+    in_sections(tmp_path / "d")
+    opened = open_directory(tmp_path / "d")
+    seen: list[int] = []
+    opened.checks.append(seen.append)
+    threads = [threading.Thread(target=opened.touch, args=([2, 0, 2],)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [2, 0]
+    opened.verify_all()
+    assert seen == [2, 0, 1]
+
+    def refuse(section: int) -> None:
+        raise ValueError("rows do not ascend")
+
+    opened = open_directory(tmp_path / "d")
+    opened.checks.append(refuse)
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match=r"d is not a whole thing: rows do not ascend"):
+            opened.touch([0])
+
+
+def test_pieces_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with FolderWriter(tmp_path / "d", "thing") as writer:
+        writer.append("x", np.ones(2))
+        with pytest.raises(ValueError, match="'x' has begun undivided"):
+            writer.section({"x": np.ones(2)})
+        writer.section({"y": np.ones(2)})
+        with pytest.raises(ValueError, match=r"x\.npy: int64 \(2,\) after float64"):
+            writer.append("x", np.arange(2))
+        with pytest.raises(ValueError, match=r"sections of \['y'\] and then of \['y', 'z'\]"):
+            writer.section({"y": np.ones(2), "z": np.ones(1)})
+        with pytest.raises(ValueError, match="'sums' of dtype float64 cannot be stored"):
+            writer.append("sums", np.ones(2))
+
+
+def test_a_directory_of_version_1_opens_and_is_verified(tmp_path: Path) -> None:
+    """Checksums of version 1 are per chunk of the whole file, with its header."""
+    folder = tmp_path / "d"
+    folder.mkdir()
+    with open(folder / "x.npy", "wb") as stream:
+        write_array(stream, SOME["a"])
+    raw = (folder / "x.npy").read_bytes()
+    entry = {"file": "x.npy", "dtype": "<i4", "shape": [10], "bytes": len(raw), "crc32": [zlib.crc32(raw)]}
+    entry["sha256"] = hashlib.sha256(SOME["a"].tobytes()).hexdigest()
+    digest = content_hash("thing", {"x": SOME["a"]}, {})
+    content = {"kind": "thing", "hash": digest, "meta": {}, "arrays": {"x": entry}}
+    (folder / MANIFEST).write_bytes(sealed(FORMAT, 1, content))
+    assert np.array_equal(open_directory(folder).arrays["x"], SOME["a"])
+    assert verify(folder) == digest
+    flip(folder / "x.npy", 30)
+    with pytest.raises(CorruptStore, match=r"x\.npy: checksum"):
+        open_directory(folder)

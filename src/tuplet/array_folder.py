@@ -3,27 +3,33 @@
     my.graph/
       manifest.json      format, kind, versions, meta, content hash; dtype, shape, bytes and checksums of every array
       neighbour.npy      …
+      sums.npy           checksums of the divided arrays: one per array and section (for a graph, per relation)
+      bounds.npy         where their sections begin and end
 
-Opening maps the arrays into memory and verifies a checksum of every byte, so that an edited or truncated file is an
-error with its name and never reaches compiled code. Needs numpy alone (and filelock to write).
+Opening maps the arrays into memory and verifies a checksum of every byte that is not divided; a section is verified
+when it is first touched. So an edited or truncated file is an error with its name and never reaches compiled code.
+Needs numpy alone (and filelock to write).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 import os
+import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.array_writer import BOUNDS, CHUNK, FORMAT, FORMAT_VERSION, HEADER, SUMS, FolderWriter, combined_hash, header
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.files import (
     MANIFEST,
@@ -33,21 +39,59 @@ from tuplet.files import (
     read_sealed,
     reason,
     refuse_kind,
-    render,
     replacing,
-    sealed,
-    write_array,
 )
 
-FORMAT = "tuplet"
-FORMAT_VERSION = 1
-
-# Checksums are per chunk, so that one big array is verified by several threads. CRC-32 finds every single edit of up
-# to 32 bits and all but one in 4 billion others, and runs at memory speed where SHA-256 would take three times as long.
-_CHUNK = 8 << 20
 _THREADS = min(4, os.cpu_count() or 1)
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+
+
+class _Stated(NamedTuple):
+    """Bytes of a file and the checksum that is stated for them.
+
+    CRC-32 finds every single edit of up to 32 bits and all but one in 4 billion others, and runs at memory speed where
+    SHA-256 would take three times as long.
+    """
+
+    file: Path
+    data: memoryview
+    crc32: int
+
+    def damaged(self) -> bool:
+        return zlib.crc32(self.data) != self.crc32
+
+
+class Sections:
+    """The divided arrays of a directory: which sections were verified, and how to verify the others."""
+
+    def __init__(self, files: list[tuple[Path, memoryview]], sums: NDArray[Any], bounds: NDArray[Any]) -> None:
+        # Of each array its file, its data, and for each section where it begins and ends, in bytes.
+        self._files, self._sums, self._bounds = files, sums, bounds
+        self._verified = bytearray(sums.shape[1])
+        self._lock = threading.RLock()
+        self.touch([len(self)], lambda _: None)
+
+    def __len__(self) -> int:
+        """How many there are; what follows the last one, such as the end of the last row, is verified at opening."""
+        return len(self._verified) - 1
+
+    def touch(self, sections: Iterable[int], check: Callable[[int], None]) -> None:
+        """Verify those of the sections that were not yet, and let `check` look at each."""
+        verified = self._verified
+        wanted = [section for section in sections if not verified[section]]
+        if not wanted:
+            return
+        with self._lock:  # another thread that wants the same waits for it
+            wanted = [section for section in dict.fromkeys(wanted) if not verified[section]]
+            _refuse_damaged([stated for section in wanted for stated in self._stated(section)])
+            for section in wanted:
+                check(section)
+                verified[section] = 1
+
+    def _stated(self, section: int) -> Iterator[_Stated]:
+        for (file, data), sums, bounds in zip(self._files, self._sums, self._bounds, strict=True):
+            yield _Stated(file, data[bounds[section] : bounds[section + 1]], sums.item(section))
 
 
 @dataclass(frozen=True)
@@ -59,11 +103,31 @@ class Directory:
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
     hash: str
+    sections: Sections | None = None  # None where no array is divided: then all was verified
+    # What else must hold in a section, looked at after its checksums; a ValueError says what does not.
+    checks: list[Callable[[int], None]] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
         """Size of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
+
+    def touch(self, sections: Iterable[int]) -> None:
+        """Verify these sections of all divided arrays, each once: to be called before they are read."""
+        if self.sections is not None:
+            self.sections.touch(sections, self._check)
+
+    def verify_all(self) -> None:
+        """Verify all sections."""
+        if self.sections is not None:
+            self.touch(range(len(self.sections)))
+
+    def _check(self, section: int) -> None:
+        try:
+            for check in self.checks:
+                check(section)
+        except ValueError as error:
+            raise CorruptStore(f"{self.path} is not a whole {self.kind}: {error}") from None
 
 
 def content_hash(kind: str, arrays: Arrays, meta: Mapping[str, Any]) -> str:
@@ -73,17 +137,28 @@ def content_hash(kind: str, arrays: Arrays, meta: Mapping[str, Any]) -> str:
     >>> a == content_hash("graph", {"x": np.arange(3)}, {}), a == content_hash("graph", {"x": np.arange(4)}, {})
     (True, False)
     """
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return _combined_hash(kind, {n: _description(a) | {"sha256": _sha256(a)} for n, a in contiguous.items()}, meta)
+    entries = {}
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array)
+        digest = hashlib.sha256(data.reshape(-1).view(np.uint8).data).hexdigest()
+        entries[name] = {"dtype": data.dtype.str, "shape": list(data.shape), "sha256": digest}
+    return combined_hash(kind, entries, meta)
 
 
 def write_directory(
-    path: PathLike, kind: str, arrays: Arrays, meta: Mapping[str, Any], force: bool = False, lock: bool = True
+    path: PathLike,
+    kind: str,
+    arrays: Arrays,
+    meta: Mapping[str, Any],
+    force: bool = False,
+    lock: bool = True,
+    divided: Mapping[str, NDArray[np.integer]] | None = None,
 ) -> str:
     """Write a directory and return its content hash.
 
     An existing path is refused; with `force` a directory of the same kind is replaced, anything else still is refused.
-    A caller that holds `locked(path)` already passes `lock=False`.
+    A caller that holds `locked(path)` already passes `lock=False`. `divided` gives for some arrays where their sections
+    begin and where the last one ends [sections + 1].
     """
 
     def foreign(place: Path) -> str | None:
@@ -91,23 +166,39 @@ def write_directory(
 
     with locked(path) if lock else nullcontext():
         clean_leftovers(Path(os.path.realpath(path)))
-        with replacing(path, force, foreign) as fresh:
-            return _fill(fresh, kind, arrays, meta)
+        with replacing(path, force, foreign) as fresh, FolderWriter(fresh, kind) as writer:
+            bounds = divided or {}
+            for name in [name for name in arrays if name not in bounds]:
+                writer.append(name, arrays[name])
+            for i in range(min((len(ends) - 1 for ends in bounds.values()), default=0)):
+                writer.section({name: arrays[name][ends[i] : ends[i + 1]] for name, ends in bounds.items()})
+            for name, ends in bounds.items():
+                writer.append(name, arrays[name][ends[-1] :])
+            return writer.finish(meta)
 
 
 def open_directory(path: PathLike, kind: str | None = None) -> Directory:
-    """Open a directory of the given kind (any kind if None), verifying the checksums of all files."""
+    """Open a directory of the given kind (any kind if None), verifying the checksums of all that is not divided."""
     root = Path(path)
     manifest = read_manifest(root, kind)
-    maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in manifest["arrays"].items()}
-    _verify_checksums(root, manifest, maps)
-    arrays = {name: _array(root, entry, maps[name]) for name, entry in manifest["arrays"].items()}
-    return Directory(root, manifest["kind"], manifest["meta"], arrays, manifest["hash"])
+    divided = manifest.get("divided", [])
+    entries = manifest["arrays"] | {name: manifest[name] for name in (SUMS, BOUNDS) if divided}
+    maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in entries.items()}
+    _refuse_damaged([s for n, e in entries.items() for s in _undivided(root, e, maps[n], manifest["version"])])
+    arrays = {name: _array(root, entry, maps[name]) for name, entry in entries.items()}
+    sections = None
+    if divided:
+        sums, bounds = arrays.pop(SUMS), arrays.pop(BOUNDS)
+        width = np.array([arrays[name].itemsize * math.prod(arrays[name].shape[1:]) for name in divided])
+        files = [(root / entries[name]["file"], memoryview(maps[name])) for name in divided]
+        sections = Sections(files, sums, HEADER + bounds * width[:, None])
+    return Directory(root, manifest["kind"], manifest["meta"], arrays, manifest["hash"], sections)
 
 
 def verify(path: PathLike) -> str:
     """Recompute the content hash from the data and return it; a difference to the stored one is CorruptStore."""
     directory = open_directory(path)
+    directory.verify_all()
     digest = content_hash(directory.kind, directory.arrays, directory.meta)
     if digest != directory.hash:
         raise CorruptStore(
@@ -131,43 +222,32 @@ def _not_replaceable(target: Path, kind: str) -> str | None:
         return f"it may hold something else ({error})"
     if manifest["kind"] != kind:
         return f"it is a {manifest['kind']}, not a {kind}"
-    others = {entry.name for entry in target.iterdir()} - {e["file"] for e in manifest["arrays"].values()} - {MANIFEST}
+    ours = {entry["file"] for entry in manifest["arrays"].values()} | {MANIFEST}
+    ours |= {manifest[name]["file"] for name in (SUMS, BOUNDS) if name in manifest}
+    others = {entry.name for entry in target.iterdir()} - ours
     return f"{min(others)} in it is not ours" if others else None
 
 
-def _fill(folder: Path, kind: str, arrays: Arrays, meta: Mapping[str, Any]) -> str:
-    folder.mkdir()
-    entries: dict[str, dict[str, Any]] = {}
-    for name, array in arrays.items():
-        if not name.isidentifier() or array.dtype.kind not in "biuf":
-            raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be stored")
-        data = np.ascontiguousarray(array)
-        file = folder / f"{name}.npy"
-        with open(file, "wb") as stream:
-            write_array(stream, data)
-        size = file.stat().st_size
-        chunks = _chunk_sums(_map(file, size))
-        entries[name] = (
-            {"file": file.name} | _description(data) | {"bytes": size, "crc32": chunks, "sha256": _sha256(data)}
-        )
-    digest = _combined_hash(kind, entries, meta)
-    content = {"kind": kind, "hash": digest, "meta": dict(meta), "arrays": entries}
-    (folder / MANIFEST).write_bytes(sealed(FORMAT, FORMAT_VERSION, content))
-    return digest
+def _undivided(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap, version: int) -> Iterator[_Stated]:
+    """What is verified at opening: the header, and all data that are not divided."""
+    file, data = root / entry["file"], memoryview(mapped)
+    if version > 1:
+        yield _Stated(file, data[:HEADER], zlib.crc32(header(np.dtype(entry["dtype"]), entry["shape"])))
+        data = data[HEADER:]
+    for i, crc32 in enumerate(entry.get("crc32", ())):
+        yield _Stated(file, data[CHUNK * i : CHUNK * (i + 1)], crc32)
 
 
-def _description(array: NDArray[Any]) -> dict[str, Any]:
-    return {"dtype": array.dtype.str, "shape": list(array.shape)}
-
-
-def _sha256(array: NDArray[Any]) -> str:
-    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
-
-
-def _combined_hash(kind: str, entries: Mapping[str, Mapping[str, Any]], meta: Mapping[str, Any]) -> str:
-    arrays = {name: [entry["dtype"], entry["shape"], entry["sha256"]] for name, entry in entries.items()}
-    counted = {key: value for key, value in meta.items() if key != "notes"}
-    return hashlib.sha256(render({"kind": kind, "arrays": arrays, "meta": counted})).hexdigest()
+def _refuse_damaged(stated: Sequence[_Stated]) -> None:
+    """Compare checksums with the stated ones, on several threads if there is much."""
+    if sum(len(part.data) for part in stated) <= CHUNK:
+        results = [part.damaged() for part in stated]
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            results = list(pool.map(_Stated.damaged, stated))
+    for part, damaged in zip(stated, results, strict=True):
+        if damaged:
+            raise CorruptStore(f"{part.file}: checksum does not match; the file was edited or damaged")
 
 
 def _map(file: Path, size: int) -> mmap.mmap:
@@ -187,33 +267,6 @@ def _map(file: Path, size: int) -> mmap.mmap:
         raise CorruptStore(f"cannot map {file}: {error}") from None
     finally:
         os.close(handle)
-
-
-def _chunk_sums(mapped: mmap.mmap) -> list[int]:
-    view = memoryview(mapped)
-    return [zlib.crc32(view[start : start + _CHUNK]) for start in range(0, len(view), _CHUNK)]
-
-
-def _verify_checksums(root: Path, manifest: Mapping[str, Any], maps: Mapping[str, mmap.mmap]) -> None:
-    """Compare the checksum of every chunk of every file with the stated one, on several threads if there is much."""
-    tasks = [
-        (name, memoryview(mapped)[_CHUNK * i : _CHUNK * (i + 1)], stated)
-        for name, mapped in maps.items()
-        for i, stated in enumerate(manifest["arrays"][name]["crc32"])
-    ]
-
-    def damaged(task: tuple[str, memoryview, int]) -> bool:
-        return zlib.crc32(task[1]) != task[2]
-
-    if sum(len(task[1]) for task in tasks) <= _CHUNK:
-        results = [damaged(task) for task in tasks]
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            results = list(pool.map(damaged, tasks))
-    for task, bad in zip(tasks, results, strict=True):
-        if bad:
-            file = root / manifest["arrays"][task[0]]["file"]
-            raise CorruptStore(f"{file}: checksum does not match; the file was edited or damaged")
 
 
 def _array(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> NDArray[Any]:
