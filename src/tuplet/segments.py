@@ -48,28 +48,45 @@ class Segments:
     """
 
     def __init__(self, base: Columns, room: int) -> None:
-        self._used = max((len(array) for array in base.values()), default=0)
-        self._size = place_after(self._used) + place_after(room)
-        self._writable = {name: _column(array.dtype, self._size) for name, array in base.items()}
-        for name, array in base.items():
-            _put(self._writable[name], 0, array)
+        self._pieces: list[tuple[int, Columns]] = []
+        self._dtypes = {name: array.dtype for name, array in base.items()}
+        self._reserve(place_after(_length(base)) + place_after(room))
+        self._put(0, base)
+
+    def _reserve(self, size: int) -> None:
+        self._size = size
+        self._writable = {name: _column(dtype, size) for name, dtype in self._dtypes.items()}
         self.columns = {name: _read_only(array) for name, array in self._writable.items()}
 
-    @property
-    def room(self) -> int:
-        """How many elements can be appended."""
-        return self._size - place_after(self._used)
+    def _put(self, at: int, piece: Columns) -> None:
+        for name, array in piece.items():
+            _place(self._writable[name], at, array)
+        self._used = at + _length(piece)
+        # What is a file is mapped again when there must be more room; what is memory is here and nowhere else.
+        here = {
+            name: array if _is_file(array) else self.columns[name][at : at + len(array)]
+            for name, array in piece.items()
+        }
+        self._pieces.append((at, here))
 
     def append(self, piece: Columns) -> int:
-        """Put a piece behind the last one; what was there before stays as it is, so older readers may go on."""
+        """Put a piece behind the last one and say where it begins.
+
+        What was there before stays as it is, so older readers may go on. Where there was no room `columns` are others.
+        """
         at = place_after(self._used)
-        length = max((len(array) for array in piece.values()), default=0)
-        if at + length > self._size:
-            raise ValueError(f"no room for {length} elements")
-        for name, array in piece.items():
-            _put(self._writable[name], at, array)
-        self._used = at + length
+        needed = at + _length(piece)
+        if needed > self._size:
+            pieces, self._pieces = self._pieces, []
+            self._reserve(2 * place_after(needed))
+            for place, older in pieces:
+                self._put(place, older)
+        self._put(at, piece)
         return at
+
+
+def _length(columns: Columns) -> int:
+    return max((len(array) for array in columns.values()), default=0)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -91,7 +108,7 @@ def _column(dtype: np.dtype[Any], size: int) -> NDArray[Any]:
     return np.zeros(size, dtype=dtype)
 
 
-def _put(column: NDArray[Any], at: int, array: NDArray[Any]) -> None:
+def _place(column: NDArray[Any], at: int, array: NDArray[Any]) -> None:
     """Let `array` be the elements of `column` from `at` on: by mapping its pages, or by copying it."""
     if not len(array):
         return
@@ -118,7 +135,7 @@ def _mremap() -> Callable[..., int | None]:
     call = ctypes.CDLL(None).mremap
     call.restype = ctypes.c_void_p
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def _is_file(array: NDArray[Any]) -> bool:

@@ -72,7 +72,7 @@ class Adjacency:
 
     @property
     def edges(self) -> int:
-        return len(self.neighbour) // 2 if self.counts is None else int(self.counts[::2].sum())
+        return int(self.view_entries[::2].sum())
 
     @cached_property
     def view_entries(self) -> Longs:
@@ -123,6 +123,15 @@ class Adjacency:
             row_entity=are_within(self.row_entity, entities),
             neighbour=are_within(self.neighbour, entities),
         )
+
+    @property
+    def base(self) -> Adjacency:
+        """The rows without their newer layers."""
+        if self.newer is None:
+            return self
+        rows = self.view_ptr.item(-1)
+        entries = self.row_ptr.item(rows)
+        return Adjacency(self.view_ptr, self.row_entity[:rows], self.row_ptr[: rows + 1], self.neighbour[:entries])
 
     @cached_property
     def arrays(self) -> AdjacencyArrays:
@@ -177,7 +186,8 @@ class Adjacency:
             rows = rows[~_among(others, entities)]
             rows = np.concatenate([rows, own])
             rows = rows[np.argsort(self.row_entity[rows], kind="stable")]
-        return rows[self.row_ptr[rows + 1] > self.row_ptr[rows]]
+        filled: Longs = rows[self.row_ptr[rows + 1] > self.row_ptr[rows]]
+        return filled
 
     def flattened(self) -> tuple[Adjacency, Longs | slice]:
         """The same edges without layers, and where arrays beside `neighbour` have their entries."""
@@ -225,9 +235,9 @@ class Adjacency:
         at = low + int(self.row_entity[low:high].searchsorted(np.int32(entity)))
         return -1 if at == high or self.row_entity.item(at) != entity else at
 
-    def spans(self, entities: Ints, view: int) -> tuple[Longs, Longs]:
-        """The same for several rows of one view. [n], [n]"""
-        starts, stops = np.zeros(len(entities), dtype=np.int64), np.zeros(len(entities), dtype=np.int64)
+    def places(self, entities: Ints, view: int) -> Longs:
+        """The rows of several entities under one view, -1 where there is none. [n]"""
+        found = np.full(len(entities), -1, dtype=np.int64)
         wanted = np.arange(len(entities))
         layers = [self.view_ptr] if self.newer is None else [*self.newer, self.view_ptr]
         for layer in layers:
@@ -235,10 +245,10 @@ class Adjacency:
             if low < high and len(wanted):
                 near = entities[wanted]
                 at = low + self.row_entity[low:high].searchsorted(near)
-                found = self.row_entity[np.minimum(at, high - 1)] == near
-                starts[wanted[found]], stops[wanted[found]] = self.row_ptr[at[found]], self.row_ptr[at[found] + 1]
-                wanted = wanted[~found]
-        return starts, stops
+                here = self.row_entity[np.minimum(at, high - 1)] == near
+                found[wanted[here]] = at[here]
+                wanted = wanted[~here]
+        return found
 
     def row(self, entity: int, view: int) -> Ints:
         """The neighbours of an entity under a view, ascending."""
@@ -276,7 +286,8 @@ def consecutive(starts: Longs, lengths: Longs) -> Longs:
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    numbers: Longs = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return numbers
 
 
 def _among(values: Ints, ascending: Ints) -> NDArray[np.bool_]:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from tuplet.array_folder import content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
 
 KIND = "graph"
@@ -44,6 +46,7 @@ class KnowledgeGraph:
     hash: str  # content hash: same names, edges, splits and weights, same hash
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
     date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
+    layered: LayeredRows | None = None  # where newer layers grow, once there are any
 
     def __repr__(self) -> str:
         sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
@@ -96,7 +99,7 @@ class KnowledgeGraph:
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the graph as a directory; an existing one is replaced only with `force`."""
-        write_directory(path, KIND, self._arrays(), {"notes": self.notes}, force)
+        write_directory(path, KIND, self.flat._arrays(), {"notes": self.notes}, force)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
         """The same edges with other splits [edges in the order of `adjacency.triples`]."""
@@ -142,6 +145,36 @@ class KnowledgeGraph:
             date,
         )
 
+    def edited(self, states: EdgeStates, entities: Vocabulary | None = None, hash: str = "") -> KnowledgeGraph:
+        """The graph in which some edges are as the states say, in a newer layer; nothing else is copied."""
+        columns = {"split": self.split}
+        if self.weight is not None:
+            columns["weight"] = self.weight
+        if self.date is not None:
+            columns["date"] = self.date
+        rows = self.layered or LayeredRows(self.adjacency, columns, {})
+        values = {name: getattr(states, name) for name in columns}
+        rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
+        return replace(
+            self,
+            entities=entities or self.entities,
+            adjacency=rows.adjacency,
+            split=rows.entry["split"],
+            weight=rows.entry.get("weight"),
+            date=rows.entry.get("date"),
+            hash=hash,
+            layered=rows,
+        )
+
+    @property
+    def flat(self) -> KnowledgeGraph:
+        """The same graph without layers."""
+        adjacency, entries = self.adjacency.flattened()
+        if adjacency is self.adjacency:
+            return self
+        weight, date = (None if column is None else column[entries] for column in (self.weight, self.date))
+        return replace(self, adjacency=adjacency, split=self.split[entries], weight=weight, date=date, layered=None)
+
     @property
     def weighted(self) -> bool:
         return self.weight is not None
@@ -149,8 +182,7 @@ class KnowledgeGraph:
     @cached_property
     def relation_edges(self) -> Longs:
         """How many edges each relation has. [relations]"""
-        entries = self.adjacency.row_ptr[self.adjacency.view_ptr]
-        return np.diff(entries)[::2]
+        return self.adjacency.view_entries[::2]
 
     def edges(self, *splits: str) -> tuple[Ints, Ints, Ints]:
         """Heads, relations and tails of the edges of the named splits (of all if none is named)."""
@@ -171,8 +203,8 @@ class KnowledgeGraph:
 
     def info(self) -> dict[str, Any]:
         """Sizes and identity of the graph, ready for JSON."""
-        per_split = np.bincount(self.split, minlength=len(SPLITS) + 1)[1:] // 2
-        heads, _, tails = self.edges()
+        heads, _, tails, entry = self.adjacency.triples()
+        per_split = np.bincount(self.split[entry], minlength=len(SPLITS) + 1)[1:]
         return {
             "kind": KIND,
             "entities": len(self.entities),
@@ -180,7 +212,7 @@ class KnowledgeGraph:
             "edges": {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)},
             "self_loops": int(np.count_nonzero(heads == tails)),
             "weighted": self.weighted,
-            **({} if self.date is None else {"dated": int(np.count_nonzero(self.date != NO_DATE)) // 2}),
+            **({} if self.date is None else {"dated": int(np.count_nonzero(self.date[entry] != NO_DATE))}),
             "labelled_entities": self.entities.labelled,
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 from tuplet.array_folder import Directory, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.layers import LayeredRows
+from tuplet.truth.falling_truth import truth_columns
 
 Floats = NDArray[np.floating]  # float32; float64 where facts have a given truth, which is kept as it is
 Bools = NDArray[np.bool_]
@@ -154,6 +157,8 @@ class TruthTable:
     # below the threshold), which shows again when the fact is removed, and where the fact comes from.
     fact_prediction: Floats = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     fact_source: Sources = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
+    layered: LayeredRows | None = None  # where newer layers grow, once there are any
+    changes: EdgeStates | None = None  # all edges that newer layers have changed
 
     @property
     def relations(self) -> int:
@@ -325,27 +330,97 @@ class TruthTable:
         """The table itself: it holds all relations."""
         return self
 
+    def edited(self, states: EdgeStates, entities: int | None = None) -> TruthTable:
+        """The table in which some edges are as the states say, in a newer layer; nothing else is copied."""
+        if not states.edges:
+            return replace(self, entities=entities or self.entities)
+        row = {"row_best": self.row_best}
+        entry = {"truth": self.truth, "observed": self.observed, "by_truth": self.by_truth}
+        rows = self.layered or LayeredRows(self.adjacency, entry, row)
+        values = {"truth": states.truth, "observed": states.observed}
+        rows = rows.edited(
+            states.relation,
+            states.heads,
+            states.tails,
+            states.truth > 0,
+            values,
+            lambda edit: truth_columns(edit, self.by_truth),
+        )
+        return replace(
+            self,
+            entities=entities or self.entities,
+            adjacency=rows.adjacency,
+            row_dropped=np.broadcast_to(np.float32(self.threshold), len(rows.row["row_best"])),
+            layered=rows,
+            changes=states if self.changes is None else self.changes.then(states),
+            **rows.entry,
+            **rows.row,
+        )
+
+    @property
+    def base(self) -> TruthTable:
+        """The table as it was made, without newer layers."""
+        if self.adjacency.newer is None:
+            return self
+        adjacency = self.adjacency.base
+        rows, entries = len(adjacency.row_entity), len(adjacency.neighbour)
+        row = {name: getattr(self, name)[:rows] for name in ("row_best", "row_dropped")}
+        entry = {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
+        return replace(self, adjacency=adjacency, layered=None, changes=None, **row, **entry)
+
+    @property
+    def flat(self) -> TruthTable:
+        """The same table without layers."""
+        adjacency, entries = self.adjacency.flattened()
+        if self.changes is None:
+            return self
+        views = [self.adjacency.view(v) for v in range(2 * self.relations)]
+        row = {
+            name: np.concatenate([getattr(self, name)[v.rows] for v in views]) for name in ("row_best", "row_dropped")
+        }
+        entry = {name: getattr(self, name)[entries] for name in ("truth", "observed", "by_truth")}
+        base = self.base.fact_edges()
+        kept = self.changes.find(base.relation, base.heads, base.tails) < 0
+        facts = self.changes.take(self.changes.observed)
+        ends = (np.concatenate([old[kept], new]) for old, new in zip(base[:3], _ends(facts), strict=True))
+        heads, relation, tails = ends
+        order = np.lexsort((tails, heads, relation))
+        prediction = np.concatenate([self.fact_prediction[kept], facts.prediction])[order]
+        source = np.concatenate([self.fact_source[kept], facts.source])[order]
+        return replace(
+            self,
+            adjacency=adjacency,
+            fact_prediction=prediction,
+            fact_source=source,
+            layered=None,
+            changes=None,
+            **row,
+            **entry,
+        )
+
     def facts(self) -> Adjacency:
         """The observed edges alone: what the crisp engine joins."""
         return self.adjacency.filter(self.observed)
 
     def fact_edges(self) -> FactEdges:
         """The observed edges in order of (relation, head, tail), parallel to `fact_prediction`."""
-        heads, relation, tails, _ = self.facts().triples()
-        truth = self.truth[self.observed & forward_entries(self.adjacency)]
-        return FactEdges(heads, relation, tails, truth, self.fact_source)
+        table = self.flat
+        heads, relation, tails, _ = table.facts().triples()
+        truth = table.truth[table.observed & forward_entries(table.adjacency)]
+        return FactEdges(heads, relation, tails, truth, table.fact_source)
 
     def predictions(self) -> Predictions:
         """All edges with a prediction, in order of (relation, head, tail): an observed one as if it were unknown."""
-        heads, relation, tails, entry = self.adjacency.triples()
-        prediction = self.truth[entry].astype(np.float32)
-        prediction[self.observed[entry]] = self.fact_prediction
+        table = self.flat
+        heads, relation, tails, entry = table.adjacency.triples()
+        prediction = table.truth[entry].astype(np.float32)
+        prediction[table.observed[entry]] = table.fact_prediction
         listed = prediction > 0
         return Predictions(heads[listed], relation[listed], tails[listed], prediction[listed])
 
     def sizes(self) -> dict[str, Any]:
         """How many edges are listed, and how many of them are observed or predicted."""
-        facts = len(self.fact_prediction)
+        facts = len(self.flat.fact_prediction)
         return {"edges": self.edges, "facts": facts, "predicted": self.edges - facts}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -361,7 +436,7 @@ class TruthTable:
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
         """Write the table as a directory and return its content hash."""
-        arrays = self.arrays()
+        arrays = self.flat.arrays()
         if (self.row_dropped == np.float32(self.threshold)).all():
             del arrays["row_dropped"]  # the threshold says it
         return write_directory(path, KIND, arrays, {"entities": self.entities, "threshold": self.threshold}, force)
@@ -413,6 +488,10 @@ def edge_keys(
     """One number per edge, in order of (relation, head, tail)."""
     keys: Longs = (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
     return keys
+
+
+def _ends(states: EdgeStates) -> tuple[Ints, Ints, Ints]:
+    return states.heads, states.relation, states.tails
 
 
 def split_keys(graph: KnowledgeGraph, split: str) -> Longs:

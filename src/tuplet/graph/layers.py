@@ -1,0 +1,172 @@
+"""Newer layers of rows: an edit copies the rows it touches, changed, behind the rows that are there.
+
+Nothing is written over, so whoever reads an older state goes on reading it. A state of a store is a base of mapped
+files, perhaps a layer of mapped files, and a layer in memory for what was changed lately; the last one grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.graph.adjacency import Adjacency, Ints, Longs, consecutive
+from tuplet.segments import Columns, Segments
+
+# Entries and rows that the layer in memory has room for at first; it takes memory only when it is used.
+ENTRY_ROOM = 1 << 22
+ROW_ROOM = 1 << 20
+
+
+class RowEdit(NamedTuple):
+    """The rows of one view that an edit touches, as they are to be."""
+
+    view: int
+    entities: Ints  # [rows] ascending
+    lengths: Longs  # [rows]
+    columns: dict[str, NDArray[Any]]  # [entries] `neighbour` and what lies beside it
+    old_rows: Longs  # [rows] where the row was, -1 if there was none
+    old_lengths: Longs  # [rows]
+    old_entries: Longs  # [old entries] of these rows, one row after another
+    origin: Longs  # [entries] place in `old_entries`; of a new entry a larger number
+
+    @property
+    def row(self) -> Longs:
+        """The row of each entry. [entries]"""
+        return np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths)
+
+
+# What follows from the entries of new rows: further columns of entries, and columns of rows.
+Derive = Callable[[RowEdit], tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
+
+
+def _nothing(edit: RowEdit) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    return {}, {}
+
+
+@dataclass(frozen=True)
+class LayeredRows:
+    """Rows with the columns beside them, and the room where newer layers grow."""
+
+    adjacency: Adjacency
+    entry: dict[str, NDArray[Any]]  # beside `neighbour`
+    row: dict[str, NDArray[Any]]  # beside `row_entity`
+    space: tuple[Segments, Segments] | None = None  # rows, entries
+    fixed: int = 0  # layers that stay as they are: the last ones of `adjacency.newer`
+
+    def _roomy(self) -> LayeredRows:
+        """The same rows in a space that can grow."""
+        if self.space is not None:
+            return self
+        a = self.adjacency
+        rows = Segments({"row_entity": a.row_entity, "row_ptr": a.row_ptr, **self.row}, ROW_ROOM)
+        return self._in(rows, Segments({"neighbour": a.neighbour, **self.entry}, ENTRY_ROOM), a.newer, a.counts)
+
+    def _in(self, rows: Segments, entries: Segments, newer: Longs | None, counts: Longs | None) -> LayeredRows:
+        r, e = rows.columns, entries.columns
+        adjacency = Adjacency(self.adjacency.view_ptr, r["row_entity"], r["row_ptr"], e["neighbour"], newer, counts)
+        entry, row = {name: e[name] for name in self.entry}, {name: r[name] for name in self.row}
+        return replace(self, adjacency=adjacency, entry=entry, row=row, space=(rows, entries))
+
+    def edits(
+        self,
+        relation: Ints,
+        heads: Ints,
+        tails: Ints,
+        listed: NDArray[np.bool_],
+        values: Columns,
+    ) -> list[RowEdit]:
+        """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
+        found = []
+        bounds = (
+            np.flatnonzero(np.concatenate([[True], relation[1:] != relation[:-1], [True]])) if len(relation) else []
+        )
+        for low, high in pairwise(bounds):
+            part, r = slice(low, high), int(relation[low])
+            own = {name: column[part] for name, column in values.items()}
+            found.append(self._edit(2 * r, heads[part], tails[part], listed[part], own))
+            found.append(self._edit(2 * r + 1, tails[part], heads[part], listed[part], own))
+        return found
+
+    def _edit(self, view: int, near: Ints, far: Ints, listed: NDArray[np.bool_], values: Columns) -> RowEdit:
+        a = self.adjacency
+        entities, row_of = np.unique(near, return_inverse=True)
+        rows = a.places(entities, view)
+        starts, stops = (np.where(rows >= 0, a.row_ptr[rows + end], 0) for end in (0, 1))
+        old_lengths = stops - starts
+        old = consecutive(starts, old_lengths)
+        row = np.concatenate([np.repeat(np.arange(len(entities)), old_lengths), row_of])
+        # A change comes behind the entry it replaces: of equals the last one counts.
+        key = (row << 32) | np.concatenate([a.neighbour[old], far])
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        keep = np.ones(len(key), dtype=bool)
+        keep[:-1] = key[1:] != key[:-1]
+        new = order >= len(old)
+        keep[new] &= listed[order[new] - len(old)]
+        origin = order[keep]
+        columns = {"neighbour": (key[keep] & 0xFFFFFFFF).astype(np.int32)}
+        for name, column in self.entry.items():
+            if name in values:
+                columns[name] = np.concatenate([column[old], values[name].astype(column.dtype)])[origin]
+        lengths = np.bincount(row[origin], minlength=len(entities))
+        return RowEdit(view, entities, lengths, columns, rows, old_lengths, old, origin)
+
+    def edited(
+        self,
+        relation: Ints,
+        heads: Ints,
+        tails: Ints,
+        listed: NDArray[np.bool_],
+        values: Columns,
+        derive: Derive = _nothing,
+    ) -> LayeredRows:
+        """The rows after some edges got other values or, where `listed` is false, went away."""
+        if not len(relation):
+            return self
+        this = self._roomy()
+        assert this.space is not None
+        counts = this.adjacency.view_entries.copy()
+        edits = this.edits(relation, heads, tails, listed, values)
+        derived = [derive(edit) for edit in edits]
+        for edit in edits:
+            counts[edit.view] += len(edit.origin) - len(edit.old_entries)
+        names = ("neighbour", *this.entry)
+        entry = {n: np.concatenate([(e.columns | d[0])[n] for e, d in zip(edits, derived, strict=True)]) for n in names}
+        rows, entries = this.space
+        ends = entries.append(entry) + np.cumsum(np.concatenate([e.lengths for e in edits]))
+        table = {
+            "view": np.concatenate([np.full(len(e.entities), e.view, dtype=np.int64) for e in edits]),
+            "start": ends - np.concatenate([e.lengths for e in edits]),
+            "stop": ends,
+            "row_entity": np.concatenate([e.entities for e in edits]),
+            **{n: np.concatenate([d[1][n] for d in derived]) for n in this.row},
+        }
+        newer = this._index(rows, table)
+        return this._in(rows, entries, newer, counts)
+
+    def _index(self, rows: Segments, new: dict[str, NDArray[Any]]) -> Longs:
+        """Put the layer in memory anew: its rows that stay, and new ones; returns the pointers of all layers."""
+        a = self.adjacency
+        older = np.zeros((0, len(a.view_ptr)), dtype=np.int64) if a.newer is None else a.newer
+        if len(older) > self.fixed:
+            mine, older = older[0], older[1:]
+            at = np.arange(mine[0], mine[-1], 2)
+            view = np.repeat(np.arange(len(mine) - 1), np.diff(mine) // 2)
+            kept = {"view": view, "start": a.row_ptr[at], "stop": a.row_ptr[at + 1], "row_entity": a.row_entity[at]}
+            kept |= {name: column[at] for name, column in self.row.items()}
+            both = {name: np.concatenate([kept[name], new[name]]) for name in new}
+            key = (both["view"] << 32) | both["row_entity"]
+            order = np.argsort(key, kind="stable")
+            last = np.ones(len(order), dtype=bool)
+            last[:-1] = key[order][1:] != key[order][:-1]
+            new = {name: column[order[last]] for name, column in both.items()}
+        piece = {name: np.repeat(new[name], 2) for name in ("row_entity", *self.row)}
+        piece["row_ptr"] = np.stack([new["start"], new["stop"]], axis=1).reshape(-1)
+        first = rows.append(piece)
+        pointers = first + 2 * np.searchsorted(new["view"], np.arange(len(a.view_ptr)))
+        return np.ascontiguousarray(np.concatenate([pointers[None, :], older]))

@@ -1,0 +1,130 @@
+"""Newer layers of rows: a table and a graph after edits equal those that are made anew."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.truth.table import ADDED, TRAIN, TruthTable
+
+ENTITIES, RELATIONS = 6, 3
+State = tuple[float, bool, float]  # truth, observed, prediction
+Model = dict[tuple[int, int, int], State]
+
+edge = st.tuples(st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1), st.integers(0, ENTITIES - 1))
+prediction = st.sampled_from([0.0, 0.25, 0.5])
+state = st.tuples(st.booleans(), prediction).map(lambda pair: (1.0 if pair[0] else pair[1], pair[0], pair[1]))
+contents = st.dictionaries(edge, state, max_size=20)
+
+
+def columns(model: Model) -> dict[str, np.ndarray]:
+    edges = np.array(list(model), dtype=np.int32).reshape(-1, 3)
+    values = np.array(list(model.values()), dtype=np.float64).reshape(-1, 3)
+    observed = values[:, 1] > 0
+    return {
+        "relation": edges[:, 0],
+        "heads": edges[:, 1],
+        "tails": edges[:, 2],
+        "truth": values[:, 0],
+        "observed": observed,
+        "prediction": values[:, 2],
+        "source": np.where(observed, ADDED, 0),
+        "split": np.where(observed, TRAIN, 0),
+        "weight": values[:, 0],
+        "date": np.arange(len(edges)),
+    }
+
+
+def table_of(model: Model) -> TruthTable:
+    c = columns({edge: state for edge, state in model.items() if state[0] > 0})
+    return TruthTable.build(
+        ENTITIES,
+        RELATIONS,
+        c["heads"],
+        c["relation"],
+        c["tails"],
+        c["truth"],
+        c["observed"],
+        prediction=c["prediction"],
+        source=c["source"].astype(np.uint8),
+    )
+
+
+def graph_of(model: Model, dated: dict[tuple[int, int, int], int]) -> KnowledgeGraph:
+    facts = [edge for edge, state in model.items() if state[1]]
+    r, h, t = np.array(facts, dtype=np.int32).reshape(-1, 3).T
+    names = Vocabulary.of([f"e{i}" for i in range(ENTITIES)]), Vocabulary.of([f"r{i}" for i in range(RELATIONS)])
+    return KnowledgeGraph.of(*names, h, r, t, date=[dated[fact] for fact in facts])
+
+
+def same(one: TruthTable, other: TruthTable) -> None:
+    for name, array in one.arrays().items():
+        assert np.array_equal(array, other.arrays()[name]), name
+
+
+@settings(max_examples=150, deadline=None)
+@given(contents, st.lists(contents, min_size=1, max_size=4))
+def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model]) -> None:
+    table, model = table_of(first), dict(first)
+    before = table
+    for edit in edits:
+        older = table
+        known = dict(model)
+        table = table.edited(EdgeStates.of(**columns(edit)))
+        model |= edit
+        same(older.flat, table_of(known))  # whoever holds the older state still has it
+    new = table_of(model)
+    same(table.flat, new)
+    same(before, table_of(first))
+    assert table.edges == new.edges
+    assert table.adjacency.view_entries.tolist() == new.adjacency.view_entries.tolist()
+    for r in range(RELATIONS):
+        for e in range(ENTITIES):
+            for inverse in (False, True):
+                for mine, theirs in zip(table.row(e, r, inverse), new.row(e, r, inverse), strict=True):
+                    assert mine.tolist() == theirs.tolist()
+            for other in range(ENTITIES):
+                assert table.value(e, r, other) == new.value(e, r, other)
+    for view in range(2 * RELATIONS):
+        mine, theirs = table.adjacency.view(view), new.adjacency.view(view)
+        assert mine.entities.tolist() == theirs.entities.tolist()
+        assert mine.lengths.tolist() == theirs.lengths.tolist()
+        assert table.row_best[mine.rows].tolist() == new.row_best[theirs.rows].tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(contents, st.lists(contents, min_size=1, max_size=3))
+def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) -> None:
+    model, dated = dict(first), dict.fromkeys(first, 7)
+    graph = graph_of(model, dated)
+    for edit in edits:
+        states = EdgeStates.of(**columns(edit))
+        graph = graph.edited(states)
+        model |= edit
+        dated |= {edge: i for i, edge in enumerate(edit)}
+    new = graph_of(model, dated)
+    flat = graph.flat
+    assert flat.date is not None
+    assert new.date is not None
+    for mine, theirs in zip(flat.adjacency.triples(), new.adjacency.triples(), strict=True):
+        assert mine.tolist() == theirs.tolist()
+    assert flat.split.tolist() == new.split.tolist()
+    assert flat.date.tolist() == new.date.tolist()
+
+
+@given(contents, contents)
+def test_later_states_count_and_applying_them_twice_changes_nothing(first: Model, second: Model) -> None:
+    one, two = (EdgeStates.of(**columns(model)) for model in (first, second))
+    both = one.then(two)
+    merged = first | second
+    assert both.edges == len(merged)
+    place = both.find(*(np.array(list(merged), dtype=np.int32).reshape(-1, 3).T))
+    assert both.truth[place].tolist() == [state[0] for state in merged.values()]
+    assert both.differing(both).edges == 0
+    assert one.then(both.differing(one)).edges == both.edges
+    table = table_of(first)
+    same(table.edited(two).flat, table.edited(two).edited(two).flat)
