@@ -16,8 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.views import NO_VIEWS, GrowingArrays, ViewsWriter, relation_slices, relation_views
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+
+LAYOUT = ("view_ptr", "row_entity", "row_ptr", "neighbour")
 
 
 class AdjacencyArrays(NamedTuple):
@@ -87,21 +91,16 @@ class Adjacency:
 
         The second array carries anything known per edge (split, truth) into the layout: `payload[edge]`.
         """
-        heads, relation, tails = np.asarray(heads), np.asarray(relation), np.asarray(tails)
-        n = len(heads)
-        forward = _order(relation, heads, tails, relations)
-        backward = _order(relation, tails, heads, relations)
-        # Entries of view 2r and 2r + 1 follow each other, so both halves are scattered relation by relation.
-        count = np.bincount(relation, minlength=relations).astype(np.int64)
-        start = np.cumsum(count) - count
-        at = np.arange(n, dtype=np.int64) + np.repeat(start, count)
-        edge = np.empty(2 * n, dtype=np.int64)
-        entity, neighbour = np.empty(2 * n, dtype=np.int32), np.empty(2 * n, dtype=np.int32)
-        for order, near, far in ((forward, heads, tails), (backward, tails, heads)):
-            edge[at], entity[at], neighbour[at] = order, near[order], far[order]
-            at += np.repeat(count, count)
-        view = np.repeat(np.arange(2 * relations, dtype=np.int64), np.repeat(count, 2))
-        return Adjacency._from_sorted(view, entity, neighbour, relations), edge
+        heads, tails = np.asarray(heads), np.asarray(tails)
+        entities = int(max(heads.max(), tails.max())) + 1 if len(heads) else 0
+        sink = GrowingArrays()
+        writer = ViewsWriter(sink)
+        for near, far, number in relation_slices(relation, relations, heads, tails, np.arange(len(heads))):
+            views = relation_views(near, far, entities) if len(near) else NO_VIEWS
+            writer.relation(views, {"edge": number[views.edge]})
+        writer.finish()
+        made = sink.arrays()
+        return Adjacency(*(made[name] for name in LAYOUT)), made.get("edge", np.zeros(0, np.int64))
 
     @staticmethod
     def _from_sorted(view: Longs, entity: Ints, neighbour: Ints, relations: int) -> Adjacency:
@@ -269,6 +268,17 @@ class Adjacency:
         at = start + int(np.searchsorted(self.neighbour[start:stop], np.int32(tail)))
         return at if at < stop and self.neighbour[at] == tail else -1
 
+    def relation(self, relation: int) -> tuple[Ints, Ints, Longs | slice]:
+        """Heads and tails of the edges of a relation in order, and their forward entries."""
+        rows = self.view(2 * relation)
+        heads = np.repeat(rows.entities, rows.lengths)
+        if not isinstance(rows.rows, slice):
+            entries = consecutive(rows.starts, rows.lengths)
+            return heads, self.neighbour[entries], entries
+        start = rows.starts.item(0) if len(heads) else 0
+        plain = slice(start, start + len(heads))
+        return heads, self.neighbour[plain], plain
+
     def triples(self) -> tuple[Ints, Ints, Ints, Longs]:
         """Heads, relations, tails of all edges in order of (relation, head, tail), and their forward entries."""
         flat, entries = self.flattened()
@@ -313,36 +323,3 @@ def are_pointers(pointers: NDArray[np.integer], end: int) -> bool:
 def are_within(ids: NDArray[np.integer], count: int) -> bool:
     """Whether all lie in 0 … count - 1."""
     return not len(ids) or bool(ids.min() >= 0 and ids.max() < count)
-
-
-def pack(
-    relation: NDArray[np.integer],
-    near: NDArray[np.integer],
-    far: NDArray[np.integer],
-    relations: int,
-    entities: int,
-) -> NDArray[np.uint64] | None:
-    """One number per edge that sorts like (relation, near, far), None if 64 bits do not suffice.
-
-    >>> pack(np.array([1]), np.array([2]), np.array([3]), relations=2, entities=4)
-    array([27], dtype=uint64)
-    """
-    bits = max(entities - 1, 0).bit_length()
-    if max(relations - 1, 0).bit_length() + 2 * bits > 64:
-        return None
-    key = relation.astype(np.uint64)
-    for part in (near, far):
-        key <<= np.uint64(bits)
-        key |= part.astype(np.uint64)
-    return key
-
-
-def _order(relation: NDArray[np.integer], near: NDArray[np.integer], far: NDArray[np.integer], relations: int) -> Longs:
-    """The order by (relation, near, far); sorting one packed number is ten times faster than three columns."""
-    entities = int(max(near.max(), far.max())) + 1 if len(near) else 0
-    key = pack(relation, near, far, relations, entities)
-    if key is None:
-        return np.lexsort((far, near, relation))
-    if (key[1:] >= key[:-1]).all():
-        return np.arange(len(key))
-    return np.argsort(key)

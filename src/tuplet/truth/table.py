@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from tuplet.array_folder import Directory, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
-from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.layers import LayeredRows
+from tuplet.graph.views import GrowingArrays, relation_slices
+from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
 from tuplet.truth.falling_truth import truth_columns
 
 Floats = NDArray[np.floating]  # float32; float64 where facts have a given truth, which is kept as it is
@@ -159,6 +161,26 @@ class TruthTable:
     fact_source: Sources = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
     changes: EdgeStates | None = None  # all edges that newer layers have changed
+    stored_row_order: Ints | None = None  # older folders have neither of the two: they follow from the rest
+    stored_fact_ptr: Longs | None = None
+
+    @cached_property
+    def row_order(self) -> Ints:
+        """The rows of each view of the base, numbered within it, by falling best truth, ties by id. [rows]"""
+        if self.stored_row_order is not None:
+            return self.stored_row_order
+        base = self.base
+        views = np.split(base.row_best, base.adjacency.view_ptr[1:-1])
+        return np.concatenate([row_order(best) for best in views])
+
+    @cached_property
+    def fact_ptr(self) -> Longs:
+        """How many facts of the base there are before each relation. [relations + 1]"""
+        if self.stored_fact_ptr is not None:
+            return self.stored_fact_ptr
+        base = self.base
+        marked = np.concatenate([[0], np.cumsum(base.observed & forward_entries(base.adjacency))])
+        return np.asarray(marked[base.adjacency.row_ptr[base.adjacency.view_ptr[::2]]], dtype=np.int64)
 
     @property
     def relations(self) -> int:
@@ -195,57 +217,12 @@ class TruthTable:
         source: Sources | None = None,
     ) -> TruthTable:
         """The table of distinct edges with positive truth; `prediction` and `source` are read for observed edges."""
-        adjacency, edge = Adjacency.build(heads, relation, tails, relations)
         given = np.asarray(observed, dtype=bool)
-        values: Floats = truth.astype(np.float64) if (truth[given] != 1).any() else truth.astype(np.float32)
-        marked = given[edge]
-        fact = edge[np.flatnonzero(marked & forward_entries(adjacency))]
-        return TruthTable.of_entries(
-            entities,
-            adjacency,
-            values[edge],
-            marked,
-            threshold,
-            None if prediction is None else np.asarray(prediction, dtype=np.float32)[fact],
-            None if source is None else np.asarray(source, dtype=np.uint8)[fact],
-        )
-
-    @staticmethod
-    def of_entries(
-        entities: int,
-        adjacency: Adjacency,
-        truth: Floats,
-        observed: Bools,
-        threshold: float,
-        fact_prediction: Floats | None = None,
-        fact_source: Sources | None = None,
-    ) -> TruthTable:
-        """The table of an adjacency whose entries have the given truth."""
-        rows = len(adjacency.row_entity)
-        lengths = np.diff(adjacency.row_ptr)
-        row = np.repeat(np.arange(rows, dtype=np.int64), lengths)
-        if truth.dtype == np.float32:
-            # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable
-            # sort keeps equal truths in order of id, and is fast since the rows stand in order already.
-            order = np.argsort((row << 32) | (0x7FFFFFFF - truth.view(np.int32).astype(np.int64)), kind="stable")
-        else:
-            order = np.lexsort((-truth, row))
-        by_truth = (order - np.repeat(adjacency.row_ptr[:-1], lengths)).astype(np.int32)
-        row_best = truth[order[adjacency.row_ptr[:-1]]] if rows else np.zeros(0, dtype=truth.dtype)
-        row_dropped = np.full(rows, threshold, dtype=np.float32)
-        facts = int(np.count_nonzero(observed)) // 2
-        return TruthTable(
-            entities,
-            adjacency,
-            truth,
-            observed,
-            by_truth,
-            row_best,
-            row_dropped,
-            threshold,
-            np.zeros(facts, np.float32) if fact_prediction is None else fact_prediction,
-            np.full(facts, TRAIN, np.uint8) if fact_source is None else fact_source,
-        )
+        weight = np.zeros(len(given), np.float32) if prediction is None else np.asarray(prediction, dtype=np.float32)
+        origin = np.full(len(given), TRAIN, np.uint8) if source is None else np.asarray(source, dtype=np.uint8)
+        columns = (heads, tails, truth, given, weight, origin)
+        edges = (RelationEdges(*part) for part in relation_slices(relation, relations, *columns))
+        return TruthTable.of_relations(entities, edges, bool((truth[given] != 1).any()), threshold)
 
     @staticmethod
     def assemble(
@@ -263,38 +240,17 @@ class TruthTable:
         >>> table.row(0, 0, False).truth.tolist(), table.fact_prediction.round(2).tolist()
         ([1.0, 0.20000000298023224], [0.4000000059604645])
         """
-        if predicted is None:
-            ones = np.ones(len(facts.heads), dtype=bool)
-            given = (facts.heads, facts.relation, facts.tails, facts.truth, ones)
-            return TruthTable.build(entities, relations, *given, threshold, 0 * facts.truth, facts.source)
-        heads, relation, tails, prediction = predicted
-        key = edge_keys(entities, heads, relation, tails)
-        order = None if (key[1:] > key[:-1]).all() else np.argsort(key)
-        at = np.searchsorted(key, edge_keys(entities, *facts[:3]), sorter=order)
-        at = np.minimum(at, max(len(key) - 1, 0))
-        if order is not None:
-            at = order[at]
-        listed = key[at] == edge_keys(entities, *facts[:3]) if len(key) else np.zeros(len(facts.heads), dtype=bool)
-        more = ~listed
-        prediction = np.asarray(prediction, dtype=np.float32)
-        truth = np.concatenate([prediction, facts.truth[more]])
-        truth[at[listed]] = facts.truth[listed]
-        observed = np.zeros(len(truth), dtype=bool)
-        observed[at[listed]] = observed[len(key) :] = True
-        source = np.zeros(len(truth), dtype=np.uint8)
-        source[at[listed]], source[len(key) :] = facts.source[listed], facts.source[more]
-        return TruthTable.build(
-            entities,
-            relations,
-            np.concatenate([heads, facts.heads[more]]),
-            np.concatenate([relation, facts.relation[more]]),
-            np.concatenate([tails, facts.tails[more]]),
-            truth,
-            observed,
-            threshold,
-            np.concatenate([prediction, np.zeros(np.count_nonzero(more))]),
-            source,
-        )
+        columns = (facts.heads, facts.tails, facts.truth, facts.source)
+        stated = (RelationFacts(*part) for part in relation_slices(facts.relation, relations, *columns))
+        edges = overlaid(stated, predicted, entities, relations)
+        return TruthTable.of_relations(entities, edges, bool((facts.truth != 1).any()), threshold)
+
+    @staticmethod
+    def of_relations(entities: int, edges: Iterable[RelationEdges], double: bool, threshold: float) -> TruthTable:
+        """The table of the edges of each relation in turn; `double` if facts have a truth that is to be kept."""
+        sink = GrowingArrays()
+        write_table(sink, entities, edges, double)
+        return TruthTable._of_arrays(sink.arrays(), entities, threshold)
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The listed edges of a row."""
@@ -394,6 +350,8 @@ class TruthTable:
             fact_source=source,
             layered=None,
             changes=None,
+            stored_row_order=None,
+            stored_fact_ptr=None,
             **row,
             **entry,
         )
@@ -426,13 +384,8 @@ class TruthTable:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything but the two numbers, by name."""
         a = self.adjacency
-        layout: dict[str, NDArray[Any]] = {
-            "view_ptr": a.view_ptr,
-            "row_entity": a.row_entity,
-            "row_ptr": a.row_ptr,
-            "neighbour": a.neighbour,
-        }
-        return layout | {name: getattr(self, name) for name in _PAYLOAD}
+        layout: dict[str, NDArray[Any]] = {name: getattr(a, name) for name in LAYOUT}
+        return layout | {name: getattr(self, name) for name in (*_PAYLOAD, *_DERIVED)}
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
         """Write the table as a directory and return its content hash."""
@@ -451,21 +404,24 @@ class TruthTable:
         """The table in an opened directory; arrays that do not fit together are refused: compiled code trusts them."""
         arrays, meta = directory.arrays, directory.meta
         try:
-            adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
-            threshold = float(meta["threshold"])
-            payload = {name: arrays[name] for name in _PAYLOAD if name != "row_dropped"}
-            dropped = arrays.get("row_dropped")
-            if dropped is None:
-                dropped = np.broadcast_to(np.float32(threshold), len(adjacency.row_entity))
-            table = TruthTable(
-                entities=int(meta["entities"]), adjacency=adjacency, row_dropped=dropped, threshold=threshold, **payload
-            )
+            table = TruthTable._of_arrays(arrays, int(meta["entities"]), float(meta["threshold"]))
             _check(table)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStore(f"{Path(directory.path)} is not a whole table: {error}") from None
         return table
 
+    @staticmethod
+    def _of_arrays(arrays: Mapping[str, NDArray[Any]], entities: int, threshold: float) -> TruthTable:
+        adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
+        dropped = arrays.get("row_dropped")
+        if dropped is None:
+            dropped = np.broadcast_to(np.float32(threshold), len(adjacency.row_entity))
+        payload: dict[str, Any] = {name: arrays[name] for name in _PAYLOAD if name != "row_dropped"}
+        payload |= {f"stored_{name}": arrays[name] for name in _DERIVED if name in arrays}
+        return TruthTable(entities, adjacency, row_dropped=dropped, threshold=threshold, **payload)
 
+
+_DERIVED = ("row_order", "fact_ptr")
 _PAYLOAD = ("truth", "observed", "by_truth", "row_best", "row_dropped", "fact_prediction", "fact_source")
 
 
@@ -479,6 +435,8 @@ def _check(table: TruthTable) -> None:
         row_best=len(table.row_best) == rows,
         row_dropped=len(table.row_dropped) == rows,
         fact_source=len(table.fact_source) == len(table.fact_prediction),
+        row_order=table.stored_row_order is None or len(table.stored_row_order) == rows,
+        fact_ptr=are_pointers(table.fact_ptr, len(table.fact_source)),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuplet.graph.adjacency import pack
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
+from tuplet.graph.views import by_relation, edge_key
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,20 @@ def assemble(
     found_relations, (relation,) = _encode([[part.relation for part in parts]])
     relations, of_relation, unlisted_relations = _vocabulary(found_relations, relation_list, known)
     heads, tails, relation = of_entity[heads], of_entity[tails], of_relation[relation]
-    kept, counts = _distinct(heads, relation, tails, split, truth, date, len(entities), len(relations))
+    order, bounds = by_relation(relation, len(relations))
+    order = np.arange(len(relation)) if order is None else order
+    counts, chosen = Counter(_NOTHING), [np.zeros(0, np.int64)]
+    for begin, end in pairwise(bounds.tolist()):
+        mine = order[begin:end]
+        found_here = distinct(
+            edge_key(heads[mine], tails[mine], len(entities)),
+            split[mine],
+            None if truth is None else truth[mine],
+            None if date is None else date[mine],
+        )
+        chosen.append(mine[found_here[0]])
+        counts.update(found_here[1])
+    kept = np.concatenate(chosen)
     heads, relation, tails, split = heads[kept], relation[kept], tails[kept], split[kept]
     per_split = np.bincount(split, minlength=len(SPLITS) + 1)
     report = ImportReport(
@@ -248,54 +263,40 @@ def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tu
     return Vocabulary(strings, strings_of(labels) if some else Strings.of([])), ids, unlisted
 
 
-def _distinct(
-    heads: NDArray[np.int32],
-    relation: NDArray[np.int32],
-    tails: NDArray[np.int32],
+def distinct(
+    key: NDArray[np.int64],
     split: NDArray[np.uint8],
     truth: NDArray[np.float64] | None,
     date: NDArray[np.int64] | None,
-    entities: int,
-    relations: int,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The facts to keep in order of edge, and counts of the dropped ones.
+    """The facts of a relation to keep, in order of their keys, and counts of the dropped ones.
 
     Of the same edge the earliest split counts, in it the largest truth, and of equal ones the earliest date.
     """
-    positive = np.arange(len(heads)) if truth is None else np.flatnonzero(truth > 0)
-    zero = len(heads) - len(positive)
-    if zero:
-        heads, relation, tails = heads[positive], relation[positive], tails[positive]
-    key = pack(relation, heads, tails, relations, entities)
-    keys: list[NDArray[Any]] = [tails, heads, relation] if key is None else [key]
-    order = np.lexsort(keys) if key is None else np.argsort(key)
-    again = _repeats(keys, order)
+    order = np.argsort(key, kind="stable")
+    if truth is not None:
+        order = order[truth[order] > 0]
+    ordered = key[order]
+    again = np.zeros(len(order), dtype=bool)
+    again[1:] = ordered[1:] == ordered[:-1]
     # Only edges that occur more than once need the order of split, truth and date.
     at = np.flatnonzero(again | np.append(again, False)[1:])
     several = order[at]
-    preference: list[NDArray[Any]] = [split[positive[several]]]
+    preference: list[NDArray[Any]] = [split[several], key[several]]
     if truth is not None:
-        preference.insert(0, -truth[positive[several]])
+        preference.insert(0, -truth[several])
     if date is not None:
         # as unsigned numbers one less, a missing date comes last
-        preference.insert(0, (date[positive[several]] - 1).view(np.uint64) + np.uint64(1 << 63))
-    order[at] = several[np.lexsort(preference + [part[several] for part in keys])]
-    order = positive[order]
+        preference.insert(0, (date[several] - 1).view(np.uint64) + np.uint64(1 << 63))
+    order[at] = several[np.lexsort(preference)]
     first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]
     same = again & (split[first] == split[order])
     return order[~again], {
         "duplicates": int(np.count_nonzero(same)),
         "repeated_in_later_split": int(np.count_nonzero(again & ~same)),
         "conflicting_weights": 0 if truth is None else int(np.count_nonzero(again & (truth[first] != truth[order]))),
-        "zero_truth": zero,
+        "zero_truth": len(key) - len(order),
     }
 
 
-def _repeats(keys: Sequence[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each edge, in this order, equals the one before it."""
-    again = np.ones(len(order), dtype=bool)
-    again[:1] = False
-    for key in keys:
-        ordered = key[order]
-        again[1:] &= ordered[1:] == ordered[:-1]
-    return again
+_NOTHING = {"duplicates": 0, "repeated_in_later_split": 0, "conflicting_weights": 0, "zero_truth": 0}
