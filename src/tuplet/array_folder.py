@@ -66,7 +66,7 @@ class Sections:
     """The divided arrays of a directory: which sections were verified, and how to verify the others."""
 
     def __init__(self, files: list[tuple[Path, memoryview]], sums: NDArray[Any], bounds: NDArray[Any]) -> None:
-        # Of each array its file, its data, and for each section where it begins and ends, in bytes.
+        # Of each array its file, all bytes of it, and for each section where it begins and ends among them.
         self._files, self._sums, self._bounds = files, sums, bounds
         self._verified = bytearray(sums.shape[1])
         self._lock = threading.RLock()
@@ -104,6 +104,9 @@ class Directory:
     arrays: dict[str, NDArray[Any]]
     hash: str
     sections: Sections | None = None  # None where no array is divided: then all was verified
+    bounds: dict[str, NDArray[np.int64]] = field(
+        default_factory=dict
+    )  # divided array → [sections + 1] where they begin
     # What else must hold in a section, looked at after its checksums; a ValueError says what does not.
     checks: list[Callable[[int], None]] = field(default_factory=list)
 
@@ -131,7 +134,7 @@ class Directory:
 
 
 def content_hash(kind: str, arrays: Arrays, meta: Mapping[str, Any]) -> str:
-    """SHA-256 over kind, names, dtypes, shapes, data and meta; `meta["notes"]` (provenance) does not count.
+    """SHA-256 over kind, names, dtypes, shapes, data and meta; of that, "notes" (provenance) and "counts" do not count.
 
     >>> a = content_hash("graph", {"x": np.arange(3)}, {"notes": "made on Monday"})
     >>> a == content_hash("graph", {"x": np.arange(3)}, {}), a == content_hash("graph", {"x": np.arange(4)}, {})
@@ -186,13 +189,14 @@ def open_directory(path: PathLike, kind: str | None = None) -> Directory:
     maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in entries.items()}
     _refuse_damaged([s for n, e in entries.items() for s in _undivided(root, e, maps[n], manifest["version"])])
     arrays = {name: _array(root, entry, maps[name]) for name, entry in entries.items()}
-    sections = None
+    sections, ends = None, {}
     if divided:
         sums, bounds = arrays.pop(SUMS), arrays.pop(BOUNDS)
         width = np.array([arrays[name].itemsize * math.prod(arrays[name].shape[1:]) for name in divided])
         files = [(root / entries[name]["file"], memoryview(maps[name])) for name in divided]
         sections = Sections(files, sums, HEADER + bounds * width[:, None])
-    return Directory(root, manifest["kind"], manifest["meta"], arrays, manifest["hash"], sections)
+        ends = {name: bounds[i, :-1] for i, name in enumerate(divided)}
+    return Directory(root, manifest["kind"], manifest["meta"], arrays, manifest["hash"], sections, ends)
 
 
 def verify(path: PathLike) -> str:

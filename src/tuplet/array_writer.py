@@ -24,6 +24,7 @@ FORMAT_VERSION = 2  # in 1 no array was divided, and checksums counted the heade
 HEADER = 128
 CHUNK = 8 << 20  # checksums of what is not divided are per chunk, so that several threads verify one big array
 SUMS, BOUNDS = "sums", "bounds"
+NOT_COUNTED = ("notes", "counts")  # of meta, in the content hash: where the data come from, what follows from them
 
 
 class FolderWriter:
@@ -170,5 +171,5 @@ def header(dtype: np.dtype[Any], shape: list[int]) -> bytes:
 def combined_hash(kind: str, entries: Mapping[str, Mapping[str, Any]], meta: Mapping[str, Any]) -> str:
     """The content hash of arrays of which dtype, shape and SHA-256 are known."""
     arrays = {name: [entry["dtype"], entry["shape"], entry["sha256"]] for name, entry in entries.items()}
-    counted = {key: value for key, value in meta.items() if key != "notes"}
+    counted = {key: value for key, value in meta.items() if key not in NOT_COUNTED}
     return hashlib.sha256(render({"kind": kind, "arrays": arrays, "meta": counted})).hexdigest()

@@ -84,10 +84,10 @@ def relations(source: Source) -> Listing[RelationRow]:
 
 def _example(source: Source, relation: int) -> tuple[str, str]:
     facts, entities = source.facts, source.graph.entities
-    row = int(facts.view_ptr[2 * relation])
-    if row == int(facts.view_ptr[2 * relation + 1]):
+    rows = facts.view(2 * relation)
+    if not len(rows.entities):
         return "", ""
-    head, tail = int(facts.row_entity[row]), int(facts.neighbour[facts.row_ptr[row]])
+    head, tail = int(rows.entities[0]), int(facts.neighbour[rows.starts[0]])
     return tuple(show_entity(entities.name(i), entities.label(i)) for i in (head, tail))  # type: ignore[return-value]
 
 

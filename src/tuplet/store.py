@@ -19,7 +19,7 @@ from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
 from tuplet.errors import BadInput, Option, TupletError, unknown
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
 from tuplet.lang.printer import written
 from tuplet.listing import Listing
@@ -35,7 +35,6 @@ from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.table import known_splits
 
 if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport

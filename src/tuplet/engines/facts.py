@@ -31,6 +31,7 @@ class Checker:
     @staticmethod
     def of(clauses: Clauses, source: Source) -> Checker:
         """The checker of a query on a source."""
+        source.facts_of(clauses)
         return Checker(clauses, facts_rows(source))
 
     def judge(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:

@@ -9,13 +9,15 @@ What was changed lies in *newer layers* (`tuplet.graph.layers`): whole rows that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.array_folder import Directory
 from tuplet.graph.views import NO_VIEWS, GrowingArrays, ViewsWriter, relation_slices, relation_views
 
 Ints = NDArray[np.int32]
@@ -68,7 +70,16 @@ class Adjacency:
     row_ptr: Longs  # [rows + 1]
     neighbour: Ints  # [2·edges]
     newer: Longs | None = None  # [layers, 2·relations + 1]
-    counts: Longs | None = None  # [2·relations] entries of each view, where newer layers have changed them
+    counts: Longs | None = (
+        None  # [2·relations] entries of each view, where `row_ptr` does not say it or is not verified
+    )
+    # Verifies relations before they are read, where the arrays are files; kernels' callers `touch` what they need.
+    guard: Callable[[Iterable[int]], None] | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    def touch(self, relations: Iterable[int] | None = None) -> None:
+        """Make sure that relations (all if None) are whole; everything below does so by itself, except `arrays`."""
+        if self.guard is not None:
+            self.guard(range(self.relations) if relations is None else relations)
 
     @property
     def relations(self) -> int:
@@ -113,15 +124,58 @@ class Adjacency:
         view_ptr = np.searchsorted(view[row_start], np.arange(2 * relations + 1)).astype(np.int64)
         return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
 
+    @staticmethod
+    def of_directory(directory: Directory, entities: int) -> Adjacency:
+        """The adjacency in an opened directory: what is verified at opening is checked now, a relation when touched."""
+        made = Adjacency(*(directory.arrays[name] for name in LAYOUT))
+        if directory.sections is None:
+            made.check(entities)
+            return made
+        # A relation has as many entries in one direction as in the other.
+        made = replace(made, counts=np.repeat(np.diff(directory.bounds["neighbour"]) // 2, 2))
+        made.check_layout()
+        refuse_misfits(
+            row_entity=np.array_equal(directory.bounds["row_entity"], made.view_ptr[::2]),
+            row_ptr=np.array_equal(directory.bounds["row_ptr"], made.view_ptr[::2]),
+        )
+        directory.checks.append(lambda relation: made.check_relation(relation, entities))
+        return replace(made, guard=directory.touch)
+
+    def sections(self) -> tuple[Longs, Longs]:
+        """Where the rows and the entries of each relation begin, without newer layers. [relations + 1] each"""
+        return self.view_ptr[::2], self._entry_ptr[::2]
+
     def check(self, entities: int) -> None:
         """Refuse arrays that do not fit together with a ValueError: compiled code trusts these bounds."""
-        rows, entries = len(self.row_entity), len(self.neighbour)
-        refuse_misfits(
-            view_ptr=len(self.view_ptr) % 2 == 1 and are_pointers(self.view_ptr, rows),
-            row_ptr=len(self.row_ptr) == rows + 1 and are_pointers(self.row_ptr, entries),
-            row_entity=are_within(self.row_entity, entities),
-            neighbour=are_within(self.neighbour, entities),
-        )
+        self.check_layout()
+        for relation in range(self.relations):
+            self.check_relation(relation, entities)
+
+    def check_layout(self) -> None:
+        """What can be said of an adjacency without newer layers before its rows are read."""
+        rows = len(self.row_entity)
+        refuse_misfits(view_ptr=len(self.view_ptr) % 2 == 1 and are_pointers(self.view_ptr, rows))
+        refuse_misfits(row_ptr=len(self.row_ptr) == rows + 1)
+        refuse_misfits(row_ptr=are_pointers(self._entry_ptr, len(self.neighbour)))
+
+    def check_relation(self, relation: int, entities: int) -> None:
+        """The same for the rows of one relation."""
+        for view in (2 * relation, 2 * relation + 1):
+            low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
+            start, stop = self._entry_ptr.item(view), self._entry_ptr.item(view + 1)
+            names, pointers = self.row_entity[low:high], self.row_ptr[low : high + 1]
+            refuse_misfits(
+                row_ptr=pointers[0] == start and pointers[-1] == stop and bool((pointers[1:] >= pointers[:-1]).all()),
+                row_entity=are_within(names, entities) and bool((names[1:] > names[:-1]).all()),
+                neighbour=are_within(self.neighbour[start:stop], entities),
+            )
+
+    @cached_property
+    def _entry_ptr(self) -> Longs:
+        """Where the entries of each view begin, without newer layers. [2·relations + 1]"""
+        if self.counts is None:
+            return np.asarray(self.row_ptr[self.view_ptr])
+        return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
     def base(self) -> Adjacency:
@@ -130,7 +184,8 @@ class Adjacency:
             return self
         rows = self.view_ptr.item(-1)
         entries = self.row_ptr.item(rows)
-        return Adjacency(self.view_ptr, self.row_entity[:rows], self.row_ptr[: rows + 1], self.neighbour[:entries])
+        layout = (self.view_ptr, self.row_entity[:rows], self.row_ptr[: rows + 1], self.neighbour[:entries])
+        return Adjacency(*layout, guard=self.guard)
 
     @cached_property
     def arrays(self) -> AdjacencyArrays:
@@ -162,6 +217,7 @@ class Adjacency:
 
     def view(self, view: int) -> ViewRows:
         """The rows of a view; parts of the arrays themselves where no newer layer has changed it."""
+        self.touch((view // 2,))
         low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
         if not self.is_changed(view):
             plain = slice(low, high)
@@ -190,6 +246,7 @@ class Adjacency:
 
     def flattened(self) -> tuple[Adjacency, Longs | slice]:
         """The same edges without layers, and where arrays beside `neighbour` have their entries."""
+        self.touch()
         if self.newer is None:
             return self, slice(None)
         views = [self.view(v) for v in range(len(self.view_ptr) - 1)]
@@ -208,6 +265,7 @@ class Adjacency:
     def entry_rows(self) -> tuple[Longs, Ints]:
         """View and row entity of each entry of `neighbour`; of rows without newer layers."""
         assert self.newer is None
+        self.touch()
         lengths = np.diff(self.row_ptr)
         row_view = np.repeat(np.arange(len(self.view_ptr) - 1, dtype=np.int64), np.diff(self.view_ptr))
         return np.repeat(row_view, lengths), np.repeat(self.row_entity, lengths)
@@ -221,6 +279,7 @@ class Adjacency:
 
     def span(self, entity: int, view: int) -> tuple[int, int]:
         """Where the neighbours of a row begin and end; an empty span if there are none."""
+        self.touch((view // 2,))
         if self.newer is not None:
             for layer in self.newer:
                 at = self._place(entity, layer.item(view), layer.item(view + 1))
@@ -236,6 +295,7 @@ class Adjacency:
 
     def places(self, entities: Ints, view: int) -> Longs:
         """The rows of several entities under one view, -1 where there is none. [n]"""
+        self.touch((view // 2,))
         found = np.full(len(entities), -1, dtype=np.int64)
         wanted = np.arange(len(entities))
         layers = [self.view_ptr] if self.newer is None else [*self.newer, self.view_ptr]
@@ -258,6 +318,8 @@ class Adjacency:
         """The forward entries of many edges, -1 where there is none. [n]"""
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
 
+        if self.guard is not None and len(relations):
+            self.touch(np.flatnonzero(np.bincount(relations)).tolist())
         found = np.empty(len(heads), dtype=np.int64)
         find_edges(self.arrays, heads, relations, tails, found)
         return found

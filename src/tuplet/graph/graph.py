@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import content_hash, open_directory, write_directory
+from tuplet.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
@@ -47,6 +47,7 @@ class KnowledgeGraph:
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
     date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
+    counts: dict[str, int] | None = None  # what `split_edges` says, where it is known without reading `split`
 
     def __repr__(self) -> str:
         sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
@@ -79,27 +80,34 @@ class KnowledgeGraph:
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> KnowledgeGraph:
-        """The graph of a directory, memory-mapped; every byte is checked."""
+        """The graph of a directory, memory-mapped; the facts of a relation are checked when they are first read."""
         directory = open_directory(path, KIND)
         try:
-            return KnowledgeGraph.from_arrays(directory.arrays, directory.hash, directory.meta.get("notes", {}))
+            return KnowledgeGraph._of_directory(directory)
         except (KeyError, ValueError) as error:
             raise CorruptStore(f"{Path(path)} is not a whole graph: {error}") from None
 
     @staticmethod
-    def from_arrays(arrays: dict[str, NDArray[Any]], hash: str, notes: dict[str, Any]) -> KnowledgeGraph:
-        """The graph of the arrays that `save` writes, checked to fit together."""
-        adjacency = Adjacency(*(arrays[name] for name in ("view_ptr", "row_entity", "row_ptr", "neighbour")))
+    def _of_directory(directory: Directory) -> KnowledgeGraph:
+        arrays, notes = directory.arrays, directory.meta.get("notes", {})
         entities = Vocabulary.from_arrays(arrays, "entity_")
         relations = Vocabulary.from_arrays(arrays, "relation_")
-        payload = (arrays["split"], arrays.get("weight"), hash, notes, arrays.get("date"))
-        graph = KnowledgeGraph(entities, relations, adjacency, *payload)
+        adjacency = Adjacency.of_directory(directory, len(entities))
+        payload = (arrays["split"], arrays.get("weight"), directory.hash, notes, arrays.get("date"))
+        counts = directory.meta.get("counts")
+        graph = KnowledgeGraph(entities, relations, adjacency, *payload, counts=counts)
         _check(graph)
         return graph
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the graph as a directory; an existing one is replaced only with `force`."""
-        write_directory(path, KIND, self.flat._arrays(), {"notes": self.notes}, force)
+        flat = self.flat
+        arrays = flat._arrays()
+        rows, entries = flat.adjacency.sections()
+        divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
+        divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
+        meta = {"notes": self.notes, "counts": flat.split_edges}
+        write_directory(path, KIND, arrays, meta, force, divided=divided)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
         """The same edges with other splits [edges in the order of `adjacency.triples`]."""
@@ -154,6 +162,12 @@ class KnowledgeGraph:
             columns["date"] = self.date
         rows = self.layered or LayeredRows(self.adjacency, columns, {})
         values = {name: getattr(states, name) for name in columns}
+        place = self.adjacency.find_many(states.heads, states.relation, states.tails)
+        before, after = (
+            np.bincount(split, minlength=len(SPLITS) + 1)[1:].tolist()
+            for split in (np.where(place >= 0, self.split[place], 0), states.split)
+        )
+        counted = zip(self.split_edges.items(), before, after, strict=True)
         rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
         return replace(
             self,
@@ -164,6 +178,7 @@ class KnowledgeGraph:
             date=rows.entry.get("date"),
             hash=hash,
             layered=rows,
+            counts={name: old - gone + come for (name, old), gone, come in counted},
         )
 
     @property
@@ -184,6 +199,15 @@ class KnowledgeGraph:
         """How many edges each relation has. [relations]"""
         return self.adjacency.view_entries[::2]
 
+    @cached_property
+    def split_edges(self) -> dict[str, int]:
+        """How many edges each split has."""
+        if self.counts is not None:
+            return self.counts
+        _, entries = self.adjacency.flattened()
+        per_split = np.bincount(self.split[entries], minlength=len(SPLITS) + 1)[1:] // 2
+        return {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)}
+
     def edges(self, *splits: str) -> tuple[Ints, Ints, Ints]:
         """Heads, relations and tails of the edges of the named splits (of all if none is named)."""
         heads, relation, tails, entry = self.adjacency.triples()
@@ -197,19 +221,18 @@ class KnowledgeGraph:
 
         Splits of a benchmark are cumulative: what is known when testing is `observed(["train", "valid"])`.
         """
-        if splits is None or set(splits) == set(SPLITS):
+        if splits is None or all(name in known_splits(splits) or not count for name, count in self.split_edges.items()):
             return self.adjacency
         return self.adjacency.filter(self._mark(splits))
 
     def info(self) -> dict[str, Any]:
         """Sizes and identity of the graph, ready for JSON."""
         heads, _, tails, entry = self.adjacency.triples()
-        per_split = np.bincount(self.split[entry], minlength=len(SPLITS) + 1)[1:]
         return {
             "kind": KIND,
             "entities": len(self.entities),
             "relations": len(self.relations),
-            "edges": {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)},
+            "edges": dict(self.split_edges),
             "self_loops": int(np.count_nonzero(heads == tails)),
             "weighted": self.weighted,
             **({} if self.date is None else {"dated": int(np.count_nonzero(self.date[entry] != NO_DATE))}),
@@ -220,10 +243,8 @@ class KnowledgeGraph:
 
     def _mark(self, splits: Sequence[str]) -> NDArray[np.bool_]:
         marked = np.zeros(256, dtype=bool)
-        for name in splits:
-            if name not in SPLIT_CODE:
-                raise unknown("split", name, SPLITS)
-            marked[SPLIT_CODE[name]] = True
+        marked[[SPLIT_CODE[name] for name in known_splits(splits)]] = True
+        self.adjacency.touch()
         return marked[self.split]
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -244,7 +265,6 @@ class KnowledgeGraph:
 
 def _check(graph: KnowledgeGraph) -> None:
     """Refuse arrays that do not fit together: compiled code trusts these bounds."""
-    graph.adjacency.check(len(graph.entities))
     graph.entities.check("entity_")
     graph.relations.check("relation_")
     entries = len(graph.adjacency.neighbour)
@@ -254,3 +274,15 @@ def _check(graph: KnowledgeGraph) -> None:
         weight=graph.weight is None or len(graph.weight) == entries,
         date=graph.date is None or len(graph.date) == entries,
     )
+
+
+def known_splits(splits: Sequence[str]) -> tuple[str, ...]:
+    """The splits in their usual order; an unknown one is refused by name.
+
+    >>> known_splits(["valid", "train"])
+    ('train', 'valid')
+    """
+    for name in splits:
+        if name not in SPLITS:
+            raise unknown("split", name, SPLITS)
+    return tuple(name for name in SPLITS if name in splits)

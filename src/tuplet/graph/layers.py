@@ -68,7 +68,9 @@ class LayeredRows:
 
     def _in(self, rows: Segments, entries: Segments, newer: Longs | None, counts: Longs | None) -> LayeredRows:
         r, e = rows.columns, entries.columns
-        adjacency = Adjacency(self.adjacency.view_ptr, r["row_entity"], r["row_ptr"], e["neighbour"], newer, counts)
+        a = self.adjacency
+        layout = (a.view_ptr, r["row_entity"], r["row_ptr"], e["neighbour"])
+        adjacency = Adjacency(*layout, newer, counts, guard=a.guard)
         entry, row = {name: e[name] for name in self.entry}, {name: r[name] for name in self.row}
         return replace(self, adjacency=adjacency, entry=entry, row=row, space=(rows, entries))
 

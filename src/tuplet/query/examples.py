@@ -66,9 +66,11 @@ def _two_facts(facts: Adjacency) -> tuple[int, int, int, int] | None:
     rng = np.random.default_rng(0)
     often = np.argsort(-relation_counts(facts), kind="stable")[:_TRIED].tolist()
     for first in often:
-        low, high = facts.row_ptr[facts.view_ptr[2 * first : 2 * first + 2]].tolist()
-        for at in rng.integers(low, high, _TRIED).tolist() if high > low else ():
-            middle = int(facts.neighbour[at])
+        rows = facts.view(2 * first)
+        until = np.cumsum(rows.lengths)
+        for at in rng.integers(0, until[-1], _TRIED).tolist() if len(until) else ():
+            row = int(np.searchsorted(until, at, side="right"))
+            middle = int(facts.neighbour[rows.stops[row] - (until[row] - at)])
             for second in often:
                 ends = facts.row(middle, 2 * second)
                 if second != first and len(ends):

@@ -28,6 +28,11 @@ class Source:
         """The observed facts."""
         return self.graph.observed(self.splits)
 
+    def facts_of(self, clauses: Clauses) -> Adjacency:
+        """The observed facts, with the relations of a query verified: what compiled code joins."""
+        self.facts.touch({e.relation for c in clauses for e in c.edges})
+        return self.facts
+
     @cached_property
     def prepared(self) -> dict[str, Any]:
         """What engines made of this source and use again, by their own keys."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tuplet import registry
 from tuplet.errors import BadInput, Option, unknown
-from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
 from tuplet.progress import Report
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
@@ -30,7 +30,6 @@ from tuplet.truth.table import (
     Predictions,
     TruthTable,
     edge_keys,
-    known_splits,
     observed_facts,
     split_keys,
 )

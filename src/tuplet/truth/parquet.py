@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
-from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.table import (
     HIGHEST_PREDICTION,
@@ -22,7 +22,6 @@ from tuplet.truth.table import (
     Predictions,
     TruthTable,
     edge_keys,
-    known_splits,
     observed_facts,
 )
 

@@ -281,7 +281,7 @@ def _is_whole(folder: Path, part: str) -> bool:
 
             model_folder.load(folder)
         else:
-            open_directory(folder, part)
+            open_directory(folder, part).verify_all()
     except TupletError:
         return False
     return True

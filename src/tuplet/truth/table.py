@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.array_folder import Directory, open_directory, write_directory
-from tuplet.errors import CorruptStore, unknown
+from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
-from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.views import GrowingArrays, relation_slices
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
@@ -250,7 +250,8 @@ class TruthTable:
         """The table of the edges of each relation in turn; `double` if facts have a truth that is to be kept."""
         sink = GrowingArrays()
         write_table(sink, entities, edges, double)
-        return TruthTable._of_arrays(sink.arrays(), entities, threshold)
+        made = sink.arrays()
+        return TruthTable._of_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, threshold)
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The listed edges of a row."""
@@ -283,7 +284,8 @@ class TruthTable:
         return float(row.truth.max()) if len(row.truth) else 0.0
 
     def table(self, relations: Sequence[int]) -> TruthTable:
-        """The table itself: it holds all relations."""
+        """The table itself: it holds all relations; now these are verified."""
+        self.adjacency.touch(relations)
         return self
 
     def edited(self, states: EdgeStates, entities: int | None = None) -> TruthTable:
@@ -389,14 +391,19 @@ class TruthTable:
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
         """Write the table as a directory and return its content hash."""
-        arrays = self.flat.arrays()
-        if (self.row_dropped == np.float32(self.threshold)).all():
+        flat = self.flat
+        arrays = flat.arrays()
+        if (flat.row_dropped == np.float32(self.threshold)).all():
             del arrays["row_dropped"]  # the threshold says it
-        return write_directory(path, KIND, arrays, {"entities": self.entities, "threshold": self.threshold}, force)
+        rows, entries = flat.adjacency.sections()
+        bounds = {"row": rows, "entry": entries, "fact": flat.fact_ptr}
+        divided = {name: bounds[beside] for name, beside in _DIVIDED.items() if name in arrays}
+        meta = {"entities": self.entities, "threshold": self.threshold}
+        return write_directory(path, KIND, arrays, meta, force, divided=divided)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> TruthTable:
-        """The table of a directory, memory-mapped; every byte is checked."""
+        """The table of a directory, memory-mapped; a relation is checked when it is first asked for."""
         return TruthTable.of_directory(open_directory(path, KIND))
 
     @staticmethod
@@ -404,15 +411,18 @@ class TruthTable:
         """The table in an opened directory; arrays that do not fit together are refused: compiled code trusts them."""
         arrays, meta = directory.arrays, directory.meta
         try:
-            table = TruthTable._of_arrays(arrays, int(meta["entities"]), float(meta["threshold"]))
+            entities = int(meta["entities"])
+            adjacency = Adjacency.of_directory(directory, entities)
+            table = TruthTable._of_arrays(arrays, adjacency, entities, float(meta["threshold"]))
             _check(table)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStore(f"{Path(directory.path)} is not a whole table: {error}") from None
         return table
 
     @staticmethod
-    def _of_arrays(arrays: Mapping[str, NDArray[Any]], entities: int, threshold: float) -> TruthTable:
-        adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
+    def _of_arrays(
+        arrays: Mapping[str, NDArray[Any]], adjacency: Adjacency, entities: int, threshold: float
+    ) -> TruthTable:
         dropped = arrays.get("row_dropped")
         if dropped is None:
             dropped = np.broadcast_to(np.float32(threshold), len(adjacency.row_entity))
@@ -422,12 +432,17 @@ class TruthTable:
 
 
 _DERIVED = ("row_order", "fact_ptr")
+# What the arrays that are divided by relation lie beside.
+_DIVIDED = {
+    **dict.fromkeys(("row_entity", "row_ptr", "row_best", "row_dropped", "row_order"), "row"),
+    **dict.fromkeys(("neighbour", "truth", "observed", "by_truth"), "entry"),
+    **dict.fromkeys(("fact_prediction", "fact_source"), "fact"),
+}
 _PAYLOAD = ("truth", "observed", "by_truth", "row_best", "row_dropped", "fact_prediction", "fact_source")
 
 
 def _check(table: TruthTable) -> None:
     rows, entries = len(table.adjacency.row_entity), len(table.adjacency.neighbour)
-    table.adjacency.check(table.entities)
     refuse_misfits(
         truth=len(table.truth) == entries,
         observed=len(table.observed) == entries,
@@ -459,6 +474,7 @@ def split_keys(graph: KnowledgeGraph, split: str) -> Longs:
 
 def forward_entries(adjacency: Adjacency) -> Bools:
     """Marks the entries of the views that go from head to tail."""
+    adjacency.touch()
     per_view = np.diff(adjacency.row_ptr[adjacency.view_ptr])
     return np.repeat(np.arange(len(per_view)) % 2 == 0, per_view)
 
@@ -470,15 +486,3 @@ def observed_facts(graph: KnowledgeGraph, observed: Sequence[str] = OBSERVED) ->
     marked = np.isin(split, [SPLIT_CODE[name] for name in known_splits(observed)])
     truth = np.ones(len(entry), dtype=np.float32) if graph.weight is None else graph.weight[entry]
     return FactEdges(heads, relation, tails, truth, split).where(marked & (truth > 0))
-
-
-def known_splits(splits: Sequence[str]) -> tuple[str, ...]:
-    """The splits in their usual order; an unknown one is refused by name.
-
-    >>> known_splits(["valid", "train"])
-    ('train', 'valid')
-    """
-    for name in splits:
-        if name not in SPLITS:
-            raise unknown("split", name, SPLITS)
-    return tuple(name for name in SPLITS if name in splits)

@@ -67,6 +67,7 @@ def plan(clauses: Clauses, adjacency: Adjacency) -> CrispPlan:
       1. ?x free, ~1 candidate: r0(#0, ?x) ∩ r1(?x, ·)
       2. ?y free, ~1 candidate per ?x: r1(?x, ?y)
     """
+    adjacency.touch({edge.relation for graph in clauses for edge in graph.edges})
     return CrispPlan(tuple(_plan_clause(graph, adjacency) for graph in clauses))
 
 

@@ -72,6 +72,7 @@ class TensorTable:
     ) -> TensorTable:
         """The table of some relations (all, if none are named)."""
         wanted = np.unique(np.fromiter(range(truth.relations) if relations is None else relations, dtype=np.int64))
+        truth.adjacency.touch(wanted.tolist())
         return TensorTable.of_arrays(truth.entities, truth.adjacency, truth.truth, wanted, device, dtype, block)
 
     @staticmethod

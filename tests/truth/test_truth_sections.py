@@ -1,0 +1,121 @@
+"""A store is verified by relation: damage is found when its relation is asked for, by whatever way, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tuplet
+from tuplet.array_folder import open_directory
+from tuplet.array_writer import HEADER
+from tuplet.errors import CorruptStore
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_meta import StoreMeta
+from tuplet.truth.table import TruthTable
+
+ENTITIES = 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store of three relations r0, r1, r2 with facts and predictions."""
+    keys = np.arange(0, 3 * ENTITIES**2, 7)
+    heads, relation, tails = keys // ENTITIES % ENTITIES, keys // ENTITIES**2, keys % ENTITIES
+    fact = keys % 2 == 0
+    entities, relations = (Vocabulary.of([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", 3)))
+    graph = KnowledgeGraph.of(entities, relations, heads[fact], relation[fact], tails[fact])
+    truth = np.where(fact, 1.0, 0.5)
+    table = TruthTable.build(ENTITIES, 3, heads, relation, tails, truth, fact)
+    StoreFiles.create(tmp_path / "a.store", graph, table, StoreMeta(graph.hash, ("train",), 0.0))
+    return tmp_path / "a.store"
+
+
+def damage(folder: Path, part: str, name: str, relation: int) -> None:
+    """Change one byte of an array in the section of a relation."""
+    place = next(folder.glob(f"{part}-*"))
+    opened = open_directory(place)
+    low, high = opened.bounds[name][relation : relation + 2]
+    at = HEADER + (low + high) // 2 * opened.arrays[name].itemsize
+    raw = bytearray((place / f"{name}.npy").read_bytes())
+    raw[at] ^= 1
+    (place / f"{name}.npy").write_bytes(raw)
+
+
+TABLE = ["row_entity", "row_ptr", "row_best", "neighbour", "truth", "observed", "by_truth", "fact_source"]
+GRAPH = ["row_entity", "row_ptr", "neighbour", "split"]
+
+
+@pytest.mark.parametrize(("part", "name"), [("table", n) for n in TABLE] + [("graph", n) for n in GRAPH])
+def test_a_damaged_relation_is_found_when_it_is_asked(folder: Path, part: str, name: str) -> None:
+    engine = "exact" if part == "table" else "crisp"
+    before = tuplet.open(folder).ask("?x, ?y : r2(?x, ?y)", engine=engine).to_csv()
+    damage(folder, part, name, 1)
+    store = tuplet.open(folder)
+    assert store.ask("?x, ?y : r2(?x, ?y)", engine=engine).to_csv() == before
+    store.ask("?x : r0(?x, e0)", engine=engine)
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match=rf"{part}-.*/{name}\.npy: checksum does not match"):
+            store.ask("?x : exists ?y . r0(?x, ?y) & r1(?y, e0)", engine=engine)
+    with pytest.raises(CorruptStore, match=rf"{name}\.npy: checksum does not match"):
+        tuplet.info(folder, verify=True)
+
+
+READERS: list[Callable[[StoreFiles], object]] = [
+    lambda store: store.table.row(0, 1, False),
+    lambda store: store.table.value(0, 1, 0),
+    lambda store: store.table.observed_edge(0, 1, 0),
+    lambda store: store.table.lookup(*np.array([[0], [1], [0]], dtype=np.int32)),
+    lambda store: store.table.facts(),
+    lambda store: store.table.predictions(),
+    lambda store: store.table.adjacency.view(3),
+    lambda store: store.table.table([1]),
+]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_no_way_to_read_a_relation_passes_by_its_checksum(folder: Path, read: Callable[[StoreFiles], object]) -> None:
+    damage(folder, "table", "truth", 1)
+    store = StoreFiles.open(folder)
+    assert store.table.value(0, 0, 0) == 1
+    assert store.table.adjacency.view_entries.tolist() == [58, 58, 57, 57, 57, 57]
+    with pytest.raises(CorruptStore, match=r"truth\.npy: checksum does not match"):
+        read(store)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda graph: graph.edges("train"),
+        lambda graph: graph.observed(["valid"]),
+        lambda graph: graph.info(),
+        lambda graph: graph.adjacency.find(0, 1, 0),
+    ],
+)
+def test_nor_in_a_graph(folder: Path, read: Callable[[KnowledgeGraph], object]) -> None:
+    damage(folder, "graph", "split", 1)
+    graph = StoreFiles.open(folder).graph
+    assert graph.relation_edges.tolist() == [29, 29, 28]
+    with pytest.raises(CorruptStore, match=r"split\.npy: checksum does not match"):
+        read(graph)
+
+
+@pytest.mark.parametrize("name", ["row_ptr", "row_entity", "neighbour"])
+def test_impossible_numbers_are_found_when_their_relation_is_touched(folder: Path, tmp_path: Path, name: str) -> None:
+    """Valid checksums over numbers that compiled code must not trust, as only a program can write them."""
+    table = StoreFiles.open(folder).table
+    made = np.array(getattr(table.adjacency, name))
+    section = open_directory(next(folder.glob("table-*"))).bounds[name]
+    made[section[2] - 1] = {"row_ptr": 10**9, "row_entity": 0, "neighbour": ENTITIES}[name]
+    a = table.adjacency
+    changed = {"view_ptr": a.view_ptr, "row_entity": a.row_entity, "row_ptr": a.row_ptr, "neighbour": a.neighbour}
+    adjacency = type(a)(**(changed | {name: made}), counts=a.counts)
+    TruthTable(**(table.__dict__ | {"adjacency": adjacency})).save(tmp_path / "t")
+    opened = TruthTable.open(tmp_path / "t")
+    opened.table([0, 2])
+    with pytest.raises(CorruptStore, match=f"t is not a whole table: {name} does not fit"):
+        opened.table([1])
