@@ -374,6 +374,8 @@ def every_file(path: Path) -> list[Path]:
 
 def use(path: Path) -> None:
     store = StoreFiles.open(path)
+    store.graph.adjacency.touch()
+    store.table.adjacency.touch()
     if store.on_demand:
         store.rows()
 
