@@ -113,6 +113,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
     for mine, theirs in zip(flat.adjacency.triples(), new.adjacency.triples(), strict=True):
         assert mine.tolist() == theirs.tolist()
     assert flat.split.tolist() == new.split.tolist()
+    assert graph.split_edges == new.split_edges
     assert flat.date.tolist() == new.date.tolist()
 
 

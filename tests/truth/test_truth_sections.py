@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_impossible_numbers_are_found_when_their_relation_is_touched(folder: Pat
     a = table.adjacency
     changed = {"view_ptr": a.view_ptr, "row_entity": a.row_entity, "row_ptr": a.row_ptr, "neighbour": a.neighbour}
     adjacency = type(a)(**(changed | {name: made}), counts=a.counts)
-    TruthTable(**(table.__dict__ | {"adjacency": adjacency})).save(tmp_path / "t")
+    replace(table, adjacency=adjacency).save(tmp_path / "t")
     opened = TruthTable.open(tmp_path / "t")
     opened.table([0, 2])
     with pytest.raises(CorruptStore, match=f"t is not a whole table: {name} does not fit"):

@@ -165,7 +165,7 @@ class KnowledgeGraph:
         place = self.adjacency.find_many(states.heads, states.relation, states.tails)
         before, after = (
             np.bincount(split, minlength=len(SPLITS) + 1)[1:].tolist()
-            for split in (np.where(place >= 0, self.split[place], 0), states.split)
+            for split in (self.split[place[place >= 0]], states.split)
         )
         counted = zip(self.split_edges.items(), before, after, strict=True)
         rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
