@@ -24,7 +24,6 @@ from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.truth.learned.reliability import SURE, Reliability, reliability
-from tuplet.truth.table import edge_keys
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 Mask = NDArray[np.bool_]
@@ -38,7 +37,7 @@ class JudgedTuples:
     truth: NDArray[np.float64]  # [n]
     right: Mask  # [n]
     witnesses: Witnesses  # of the n tuples
-    edges: NDArray[np.int64]  # [n, atoms] a number for the edge of each atom
+    edges: NDArray[np.int64]  # [n, atoms, 3] relation, head and tail of each atom
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
@@ -98,7 +97,7 @@ def judge(
         found = Witnesses.of(ranking, clauses, source)
         right = holds(clauses, full, ranking.tuples, NO_DEADLINE)
         relations = np.broadcast_to([edge.relation for edge in found.edges], found.heads.shape)
-        edges = edge_keys(len(source.graph.entities), found.heads, relations, found.tails)
+        edges = np.stack([relations, found.heads, found.tails], axis=2)
         judged.append(JudgedTuples(query, ranking.truth, right, found, edges))
     return judged
 
@@ -120,12 +119,13 @@ def errors_by_chance(judged: Iterable[JudgedTuples], draws: int = 20, seed: int 
     members = list(judged)
     if not members:
         return 0.0, 0.0
-    distinct, place = np.unique(np.concatenate([one.edges.ravel() for one in members]), return_inverse=True)
-    ends = np.cumsum([one.edges.size for one in members])[:-1]
+    every_edge = np.concatenate([one.edges.reshape(-1, 3) for one in members])
+    distinct, place = np.unique(every_edge, axis=0, return_inverse=True)
+    ends = np.cumsum([one.edges.size // 3 for one in members])[:-1]
     truth, rng, errors = np.concatenate([one.truth for one in members]), np.random.default_rng(seed), []
     for _ in range(draws):
         drawn = np.split(rng.random(len(distinct))[place], ends)
-        right = [one.right_if(part.reshape(one.edges.shape)) for one, part in zip(members, drawn, strict=True)]
+        right = [one.right_if(part.reshape(one.edges.shape[:2])) for one, part in zip(members, drawn, strict=True)]
         found = reliability(truth, np.concatenate(right), TENTHS)
         errors.append((found.error, found.error_from(SURE)))
     every, sure = np.mean(errors, axis=0).tolist()

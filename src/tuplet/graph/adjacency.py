@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.array_folder import Directory
-from tuplet.graph.views import NO_VIEWS, GrowingArrays, ViewsWriter, relation_slices, relation_views
+from tuplet.graph.views import NO_VIEWS, GrowingArrays, ViewsWriter, among, relation_slices, relation_views
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -238,7 +238,7 @@ class Adjacency:
         for layer in self.newer[::-1]:
             own = np.arange(layer[view], layer[view + 1], 2, dtype=np.int64)
             entities, others = self.row_entity[own], self.row_entity[rows]
-            rows = rows[~_among(others, entities)]
+            rows = rows[~among(others, entities)]
             rows = np.concatenate([rows, own])
             rows = rows[np.argsort(self.row_entity[rows], kind="stable")]
         filled: Longs = rows[self.row_ptr[rows + 1] > self.row_ptr[rows]]
@@ -360,14 +360,6 @@ def consecutive(starts: Longs, lengths: Longs) -> Longs:
     total = int(ends[-1]) if len(ends) else 0
     numbers: Longs = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
     return numbers
-
-
-def _among(values: Ints, ascending: Ints) -> NDArray[np.bool_]:
-    """Which of the values are in a list that ascends."""
-    if not len(ascending):
-        return np.zeros(len(values), dtype=bool)
-    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
-    return np.asarray(ascending[at] == values)
 
 
 def refuse_misfits(**fits: bool) -> None:

@@ -44,6 +44,18 @@ def edge_key(near: NDArray[np.integer], far: NDArray[np.integer], entities: int)
     return key
 
 
+def among(values: NDArray[Any], ascending: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the values are in a list that ascends.
+
+    >>> among(np.array([5, 1, 2]), np.array([1, 5])).tolist()
+    [True, True, False]
+    """
+    if not len(ascending):
+        return np.zeros(len(values), dtype=bool)
+    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
+    return np.asarray(ascending[at] == values)
+
+
 def relation_views(heads: NDArray[np.integer], tails: NDArray[np.integer], entities: int) -> RelationViews:
     """The views of distinct edges in any order."""
     count = len(heads)

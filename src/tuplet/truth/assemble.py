@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.views import (
     NO_VIEWS,
     ArraySink,
@@ -43,6 +44,25 @@ class RelationEdges(NamedTuple):
     observed: Bools
     prediction: Floats  # as if the edge were not observed; read for observed ones
     source: Sources  # likewise
+
+
+def graph_facts(graph: KnowledgeGraph, relation: int, observed: Sequence[str]) -> RelationFacts:
+    """The facts of the named splits: truth 1, in a weighted graph the given one; facts of truth 0 are none."""
+    heads, tails, entries = graph.adjacency.relation(relation)
+    split = graph.split[entries]
+    truth = np.ones(len(heads), dtype=np.float32) if graph.weight is None else graph.weight[entries]
+    codes = [SPLIT_CODE[name] for name in observed]
+    if graph.weight is None and (not len(split) or (split.min() == split.max() and split[0] in codes)):
+        return RelationFacts(heads, tails, truth, split)
+    keep = np.isin(split, codes) & (truth > 0)
+    return RelationFacts(heads[keep], tails[keep], truth[keep], split[keep])
+
+
+def given_truth(graph: KnowledgeGraph, observed: Sequence[str]) -> bool:
+    """Whether a fact of the named splits has a given truth that is not 1: then truth is kept in double precision."""
+    if graph.weight is None:
+        return False
+    return any((graph_facts(graph, r, observed).truth != 1).any() for r in range(len(graph.relations)))
 
 
 def stated(facts: RelationFacts) -> RelationEdges:

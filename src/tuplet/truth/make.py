@@ -18,21 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import registry
+from tuplet.array_writer import FolderWriter
 from tuplet.errors import BadInput, Option, unknown
+from tuplet.files import make_folder
+from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
 from tuplet.progress import Report
+from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
 from tuplet.truth.learned.reliability import table_reliability
-from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
+from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import (
     HIGHEST_PREDICTION,
     OBSERVED,
     Predictions,
     TruthTable,
-    edge_keys,
-    observed_facts,
-    split_keys,
 )
+from tuplet.truth.table import KIND as TABLE
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
@@ -52,9 +54,9 @@ PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned; and a learned o
 class StoreContent:
     """All that a new store is made of."""
 
-    graph: KnowledgeGraph
-    table: TruthTable
-    meta: StoreMeta
+    graph: KnowledgeGraph | FolderMaker
+    table: FolderMaker
+    meta: MetaMaker
     rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
     calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
 
@@ -68,22 +70,26 @@ class FactsRecipe:
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
         splits = known_splits(self.observed)
-        table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits))
-        return StoreContent(graph, table, StoreMeta(graph.hash, splits, 0.0, report=_report(graph, table, splits)))
+
+        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+            return StoreMeta(graph.hash, splits, 0.0, report=_report(graph, table, splits))
+
+        return StoreContent(graph, _table(graph, splits, None, 0.0), meta)
 
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """A truth table made elsewhere; see `read_table`.
+    """A truth table made elsewhere; see `GivenTable`.
 
-    Without a `calibration` one is learned from the valid edges on top of the given truth values if there are enough of
-    them, and if the file lists them as if they were unknown; "given" takes the values as they are.
+    Its values are taken as they are, unless `calibration` is "learned": then one is learned from the valid edges on top
+    of them, which the file must list as if they were unknown.
     """
 
     file: PathLike
     observed: Sequence[str] = OBSERVED
     threshold: float | None = None
     calibration: str | None = None
+    memory: int | None = None  # bytes of the file that are held at a time; the rest waits on disk
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
@@ -92,28 +98,46 @@ class TableRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
-        from tuplet.truth.parquet import agreeing_graph, read_table
+        from tuplet.truth.parquet import GivenTable
 
-        splits, why = known_splits(self.observed), _why_not_learned(graph, self.calibration)
-        table = read_table(self.file, graph, splits, self.threshold if why else None)
-        graph = agreeing_graph(graph, table, splits)
-        if why is None:
-            edges = table.predictions()
-            why = self._refuse_certain(graph, edges) or _too_few(graph, edges, self.calibration)
-            if why is None:
-                learned = _learned(graph, edges, splits, self.threshold)
-                return replace(learned, meta=replace(learned.meta, table=str(self.file)))
-            table = read_table(self.file, graph, splits, self.threshold)
-        report = _report(graph, table, splits, why or None)
-        meta = StoreMeta(graph.hash, splits, table.threshold, table=str(self.file), report=report)
-        return StoreContent(graph, table, meta)
+        splits, learn = known_splits(self.observed), self.calibration == LEARNED
+        if learn:
+            _why_not_learned(graph, LEARNED)
+        least = None if learn else self.threshold
+        make_folder(work.parent)
+        given = GivenTable.read(self.file, graph, splits, least, self.memory, work.parent)
+        if learn:
+            edges = given.table().predictions()
+            return self._learned(given.agreeing_graph(), edges, splits)
 
-    def _refuse_certain(self, graph: KnowledgeGraph, edges: Predictions) -> str | None:
-        """Why the values of valid edges say nothing: the file was made by somebody who knew them."""
-        sure = edges.prediction[np.isin(edge_keys(len(graph.entities), *edges[:3]), split_keys(graph, "valid"))]
-        if not len(sure) or np.mean(sure >= HIGHEST_PREDICTION) <= 0.5:
-            return None
-        return _not_learned("the file lists valid edges as certain, not as if they were unknown", self.calibration)
+        def table(folder: Path) -> str:
+            with FolderWriter(folder, TABLE) as writer:
+                write_table(writer, len(graph.entities), given.relations(), given.double)
+                return writer.finish({"entities": len(graph.entities), "threshold": given.least})
+
+        def agreeing(folder: Path) -> str:
+            if not given.differing:
+                graph.save(folder)
+                return graph.hash
+            with FolderWriter(folder, GRAPH) as writer:
+                return writer.finish(given.write_graph(writer))
+
+        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+            report = _report(graph, table, splits)
+            return StoreMeta(graph.hash, splits, table.threshold, table=str(self.file), report=report)
+
+        return StoreContent(agreeing, table, meta)
+
+    def _learned(self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...]) -> StoreContent:
+        """A store whose calibration is learned on top of the given values."""
+        from tuplet.truth.learned.calibrate import marked
+
+        sure = edges.prediction[marked(graph, "valid", *edges[:3])]
+        if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
+            # it was made by somebody who knew them, so it says nothing about what is unknown
+            _not_learned("the file lists valid edges as certain, not as if they were unknown", LEARNED)
+        _too_few(graph, edges, LEARNED)
+        return _learned(graph, edges, splits, self.threshold, table=str(self.file))
 
 
 @dataclass(frozen=True)
@@ -154,13 +178,14 @@ class PredictorRecipe:
         if why is None:
             why = _too_few(graph, scores, self.calibration)
         if why is None:
-            learned = _learned(graph, scores, splits, self.threshold)
-            return replace(learned, meta=replace(learned.meta, model=about))
-        least = max(least, floor)
+            return _learned(graph, scores, splits, self.threshold, model=about)
         edges = scores.predictions().reaching(least)
-        table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits), edges, least)
-        report = _report(graph, table, splits, why or None, as_if_unknown=True)
-        return StoreContent(graph, table, StoreMeta(graph.hash, splits, least, rule.as_dict(), about, report=report))
+
+        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+            report = _report(graph, table, splits, why or None, as_if_unknown=True)
+            return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
+
+        return StoreContent(graph, _table(graph, splits, edges, max(least, floor)), meta)
 
 
 @dataclass(frozen=True)
@@ -190,10 +215,13 @@ class OnDemandRecipe:
         folder = Path(self.model)
         about = _model_meta(folder, graph, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
-        table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits), threshold=least)
-        report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=why)
-        meta = StoreMeta(graph.hash, splits, least, rule.as_dict(), about, report=report)
-        return StoreContent(graph, table, meta, RowSource(folder, *graph.edges(*COUNTED)))
+
+        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+            report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=why)
+            return StoreMeta(graph.hash, splits, least, rule.as_dict(), about, report=report)
+
+        basis = RowSource(folder, *graph.edges(*COUNTED))
+        return StoreContent(graph, _table(graph, splits, None, least), meta, basis)
 
 
 Recipe: TypeAlias = FactsRecipe | TableRecipe | PredictorRecipe | OnDemandRecipe
@@ -289,7 +317,7 @@ def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | No
 
     if calibration not in (None, LEARNED):
         return ""
-    valid = len(graph.edges("valid")[0])
+    valid = graph.split_edges["valid"]
     return _not_learned(f"{valid:,} valid edges, {LEAST_VALID} needed", calibration) if valid < LEAST_VALID else None
 
 
@@ -309,16 +337,25 @@ def _not_learned(reason: str, calibration: str | None) -> str:
 
 
 def _learned(
-    graph: KnowledgeGraph, scores: DirectionScores | Predictions, splits: tuple[str, ...], threshold: float | None
+    graph: KnowledgeGraph,
+    scores: DirectionScores | Predictions,
+    splits: tuple[str, ...],
+    threshold: float | None,
+    model: ModelMeta | None = None,
+    table: str | None = None,
 ) -> StoreContent:
     """A store whose calibration is learned from the valid edges among the scored ones."""
     from tuplet.truth.learned import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
     found = calibrate.calibrate(graph, scores, splits, least)
-    table = TruthTable.assemble(*_sizes(graph), observed_facts(graph, splits), found.edges, least)
-    meta = StoreMeta(graph.hash, splits, least, found.as_dict(), report=_learned_report(graph, table, found))
-    return StoreContent(graph, table, meta, calibration=found.fit.learned.arrays())
+
+    def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
+        report = _learned_report(graph, made, found)
+        return StoreMeta(graph.hash, splits, least, found.as_dict(), model, table, report=report)
+
+    arrays = found.fit.learned.arrays()
+    return StoreContent(graph, _table(graph, splits, found.edges, least), meta, calibration=arrays)
 
 
 # --- which predictor -------------------------------------------------------------------------------------------------
@@ -379,6 +416,22 @@ def _fingerprint(graph: KnowledgeGraph) -> str:
 # --- graph and report ------------------------------------------------------------------------------------------------
 
 
+def _table(
+    graph: KnowledgeGraph, observed: Sequence[str], predicted: Predictions | None, threshold: float
+) -> FolderMaker:
+    """What writes the table of the observed facts of a graph over predicted edges, relation by relation."""
+
+    def write(folder: Path) -> str:
+        entities, relations = _sizes(graph)
+        facts = (graph_facts(graph, relation, observed) for relation in range(relations))
+        with FolderWriter(folder, TABLE) as writer:
+            edges = overlaid(facts, predicted, entities, relations)
+            write_table(writer, entities, edges, given_truth(graph, observed))
+            return writer.finish({"entities": entities, "threshold": threshold})
+
+    return write
+
+
 def _sizes(graph: KnowledgeGraph) -> tuple[int, int]:
     return len(graph.entities), len(graph.relations)
 
@@ -395,17 +448,19 @@ def _report(
     found = table_reliability(graph, table, observed, as_if_unknown)
     if found is None:
         return report
-    listed = round(int(found.facts.sum()) / len(split_keys(graph, found.split)), 6)
+    listed = round(int(found.facts.sum()) / graph.split_edges[found.split], 6)
     return replace(report, reliability=found.as_dict(), held_out_listed=listed)
 
 
 def _learned_report(graph: KnowledgeGraph, table: TruthTable, found: CalibrationResult) -> StoreReport:
     """The diagrams count all candidates; those below the threshold are not listed."""
-    held_out = np.concatenate([split_keys(graph, split) for split in found.after.split.split(" and ")])
-    listed = np.isin(held_out, edge_keys(len(graph.entities), *found.edges[:3])).mean()
+    from tuplet.truth.learned.calibrate import marked
+
+    splits, sizes = found.after.split.split(" and "), graph.split_edges
+    listed = sum(int(np.count_nonzero(marked(graph, split, *found.edges[:3]))) for split in splits)
     return StoreReport(
         **table.sizes(),
         reliability=found.after.as_dict(),
         reliability_before=found.before.as_dict(),
-        held_out_listed=round(float(listed), 6),
+        held_out_listed=round(listed / sum(sizes[split] for split in splits), 6),
     )

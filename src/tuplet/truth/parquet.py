@@ -1,9 +1,10 @@
-"""Truth tables made elsewhere: a Parquet file of named edges with their truth (needs pyarrow)."""
+"""Truth tables made elsewhere: a Parquet file of named edges with their truth, read batch by batch (needs pyarrow)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
-from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
-from tuplet.graph.names import Vocabulary
-from tuplet.truth.table import (
-    HIGHEST_PREDICTION,
-    OBSERVED,
-    FactEdges,
-    Predictions,
-    TruthTable,
-    edge_keys,
-    observed_facts,
-)
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
+from tuplet.graph.graph_writer import GraphWriter, graph_in_memory
+from tuplet.graph.name_table import NameTable
+from tuplet.graph.spill import RelationSpill, spill_memory
+from tuplet.graph.views import ArraySink, among, edge_key
+from tuplet.truth.assemble import RelationEdges, RelationFacts, given_truth, graph_facts, overlay
+from tuplet.truth.table import HIGHEST_PREDICTION, OBSERVED, TruthTable
+
+Ids = NDArray[np.int32]
+
+_BATCH = 1 << 18  # rows
+_ENDS = ("head", "relation", "tail")
 
 
 def read_table(
@@ -32,148 +34,236 @@ def read_table(
     observed: Sequence[str] = OBSERVED,
     threshold: float | None = None,
 ) -> TruthTable:
-    """The table of a Parquet file with the columns `head, relation, tail` (names), `truth` and perhaps `source`.
+    """The table of a Parquet file, in memory; see `GivenTable`."""
+    return GivenTable.read(file, graph, observed, threshold).table()
+
+
+@dataclass
+class GivenTable:
+    """A Parquet file with the columns `head, relation, tail` (names), `truth` and perhaps `source`, over a graph.
 
     `source` (0 predicted, 1 train, 2 valid, 3 test) decides what is observed; without it, the graph does. Edges of the
     graph's observed splits that the file does not list are added. The file lists nothing below `threshold`; if that is
     not said, its smallest predicted truth is taken.
     """
-    path = Path(file)
-    columns = _read(path)
-    ids = [
-        _ids(path, columns, role, vocabulary)
-        for role, vocabulary in (("head", graph.entities), ("relation", graph.relations), ("tail", graph.entities))
-    ]
-    truth = _truth(path, columns)
-    key = edge_keys(len(graph.entities), *ids)
-    order = np.argsort(key)
-    _refuse_duplicates(path, key[order], order)
-    facts = observed_facts(graph, observed)
-    if "source" in columns.column_names:
-        facts = _by_source(path, columns, ids, facts, observed, graph)
-    known = np.isin(key, edge_keys(len(graph.entities), *facts[:3]), assume_unique=True)
-    prediction = np.minimum(truth, HIGHEST_PREDICTION)
-    listed = prediction > 0
-    if threshold is None:
-        unknown = prediction[listed & ~known]
-        threshold = float(unknown.min()) if len(unknown) else 0.0
-    heads, relation, tails = (column[order][listed[order]] for column in ids)
-    entities, relations = len(graph.entities), len(graph.relations)
-    predicted = Predictions(heads, relation, tails, prediction[order][listed[order]])
-    return TruthTable.assemble(entities, relations, facts, predicted, threshold)
+
+    path: Path
+    graph: KnowledgeGraph
+    observed: tuple[str, ...]
+    given: RelationSpill  # head, tail, truth and perhaps source
+    threshold: float | None = None  # known at the latest when all relations were merged
+    differing: set[int] = field(default_factory=set)  # relations whose observed facts are not those of the graph
+
+    @staticmethod
+    def read(
+        file: str | os.PathLike[str],
+        graph: KnowledgeGraph,
+        observed: Sequence[str] = OBSERVED,
+        threshold: float | None = None,
+        memory: int | None = None,
+        folder: Path | None = None,
+    ) -> GivenTable:
+        """Read the file; what exceeds `memory` (bytes) goes to a temporary file in `folder`."""
+        rows = RelationSpill(spill_memory(memory), folder)
+        for batch in _batches(Path(file), graph):
+            rows.append(batch.pop("relation"), batch)
+        return GivenTable(Path(file), graph, known_splits(observed), rows, threshold)
+
+    @property
+    def double(self) -> bool:
+        return given_truth(self.graph, self.observed)
+
+    def table(self) -> TruthTable:
+        """The whole table, in memory."""
+        return TruthTable.of_relations(len(self.graph.entities), self.relations(), self.double, lambda: self.least)
+
+    @property
+    def least(self) -> float:
+        """The threshold, after the last relation."""
+        return self.threshold or 0.0
+
+    def relations(self) -> Iterator[RelationEdges]:
+        """All that the table says, relation by relation."""
+        least, entities = np.float32(np.inf), len(self.graph.entities)
+        for relation in range(len(self.graph.relations)):
+            stated = graph_facts(self.graph, relation, self.observed)
+            facts, (heads, tails, prediction) = self._relation(relation, stated)
+            if not self._same(stated, facts):
+                self.differing.add(relation)
+            edges = overlay(facts, heads, tails, prediction, entities)
+            least = np.min(edges.truth, where=~edges.observed, initial=least)
+            yield edges
+        if self.threshold is None:
+            self.threshold = float(least) if np.isfinite(least) else 0.0
+
+    def agreeing_graph(self) -> KnowledgeGraph:
+        """The graph whose observed facts are those of the table, so that joins and truth values never contradict."""
+        return self.graph if not self.differing else graph_in_memory(self.write_graph, self.graph)
+
+    def write_graph(self, sink: ArraySink) -> dict[str, Any]:
+        """The same graph, relation by relation, and the meta of its folder."""
+        graph = self.graph
+        writer = GraphWriter(sink, graph.entities, graph.relations)
+        for relation in range(len(graph.relations)):
+            heads, tails, entries = graph.adjacency.relation(relation)
+            columns = {"split": graph.split, "weight": graph.weight, "date": graph.date}
+            known = {name: column[entries] for name, column in columns.items() if column is not None}
+            if relation in self.differing:
+                heads, tails, known = self._agreeing(relation, heads, tails, known)
+            writer.relation(heads, tails, known)
+        return writer.finish(graph.notes)
+
+    def _agreeing(self, relation: int, heads: Ids, tails: Ids, known: dict[str, Any]) -> tuple[Ids, Ids, Any]:
+        stated = graph_facts(self.graph, relation, self.observed)
+        facts, _ = self._relation(relation, stated)
+        key, wanted, old = (self._key(part) for part in ((heads, tails), facts, stated))
+        keep = ~(among(key, np.sort(wanted)) | among(key, old))
+        more: dict[str, NDArray[Any]] = {"split": facts.source, "weight": facts.truth}
+        if "date" in known:
+            at = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
+            dated = among(wanted, key)
+            more["date"] = np.full(len(wanted), NO_DATE)
+            more["date"][dated] = known["date"][at[dated]]
+        columns = {
+            name: np.concatenate([column[keep], more[name].astype(column.dtype)]) for name, column in known.items()
+        }
+        ends = [np.concatenate([old[keep], new]) for old, new in ((heads, facts.heads), (tails, facts.tails))]
+        return ends[0], ends[1], columns
+
+    def _relation(self, relation: int, stated: RelationFacts) -> tuple[RelationFacts, tuple[Ids, Ids, Any]]:
+        """The facts of a relation as file and graph have them, and the listed predictions (heads, tails, truth)."""
+        given = self.given.relation(relation)
+        if not given:
+            return stated, (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        key = self._key((given["head"], given["tail"]))
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key, kind="stable")  # files are mostly written in runs of ascending edges
+            key, given = key[order], {name: column[order] for name, column in given.items()}
+        self._refuse_duplicates(relation, key)
+        facts = self._by_source(key, given, stated) if "source" in given else stated
+        prediction = np.minimum(given["truth"], HIGHEST_PREDICTION)
+        ends = (given["head"], given["tail"], prediction)
+        listed = prediction > 0
+        return facts, ends if listed.all() else (ends[0][listed], ends[1][listed], ends[2][listed])
+
+    def _by_source(self, key: NDArray[np.int64], given: dict[str, Any], stated: RelationFacts) -> RelationFacts:
+        """Facts as the codes say; the graph adds those that the file does not list, and the truth of weighted facts."""
+        codes = given["source"]
+        marked = np.isin(codes, [SPLIT_CODE[name] for name in self.observed])
+        old = self._key(stated)
+        wanted = key[marked]
+        truth: NDArray[np.floating] = np.ones(len(wanted), dtype=np.float32)
+        if len(old) and self.graph.weight is not None:
+            at = np.minimum(np.searchsorted(old, wanted), len(old) - 1)
+            truth = np.where(old[at] == wanted, stated.truth[at], truth)
+        more = ~among(old, key)
+        listed = (given["head"][marked], given["tail"][marked], truth, codes[marked])
+        if not more.any():
+            return RelationFacts(*listed)
+        return RelationFacts(*(np.concatenate([new, rest[more]]) for new, rest in zip(listed, stated, strict=True)))
+
+    def _key(self, ends: Sequence[Any]) -> NDArray[np.int64]:
+        return edge_key(ends[0], ends[1], len(self.graph.entities))
+
+    def _same(self, stated: RelationFacts, facts: RelationFacts) -> bool:
+        """Whether these are the same edges, in whatever order."""
+        if stated is facts:
+            return True
+        return len(stated.heads) == len(facts.heads) and np.array_equal(np.sort(self._key(facts)), self._key(stated))
+
+    def _refuse_duplicates(self, relation: int, key: NDArray[np.int64]) -> None:
+        same = key[1:] == key[:-1]
+        if not same.any():
+            return
+        head, tail = divmod(int(key[int(np.argmax(same))]), len(self.graph.entities))
+        rows: list[int] = []
+        seen = 0
+        for batch in _batches(self.path, self.graph):  # where they stand is not kept, so it is looked up
+            found = (batch["relation"] == relation) & (batch["head"] == head) & (batch["tail"] == tail)
+            rows += (seen + 1 + np.flatnonzero(found)).tolist()
+            seen += len(found)
+        raise BadInput(f"{self.path}: row {rows[1]} repeats the edge of row {rows[0]}")
 
 
-def agreeing_graph(graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str]) -> KnowledgeGraph:
-    """The graph whose observed facts are those of the table, so that joins and truth values never contradict."""
-    size, facts = len(graph.entities), table.fact_edges()
-    stated = observed_facts(graph, observed)
-    wanted, given = edge_keys(size, *facts[:3]), edge_keys(size, *stated[:3])
-    if np.array_equal(wanted, given):
-        return graph
-    heads, relation, tails, _ = graph.adjacency.triples()
-    keep = ~np.isin(edge_keys(size, heads, relation, tails), np.concatenate([wanted, given]))
-    return graph.replaced(keep, *facts[:3], facts.source, facts.truth)
+def _batches(path: Path, graph: KnowledgeGraph) -> Iterator[dict[str, NDArray[Any]]]:
+    """Ids, truth and perhaps source of the rows, some at a time."""
+    entities, relations = NameTable.of(graph.entities.strings), NameTable.of(graph.relations.strings)
+    tables = {
+        "head": (entities, graph.entities),
+        "relation": (relations, graph.relations),
+        "tail": (entities, graph.entities),
+    }
+    seen = 0
+    for batch in _read(path):
+        rows: dict[str, NDArray[Any]] = {}
+        for role, (table, names) in tables.items():
+            column = batch[role]
+            rows[role] = table.find(_plain(path, column, role, seen))
+            if len(column) and rows[role].min() < 0:
+                row = int(np.argmin(rows[role] >= 0))
+                kind, name = "relation" if role == "relation" else "entity", str(column[row].as_py())
+                where = f"in row {seen + row + 1} of {path} is not in the graph"
+                raise UnknownName(kind, name, names.suggest(name), where)
+        rows["truth"] = _truth(path, batch["truth"], seen)
+        if "source" in batch.schema.names:
+            rows["source"] = _source(path, batch["source"], seen)
+        seen += len(batch)
+        yield rows
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise BadInput(f"no such file: {path}")
     try:
-        names = pq.read_schema(path).names
-        for wanted in ("head", "relation", "tail", "truth"):
-            if wanted not in names:
-                close = nearest(wanted, names, 1)
-                hint = f" (is it {close[0]!r}?)" if close else ""
-                raise BadInput(f"{path}: no column {wanted!r}{hint}; it has {', '.join(map(repr, names))}")
-        chosen = [name for name in ("head", "relation", "tail", "truth", "source") if name in names]
-        table = pq.read_table(path, columns=chosen, read_dictionary=["head", "relation", "tail"])
-        table.validate(full=True)  # a damaged file may decode into text that is none
-        return table
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            for wanted in (*_ENDS, "truth"):
+                if wanted not in names:
+                    close = nearest(wanted, names, 1)
+                    hint = f" (is it {close[0]!r}?)" if close else ""
+                    raise BadInput(f"{path}: no column {wanted!r}{hint}; it has {', '.join(map(repr, names))}")
+            chosen = [name for name in (*_ENDS, "truth", "source") if name in names]
+            for batch in file.iter_batches(_BATCH, columns=chosen, use_threads=False):
+                batch.validate(full=True)  # a damaged file may decode into text that is none
+                yield batch
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path}: not a readable Parquet file: {reason}") from None
 
 
-def _ids(path: Path, columns: Any, role: str, vocabulary: Vocabulary) -> NDArray[np.int32]:
-    """Ids of a column of names; each distinct name is looked up once."""
-    column = columns[role].unify_dictionaries().combine_chunks()
-    if isinstance(column, pa.ChunkedArray):  # several chunks, or none
-        column = column.chunk(0) if column.num_chunks else pa.array([], pa.dictionary(pa.int32(), pa.string()))
+def _plain(path: Path, column: Any, role: str, seen: int) -> Any:
+    """A column of names without a dictionary."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise BadInput(f"{path}: column {role!r} holds {kind}, not names")
     if column.null_count:
-        raise BadInput(f"{path}: row {_first(column.is_null())} has no {role}")
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    if not (pa.types.is_string(column.type.value_type) or pa.types.is_large_string(column.type.value_type)):
-        raise BadInput(f"{path}: column {role!r} holds {column.type.value_type}, not names")
-    number = {name: i for i, name in enumerate(vocabulary.names(range(len(vocabulary))))}
-    codes = column.indices.to_numpy(zero_copy_only=False)
-    names = column.dictionary.to_pylist()
-    lookup = np.array([number.get(name, -1) for name in names], dtype=np.int32)
-    ids: NDArray[np.int32] = lookup[codes]
-    if len(ids) and ids.min() < 0:
-        row = int(np.argmin(ids >= 0))
-        kind = "relation" if role == "relation" else "entity"
-        name = str(names[codes[row]])
-        raise UnknownName(kind, name, vocabulary.suggest(name), f"in row {row + 1} of {path} is not in the graph")
-    return ids
+        raise BadInput(f"{path}: row {seen + _first(column)} has no {role}")
+    return column.cast(kind) if pa.types.is_dictionary(column.type) else column
 
 
-def _truth(path: Path, columns: Any) -> NDArray[np.float32]:
-    column = columns["truth"]
+def _truth(path: Path, column: Any, seen: int) -> NDArray[np.float32]:
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise BadInput(f"{path}: column 'truth' holds {column.type}, not numbers")
     if column.null_count:
-        raise BadInput(f"{path}: row {_first(column.is_null())} has no truth")
-    truth = column.to_numpy().astype(np.float32)
+        raise BadInput(f"{path}: row {seen + _first(column)} has no truth")
+    truth = column.to_numpy(zero_copy_only=False).astype(np.float32)
     good = (truth >= 0) & (truth <= 1)
     if not good.all():
         row = int(np.argmin(good))
-        raise BadInput(f"{path}: truth {truth[row]} in row {row + 1} is not between 0 and 1")
+        raise BadInput(f"{path}: truth {truth[row]} in row {seen + row + 1} is not between 0 and 1")
     return np.asarray(truth)
 
 
-def _by_source(
-    path: Path,
-    columns: Any,
-    ids: list[NDArray[np.int32]],
-    facts: FactEdges,
-    observed: Sequence[str],
-    graph: KnowledgeGraph,
-) -> FactEdges:
-    """Facts as the codes say; the graph adds those that the file does not list, and the truth of weighted facts."""
-    column = columns["source"]
+def _source(path: Path, column: Any, seen: int) -> NDArray[np.uint8]:
     if not pa.types.is_integer(column.type) or column.null_count:
         raise BadInput(f"{path}: column 'source' must hold 0 predicted, 1 train, 2 valid or 3 test in every row")
-    codes = column.to_numpy().astype(np.int64)
-    if len(codes) and (codes.min() < 0 or codes.max() > len(SPLITS)):
-        row = int(np.argmax((codes < 0) | (codes > len(SPLITS))))
-        raise BadInput(f"{path}: source {codes[row]} in row {row + 1}; 0 predicted, 1 train, 2 valid, 3 test")
-    marked = np.isin(codes, [SPLIT_CODE[name] for name in known_splits(observed)])
-    entities = len(graph.entities)
-    stated = edge_keys(entities, *facts[:3])  # ascending: the graph is in that order
-    unlisted = ~np.isin(stated, edge_keys(entities, *ids), assume_unique=True)
-    key = edge_keys(entities, ids[0][marked], ids[1][marked], ids[2][marked])
-    truth = np.ones(len(key), dtype=np.float32)
-    if len(stated):
-        at = np.minimum(np.searchsorted(stated, key), len(stated) - 1)
-        truth = np.where(stated[at] == key, facts.truth[at], truth)
-    more = facts.where(unlisted)
-    heads, relation, tails = (np.concatenate([c[marked], m]) for c, m in zip(ids, more[:3], strict=True))
-    return FactEdges(
-        heads,
-        relation,
-        tails,
-        np.concatenate([truth, more.truth]),
-        np.concatenate([codes[marked].astype(np.uint8), more.source]),
-    )
+    codes = column.to_numpy(zero_copy_only=False)
+    wrong = (codes < 0) | (codes > len(SPLITS))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise BadInput(f"{path}: source {codes[row]} in row {seen + row + 1}; 0 predicted, 1 train, 2 valid, 3 test")
+    return np.asarray(codes.astype(np.uint8))
 
 
-def _refuse_duplicates(path: Path, key: NDArray[np.int64], order: NDArray[np.int64]) -> None:
-    same = key[1:] == key[:-1]
-    if same.any():
-        first, again = sorted(order[[int(np.argmax(same)), int(np.argmax(same)) + 1]].tolist())
-        raise BadInput(f"{path}: row {again + 1} repeats the edge of row {first + 1}")
-
-
-def _first(mask: Any) -> int:
-    return int(np.argmax(np.asarray(mask.to_numpy(zero_copy_only=False) if isinstance(mask, pa.Array) else mask))) + 1
+def _first(column: Any) -> int:
+    return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))) + 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -246,12 +246,17 @@ class TruthTable:
         return TruthTable.of_relations(entities, edges, bool((facts.truth != 1).any()), threshold)
 
     @staticmethod
-    def of_relations(entities: int, edges: Iterable[RelationEdges], double: bool, threshold: float) -> TruthTable:
-        """The table of the edges of each relation in turn; `double` if facts have a truth that is to be kept."""
+    def of_relations(
+        entities: int, edges: Iterable[RelationEdges], double: bool, threshold: float | Callable[[], float]
+    ) -> TruthTable:
+        """The table of the edges of each relation in turn; `double` if facts have a truth that is to be kept.
+
+        The threshold may be known after the last relation alone.
+        """
         sink = GrowingArrays()
         write_table(sink, entities, edges, double)
-        made = sink.arrays()
-        return TruthTable._of_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, threshold)
+        made, least = sink.arrays(), threshold() if callable(threshold) else threshold
+        return TruthTable._of_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, least)
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The listed edges of a row."""
@@ -465,11 +470,6 @@ def edge_keys(
 
 def _ends(states: EdgeStates) -> tuple[Ints, Ints, Ints]:
     return states.heads, states.relation, states.tails
-
-
-def split_keys(graph: KnowledgeGraph, split: str) -> Longs:
-    """The numbers of the edges of a split."""
-    return edge_keys(len(graph.entities), *graph.edges(split))
 
 
 def forward_entries(adjacency: Adjacency) -> Bools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import SPLITS, KnowledgeGraph
+from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
-from tuplet.truth.learned.reliability import Reliability, reliability
+from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.sweep import DirectionScores
-from tuplet.truth.table import Predictions, edge_keys, split_keys
+from tuplet.truth.table import Predictions
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
@@ -38,8 +40,7 @@ class CalibrationResult:
 
 def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]) -> str | None:
     """Why nothing can be learned from these candidates; None if it can."""
-    valid = marked(graph, "valid", edge_keys(len(graph.entities), heads, relation, tails))
-    listed = int(np.count_nonzero(valid))
+    listed = int(np.count_nonzero(marked(graph, "valid", heads, relation, tails)))
     if listed >= LEAST_VALID:
         return None
     return f"{listed:,} valid edges among the candidates, {LEAST_VALID} needed"
@@ -63,22 +64,21 @@ def calibrate(
     given = scored.predictions() if isinstance(scored, DirectionScores) else scored
     candidates = candidates_of(scored, given, device)
     known = TrainEdges.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
-    key = edge_keys(size, *given[:3])
-    valid = marked(graph, "valid", key)
-    sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
+    belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
+    valid, sizes = belongs["valid"], graph.split_edges
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
     fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
     truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
-        unseen = ~np.logical_or.reduce([marked(graph, split, key) for split in ("train", *observed)])
+        unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
         hidden_splits = [split for split in ("valid", "test") if split not in observed]
-        fact = np.logical_or.reduce([marked(graph, split, key) for split in hidden_splits])[unseen]
+        fact = np.logical_or.reduce([belongs[split] for split in hidden_splits])[unseen]
         before, after = (
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        before, after = _cross_validated(fitted, given.prediction, marked(graph, "test", key))
+        before, after = _cross_validated(fitted, given.prediction, belongs["test"])
     return CalibrationResult(edges, fitted, before, after)
 
 
@@ -110,10 +110,15 @@ def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
     return torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device)
 
 
-def marked(graph: KnowledgeGraph, split: str, key: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Marks the edges that belong to a split; both lists are in order, so this is a search."""
-    wanted = np.sort(split_keys(graph, split))
-    if not len(wanted):
-        return np.zeros(len(key), dtype=bool)
-    at = np.minimum(np.searchsorted(wanted, key), len(wanted) - 1)
-    return np.asarray(wanted[at] == key)
+def marked(
+    graph: KnowledgeGraph, split: str, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Marks the edges that belong to a split, looked up relation by relation."""
+    order, bounds = by_relation(relation, len(graph.relations))
+    belongs, size = np.zeros(len(heads), dtype=bool), len(graph.entities)
+    for number, (begin, end) in enumerate(pairwise(bounds.tolist())):
+        mine = slice(begin, end) if order is None else order[begin:end]
+        if begin < end:
+            wanted = split_keys(graph, split, number)
+            belongs[mine] = among(edge_key(heads[mine], tails[mine], size), wanted)
+    return belongs

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.table import VALID, TruthTable, edge_keys, forward_entries, split_keys
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.views import among, edge_key
+from tuplet.truth.table import VALID, TruthTable
 
 SURE = 0.1  # from here on an edge is worth a look
 BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
@@ -89,6 +90,31 @@ class Reliability:
         return "\n".join(lines)
 
 
+class BinCounts:
+    """Edges by bins of truth, counted some at a time; `weight` says how many edges each stands for (1)."""
+
+    def __init__(self, bins: Sequence[float] = BINS) -> None:
+        self._bins = np.asarray(bins, dtype=np.float64)
+        self._sums = np.zeros((3, len(self._bins) - 1))
+
+    def add(
+        self, truth: NDArray[np.floating], is_fact: NDArray[np.bool_], weight: NDArray[np.floating] | None = None
+    ) -> None:
+        """Count more edges."""
+        values = np.asarray(truth, dtype=np.float64)
+        at = np.clip(np.searchsorted(self._bins, values, side="right") - 1, 0, len(self._bins) - 2)
+        each = np.ones(len(values)) if weight is None else np.asarray(weight, dtype=np.float64)
+        for total, side in zip(self._sums, (each, each * is_fact, each * values), strict=True):
+            total += np.bincount(at, weights=side, minlength=len(total))
+
+    def reliability(self, split: str) -> Reliability:
+        """What was counted."""
+        entries, facts, total = self._sums
+        mean = np.divide(total, entries, out=np.zeros(len(entries)), where=entries > 0)
+        counted, right = np.rint(entries).astype(np.int64), np.rint(facts).astype(np.int64)
+        return Reliability(tuple(float(b) for b in self._bins), counted, right, mean, split)
+
+
 def reliability(
     truth: NDArray[np.floating],
     is_fact: NDArray[np.bool_],
@@ -96,17 +122,10 @@ def reliability(
     split: str = "",
     weight: NDArray[np.floating] | None = None,
 ) -> Reliability:
-    """Entries, facts and mean truth per bin of truth; `weight` says how many entries each stands for (1)."""
-    edges = np.asarray(bins, dtype=np.float64)
-    values = np.asarray(truth, dtype=np.float64)
-    at = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    each = np.ones(len(values)) if weight is None else np.asarray(weight, dtype=np.float64)
-    entries, facts, total = (
-        np.bincount(at, weights=side, minlength=len(edges) - 1) for side in (each, each * is_fact, each * values)
-    )
-    mean = np.divide(total, entries, out=np.zeros(len(entries)), where=entries > 0)
-    counted, right = np.rint(entries).astype(np.int64), np.rint(facts).astype(np.int64)
-    return Reliability(tuple(float(b) for b in edges), counted, right, mean, split)
+    """Entries, facts and mean truth per bin of truth."""
+    counts = BinCounts(bins)
+    counts.add(truth, is_fact, weight)
+    return counts.reliability(split)
 
 
 def table_reliability(
@@ -117,17 +136,32 @@ def table_reliability(
     If there is neither, `as_if_unknown` counts observed valid edges with the predictions that the table keeps of them:
     the predictor did not learn from them, and the calibration does not count them.
     """
-    split = next((name for name in ("valid", "test") if name not in observed and len(split_keys(graph, name))), None)
-    part = np.flatnonzero(~table.observed & forward_entries(table.adjacency))
-    if not len(part):
+    sizes = graph.split_edges
+    split = next((name for name in ("valid", "test") if name not in observed and sizes[name]), None)
+    if split is None and not (as_if_unknown and sizes["valid"]):
         return None
-    truth = table.truth[part]
+    counts, seen = BinCounts(), 0
+    for relation in range(table.relations):
+        heads, tails, entries = table.adjacency.relation(relation)
+        unknown = ~table.observed[entries]
+        truth = table.truth[entries][unknown]
+        seen += len(truth)
+        if split is None:
+            is_fact = np.zeros(len(truth), dtype=bool)
+        else:
+            key = edge_key(heads[unknown], tails[unknown], table.entities)
+            is_fact = among(key, split_keys(graph, split, relation))
+        counts.add(truth, is_fact)
+    if not seen:
+        return None
     if split is None:
         kept = table.fact_prediction[(table.fact_source == VALID) & (table.fact_prediction > 0)]
-        if not as_if_unknown or not len(split_keys(graph, "valid")):
-            return None
-        is_fact = np.arange(len(truth) + len(kept)) >= len(truth)
-        return reliability(np.concatenate([truth, kept]), is_fact, split="valid")
-    view, entity = table.adjacency.entry_rows()
-    key = edge_keys(table.entities, entity[part], view[part] // 2, table.adjacency.neighbour[part])
-    return reliability(truth, np.isin(key, split_keys(graph, split), assume_unique=True), split=split)
+        counts.add(kept, np.ones(len(kept), dtype=bool))
+    return counts.reliability(split or "valid")
+
+
+def split_keys(graph: KnowledgeGraph, split: str, relation: int) -> NDArray[np.int64]:
+    """The keys of the edges that a split has of a relation, ascending."""
+    heads, tails, entries = graph.adjacency.relation(relation)
+    mine = graph.split[entries] == SPLIT_CODE[split]
+    return edge_key(heads[mine], tails[mine], len(graph.entities))
