@@ -33,7 +33,7 @@ from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, read_store
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
@@ -66,10 +66,16 @@ class Store:
     is opened again, by its path, where it arrives.
     """
 
-    def __init__(self, source: Source, path: Path | None = None, meta: StoreMeta | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        path: Path | None = None,
+        meta: StoreMeta | None = None,
+        files: StoreFiles | None = None,
+    ) -> None:
         self.path = path
-        # One attribute, so that a thread sees the source and the meta of one state.
-        self._state: tuple[Source, StoreMeta | None] | None = (source, meta)
+        # One attribute, so that a thread sees the source and the meta of one generation.
+        self._state: tuple[Source, StoreMeta | None, StoreFiles | None] | None = (source, meta, files)
 
     @staticmethod
     def of(files: StoreFiles) -> Store:
@@ -79,7 +85,7 @@ class Store:
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = None if meta.model is None else str(meta.model)
         about["calibrated"], about["not_calibrated"] = meta.calibrated, meta.why
-        return Store(Source(files.graph, meta.observed, truth, about), Path(files.path), meta)
+        return Store(Source(files.graph, meta.observed, truth, about), Path(files.path), meta, files)
 
     @property
     def source(self) -> Source:
@@ -275,29 +281,40 @@ class Store:
         """
         from tuplet.truth.edit import add_facts
 
-        report = add_facts(self._editable(), _facts(facts), new_entities, timeout)
-        self.refresh()
+        report, files = add_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
+        self._take(files)
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
         """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does."""
         from tuplet.truth.edit import remove_facts
 
-        report = remove_facts(self._editable(), _facts(facts), timeout)
-        self.refresh()
+        report, files = remove_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
+        self._take(files)
         return report
 
     def refresh(self) -> bool:
-        """Take the newest state of the folder, which others may have changed; says whether there was one."""
-        source, meta = self._opened()
-        if self.path is None or meta is None or read_store(self.path)["hash"] == source.about.get("store"):
+        """Take the newest generation, which others may have made; says whether there was one."""
+        files = self._opened()[2]
+        return self.path is not None and files is not None and self._take(newest(self.path, files))
+
+    def _take(self, files: StoreFiles) -> bool:
+        """Be a generation from now on; False if it is the one at hand, or an older one."""
+        held = self._opened()[2]
+        if held is not None and held.hash == files.hash:
             return False
-        self._state = open_store(self.path)._opened()
+        self._state = Store.of(files)._opened()
         return True
+
+    @property
+    def generation(self) -> int:
+        """The number of the state at hand: every change of the folder is a new generation. 0 for a plain graph."""
+        files = self._opened()[2]
+        return 0 if files is None else files.generation
 
     def info(self) -> dict[str, Any]:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
-        source, meta = self._opened()
+        source, meta, _ = self._opened()
         about = {**source.graph.info()}
         if meta is not None:
             about = {**about, "kind": "store", **meta.info()}
@@ -319,7 +336,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        source, meta = self._opened()
+        source, meta, _ = self._opened()
         if self.path is None:
             return Store, (Source(source.graph, source.splits, source.truth, source.about), None, meta)
         return open_store, (os.path.abspath(self.path), source.splits if meta is None else None)
@@ -330,7 +347,7 @@ class Store:
         sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
         return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
 
-    def _opened(self) -> tuple[Source, StoreMeta | None]:
+    def _opened(self) -> tuple[Source, StoreMeta | None, StoreFiles | None]:
         if self._state is None:
             raise BadInput(f"the store {self.path or ''} is closed".replace("  ", " "))
         return self._state

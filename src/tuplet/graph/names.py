@@ -91,6 +91,10 @@ class Strings:
         near = (int(i) for i in self.order[low : low + most])
         return list(itertools.takewhile(lambda i: self.raw(i).startswith(key), near))
 
+    def before(self, key: bytes) -> int:
+        """How many strings come before the given bytes."""
+        return self._bisect(key, right=False)
+
     def _bisect(self, key: bytes, right: bool) -> int:
         low, high = 0, len(self.order)
         while low < high:
@@ -143,9 +147,10 @@ class Vocabulary:
 
     strings: Strings
     labels: Strings  # as many as names, "" where unknown; or none at all
+    more: Vocabulary | None = None  # names that came later; their ids follow
 
     def __len__(self) -> int:
-        return len(self.strings)
+        return len(self.strings) + (0 if self.more is None else len(self.more))
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _LISTED):
@@ -157,6 +162,34 @@ class Vocabulary:
     def __repr__(self) -> str:
         shown = [*map(repr, self.names(range(min(len(self), 3)))), *(["…"] if len(self) > 3 else [])]
         return f"<Vocabulary: {len(self):,} names: {', '.join(shown)}>"
+
+    def extended(self, names: Sequence[str]) -> Vocabulary:
+        """The vocabulary with more names behind those that are there, which are not copied.
+
+        >>> v = Vocabulary.of(["b", "d"], labels=["Bee", ""]).extended(["c"]).extended(["a"])
+        >>> list(v), v.find("a"), v.find("d"), v.label(0), v.label(3), v.sort_rank.tolist()
+        (['b', 'd', 'c', 'a'], 3, 1, 'Bee', '', [1, 3, 2, 0])
+        >>> list(v.flat), v.flat.more is None, v.flat.label(0)
+        (['b', 'd', 'c', 'a'], True, 'Bee')
+        """
+        if not names:
+            return self
+        return Vocabulary(self.strings, self.labels, Vocabulary.of([*(self.more or ()), *names]))
+
+    @property
+    def flat(self) -> Vocabulary:
+        """The same names in one piece."""
+        if self.more is None:
+            return self
+        one, two = self.strings, self.more.strings
+        blob, offsets = np.concatenate([one.blob, two.blob]), np.append(one.offsets, one.offsets[-1] + two.offsets[1:])
+        order = np.empty(len(self), dtype=np.int32)
+        order[self.sort_rank] = np.arange(len(self), dtype=np.int32)
+        labels = self.labels
+        if len(labels):
+            ends = np.full(len(two), labels.offsets[-1])
+            labels = Strings(labels.blob, np.append(labels.offsets, ends), labels.order)
+        return Vocabulary(Strings(blob, offsets, order), labels)
 
     @staticmethod
     def of(names: Sequence[str], labels: Sequence[str] | None = None) -> Vocabulary:
@@ -184,6 +217,8 @@ class Vocabulary:
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """What `from_arrays` needs, each key beginning with `prefix`."""
+        if self.more is not None:
+            return self.flat.arrays(prefix)
         return {
             f"{prefix}{part}_{field}": getattr(strings, field)
             for part, strings in (("name", self.strings), ("label", self.labels))
@@ -203,12 +238,22 @@ class Vocabulary:
     def sort_rank(self) -> Ints:
         """The rank of each id in order of name, for display. [names]"""
         rank = np.empty(len(self), dtype=np.int32)
-        rank[self.strings.order] = np.arange(len(self), dtype=np.int32)
+        first = len(self.strings)
+        if self.more is None:
+            rank[self.strings.order] = np.arange(first, dtype=np.int32)
+            return rank
+        # Each new name moves those behind it by one.
+        order = self.more.strings.order
+        before = np.array([self.strings.before(self.more.strings.raw(int(i))) for i in order], dtype=np.int64)
+        moved = np.zeros(first + 1, dtype=np.int32)
+        np.add.at(moved, before, 1)
+        rank[self.strings.order] = np.arange(first, dtype=np.int32) + np.cumsum(moved[:first], dtype=np.int32)
+        rank[first + order] = before + np.arange(len(order))
         return rank
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.strings.texts(range(len(self))))}
+        return {name: i for i, name in enumerate(self.strings.texts(range(len(self.strings))))}
 
     @property
     def labelled(self) -> int:
@@ -217,22 +262,30 @@ class Vocabulary:
 
     def name(self, i: int) -> str:
         """The name of an id."""
-        return self.strings.text(i)
+        first = len(self.strings)
+        return self.strings.text(i) if i < first or self.more is None else self.more.name(i - first)
 
     def names(self, ids: Iterable[int] | NDArray[np.integer]) -> list[str]:
         """The names of several ids."""
-        return self.strings.texts(ids)
+        if self.more is None:
+            return self.strings.texts(ids)
+        return [self.name(int(i)) for i in ids]
 
     def find(self, name: str) -> int:
         """The id of a name, -1 if there is none."""
-        if len(self) <= _LISTED:
-            return self._ids.get(name, -1)
-        low, high = self.strings.span(name)
-        return int(self.strings.order[low]) if low < high else -1
+        if len(self.strings) <= _LISTED:
+            found = self._ids.get(name, -1)
+        else:
+            low, high = self.strings.span(name)
+            found = int(self.strings.order[low]) if low < high else -1
+        if found < 0 and self.more is not None:
+            later = self.more.find(name)
+            return later if later < 0 else len(self.strings) + later
+        return found
 
     def label(self, i: int) -> str:
         """The label of an id, "" if it has none."""
-        return self.labels.text(i) if len(self.labels) else ""
+        return self.labels.text(i) if i < len(self.labels) else ""
 
     def find_label(self, label: str) -> list[int]:
         """All ids with that label, ascending."""
@@ -256,6 +309,8 @@ class Vocabulary:
                 score = max(_likeness(matcher, whole), last * _likeness(matcher, _last_part(whole, len(folded))))
                 if score >= 0.6 and candidate != text:
                     scored[candidate] = (-score, len(candidate), candidate)
+        if self.more is not None:
+            scored |= {name: (-1.0, len(name), name) for name in self.more.suggest(text, most)}
         return sorted(scored, key=scored.__getitem__)[:most]
 
 

@@ -38,7 +38,15 @@ class Finder:
         key = text.strip()
         if not key:
             return list(range(min(most, len(self.words))))
-        found: dict[int, tuple[int, int, str]] = {}  # grade, length and text: the best match of each id
+        found = self._matches(key, most)
+        if self.words.more is not None:
+            first = len(self.words.strings)
+            found |= {first + i: rank for i, rank in Finder(self.words.more)._matches(key, most).items()}
+        return sorted(found, key=found.__getitem__)[:most]
+
+    def _matches(self, key: str, most: int) -> dict[int, tuple[int, int, str]]:
+        """Grade, length and text of the best match of each id."""
+        found: dict[int, tuple[int, int, str]] = {}
         for strings in (self.words.labels, self.words.strings):
             for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
                 for i in strings.beginning(variant, 4 * most):
@@ -46,7 +54,7 @@ class Finder:
         if len(found) < most:
             for strings, lowered in self._lowered:
                 _search_inside(strings, lowered, key.lower().encode("utf-8", "replace"), found, 40 * most)
-        return sorted(found, key=found.__getitem__)[:most]
+        return found
 
     @cached_property
     def _lowered(self) -> list[tuple[Strings, bytes]]:

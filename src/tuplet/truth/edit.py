@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option, UnknownName
-from tuplet.graph.adjacency import Adjacency, Longs
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
-from tuplet.truth.table import ADDED, TRAIN, Bools, FactEdges, Floats, Sources, TruthTable, edge_keys, forward_entries
+from tuplet.truth.table import ADDED, TRAIN, Floats
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
 
@@ -39,61 +39,109 @@ class EditReport:
 
 
 def add_facts(
-    path: str | os.PathLike[str], facts: Triples, new_entities: bool = False, timeout: float = PATIENCE
-) -> EditReport:
+    path: str | os.PathLike[str],
+    facts: Triples,
+    new_entities: bool = False,
+    timeout: float = PATIENCE,
+    held: StoreFiles | None = None,
+) -> tuple[EditReport, StoreFiles]:
     """Make facts observed: those of a graph (such as `read` gives), or tuples (head, relation, tail[, truth]) of names.
 
     An entity the store does not have is refused with the nearest names, or with `new_entities` added: nothing is then
     predicted about it. A relation it does not have is always refused. Changes wait their turn: after `timeout` seconds
-    it is `StoreBusy`, and nothing has changed.
+    it is `StoreBusy`, and nothing has changed. `held` is the store as the caller has it open; what is returned beside
+    the report is the store after the change.
     """
-    with writing(path, timeout) as store:
+    with writing(path, timeout, held) as store:
         graph = store.graph
         names = _NamedFacts.of(facts)
         entities, fresh = _entities(graph.entities, names, new_entities)
-        heads, relation, tails, truth, duplicates = _resolve(graph, names, entities, len(graph.entities) + len(fresh))
-        given = FactEdges(heads, relation, tails, truth, np.full(len(heads), ADDED, dtype=np.uint8))
-        if not graph.weighted and (truth < 1).any():
-            raise BadInput(f"{store.path} is not weighted: a fact there is true, it has no truth of {truth.min():g}")
-        changed = add(store.table, given, len(graph.entities) + len(fresh))
+        given = _resolve(graph, names, entities)
+        if not graph.weighted and (given.truth < 1).any():
+            raise BadInput(
+                f"{store.path} is not weighted: a fact there is true, it has no truth of {given.truth.min():g}"
+            )
+        if graph.weighted and not store.table.double and (given.truth != given.truth.astype(np.float32)).any():
+            store = _in_double(store)
+        now = states_of(store, given.relation, given.heads, given.tails)
+        updated = now.observed & (now.truth != given.truth)
+        changed = ~now.observed | updated
         report = EditReport(
-            added=int(changed.changed.sum()),
-            already=int((~changed.changed & ~changed.updated).sum()),
-            updated=int(changed.updated.sum()),
-            duplicates=duplicates,
+            added=int((~now.observed).sum()),
+            already=int((~changed).sum()),
+            updated=int(updated.sum()),
+            duplicates=given.duplicates,
             new_entities=tuple(fresh),
         )
-        if report.added or report.updated:
-            new = given.where(changed.changed | changed.updated)
-            store.replaced(
-                _with(graph, _wider(graph, fresh), new), changed.table, _counted(store, report, changed.table)
-            )
-        return report
+        if not changed.any():
+            return report, store
+        states = now._replace(
+            truth=given.truth,
+            observed=np.ones_like(now.observed),
+            source=np.where(now.observed, now.source, ADDED).astype(np.uint8),
+            # an edge that another split had moves to train
+            split=np.full_like(now.split, TRAIN),
+            weight=given.truth,
+        ).take(changed)
+        listed = int((now.truth[changed] > 0).sum())
+        return report, store.changed(states, fresh, _counted(store, report, states.edges - listed))
 
 
-def remove_facts(path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE) -> EditReport:
+def remove_facts(
+    path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE, held: StoreFiles | None = None
+) -> tuple[EditReport, StoreFiles]:
     """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
-    with writing(path, timeout) as store:
-        graph = store.graph
+    with writing(path, timeout, held) as store:
         names = _NamedFacts.of(facts)
-        entities, _ = _entities(graph.entities, names, False)
-        heads, relation, tails, _, duplicates = _resolve(graph, names, entities, len(graph.entities))
-        changed = remove(store.table, heads, relation, tails)
-        gone = changed.changed
-        shown = sum(
-            changed.table.adjacency.find(h, r, t) >= 0
-            for h, r, t in zip(heads[gone].tolist(), relation[gone].tolist(), tails[gone].tolist(), strict=True)
+        entities, _ = _entities(store.graph.entities, names, False)
+        given = _resolve(store.graph, names, entities)
+        now = states_of(store, given.relation, given.heads, given.tails)
+        gone = now.take(now.observed)
+        states = gone._replace(
+            truth=gone.prediction.astype(np.float64),
+            observed=np.zeros_like(gone.observed),
+            source=np.zeros_like(gone.source),
+            split=np.zeros_like(gone.split),
         )
+        shown = int((states.truth > 0).sum())
         report = EditReport(
-            removed=int(gone.sum()),
+            removed=states.edges,
             shown_as_predicted=shown,
-            not_found=int((~gone).sum()),
-            duplicates=duplicates,
+            not_found=int((~now.observed).sum()),
+            duplicates=given.duplicates,
         )
-        if report.removed:
-            left = _without(graph, heads[gone], relation[gone], tails[gone])
-            store.replaced(left, changed.table, _counted(store, report, changed.table))
-        return report
+        if not states.edges:
+            return report, store
+        return report, store.changed(states, (), _counted(store, report, shown - states.edges))
+
+
+def states_of(
+    store: StoreFiles, relation: NDArray[np.int32], heads: NDArray[np.int32], tails: NDArray[np.int32]
+) -> EdgeStates:
+    """What distinct edges are now; they come in order."""
+    graph, table = store.graph, store.table
+    truth, observed = table.lookup(heads, relation, tails)
+    prediction, source = table.fact_values(heads, relation, tails)
+    entry = graph.adjacency.find_many(heads, relation, tails)
+    there = entry >= 0
+
+    def known(column: NDArray[Any] | None, otherwise: float) -> NDArray[Any]:
+        if column is None or not there.any():
+            return np.full(len(entry), otherwise)
+        return np.where(there, column[entry], otherwise)
+
+    return EdgeStates.of(
+        relation=relation,
+        heads=heads,
+        tails=tails,
+        truth=truth,
+        observed=observed,
+        prediction=np.where(observed, prediction, truth),
+        source=source,
+        split=known(graph.split, 0) * there,
+        weight=known(graph.weight, 1.0),
+        date=known(graph.date, NO_DATE),
+    )
 
 
 class NewEntity(UnknownName):
@@ -166,227 +214,46 @@ def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[N
     return np.array(ids, dtype=np.int64), fresh
 
 
-def _resolve(
-    graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.int64], entities: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Floats, int]:
-    """Heads, relations, tails, truth of the distinct edges, and how many were given again (the last truth counts)."""
-    relation_ids = np.zeros(len(names.relations), dtype=np.int64)
+class _Given(NamedTuple):
+    """Distinct facts by id, in order of (relation, head, tail)."""
+
+    relation: NDArray[np.int32]
+    heads: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    truth: Floats
+    duplicates: int  # were given again; the last truth counts
+
+
+def _resolve(graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.int64]) -> _Given:
+    relation_ids = np.zeros(len(names.relations), dtype=np.int32)
     for i, name in enumerate(names.relations):
         relation_ids[i] = graph.relations.find(name)
         if relation_ids[i] < 0:
             raise UnknownName("relation", name, graph.relations.suggest(name))
-    heads, relation, tails = entity_ids[names.edges[0]], relation_ids[names.edges[1]], entity_ids[names.edges[2]]
-    _, last = np.unique(edge_keys(entities, heads, relation, tails)[::-1], return_index=True)
-    keep = len(heads) - 1 - last
-    return heads[keep], relation[keep], tails[keep], names.truth[keep], len(heads) - len(keep)
+    ids = entity_ids.astype(np.int32)
+    relation, heads, tails = relation_ids[names.edges[1]], ids[names.edges[0]], ids[names.edges[2]]
+    order = np.lexsort((tails, heads, relation))
+    columns = [column[order] for column in (relation, heads, tails)]
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    relation, heads, tails = (column[last] for column in columns)
+    truth = names.truth[order[last]].astype(np.float64)
+    return _Given(relation, heads, tails, truth, len(order) - len(truth))
 
 
-def _wider(graph: KnowledgeGraph, fresh: list[str]) -> Vocabulary:
-    if not fresh:
-        return graph.entities
-    old = graph.entities
-    labels = [old.label(i) for i in range(len(old))] + [""] * len(fresh) if old.labelled else None
-    return Vocabulary.of([*old, *fresh], labels)
+def _in_double(store: StoreFiles) -> StoreFiles:
+    """The store with its truth in double precision: a given truth is kept as it is."""
+    table = store.table.flat
+    wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
+    return store.replaced(store.graph.flat, wide, store.meta)
 
 
-def _with(graph: KnowledgeGraph, entities: Vocabulary, new: FactEdges) -> KnowledgeGraph:
-    """The graph with more facts, all of them train; an edge that another split had moves there."""
-    heads, relation, tails, _ = graph.adjacency.triples()
-    size = len(entities)
-    keep = ~np.isin(edge_keys(size, heads, relation, tails), edge_keys(size, *new[:3]))
-    train = np.full(len(new.heads), TRAIN, dtype=np.uint8)
-    return graph.replaced(keep, *new[:3], train, new.truth, entities)
-
-
-def _without(graph: KnowledgeGraph, *gone: NDArray[np.int64]) -> KnowledgeGraph:
-    heads, relation, tails, _ = graph.adjacency.triples()
-    size = len(graph.entities)
-    return graph.replaced(~np.isin(edge_keys(size, heads, relation, tails), edge_keys(size, *gone)))
-
-
-def _counted(store: StoreFiles, report: EditReport, table: TruthTable) -> StoreMeta:
+def _counted(store: StoreFiles, report: EditReport, listed: int) -> StoreMeta:
     """The meta of the store with its sizes now and the change noted; its reliability is that of before."""
-    before = store.meta.changes
+    before, sizes = store.meta.changes, store.meta.report
     changes = StoreChanges(
         before.added + report.added, before.removed + report.removed, before.new_entities + len(report.new_entities)
     )
-    sizes = table.sizes() | ({"predicted": None} if store.on_demand else {})
-    return replace(store.meta, changes=changes, report=replace(store.meta.report, **sizes))
-
-
-# --- the table, changed by merging: what did not change is not sorted again
-
-
-class TableChange(NamedTuple):
-    """A table after a change, and which of the given edges did what (marks parallel to the input)."""
-
-    table: TruthTable
-    changed: Bools  # became observed, or stopped being observed
-    updated: Bools  # were observed already and got another truth
-
-
-class _Entries(NamedTuple):
-    """All entries of a table as parallel arrays, both directions."""
-
-    key: Longs
-    truth: Floats
-    observed: Bools
-    prediction: Floats  # read at forward entries alone
-    source: Sources  # likewise
-    by_truth: NDArray[np.int32]
-
-
-def add(table: TruthTable, facts: FactEdges, entities: int | None = None) -> TableChange:
-    """The table in which the given edges are observed; `entities` may be larger than before.
-
-    >>> old = TruthTable.build(3, 1, *(np.array(c) for c in ([0], [0], [1], [0.3], [False])))
-    >>> new = add(old, FactEdges(*(np.array([x]) for x in (0, 0, 1, 1.0)), np.array([4], np.uint8))).table
-    >>> new.value(0, 0, 1), new.fact_prediction.round(2).tolist()
-    (1.0, [0.30000001192092896])
-    """
-    size = entities or table.entities
-    entries = _unpack(table, size)
-    forward = edge_keys(size, facts.heads, 2 * np.asarray(facts.relation, np.int64), facts.tails)
-    backward = edge_keys(size, facts.tails, 2 * np.asarray(facts.relation, np.int64) + 1, facts.heads)
-    at, listed = _find(entries.key, forward)
-    was_observed = np.zeros(len(forward), dtype=bool)
-    was_observed[listed] = entries.observed[at[listed]]
-    if (facts.truth != 1).any():
-        entries = entries._replace(truth=entries.truth.astype(np.float64))  # given truth is kept as it is
-    truth = np.asarray(facts.truth, dtype=entries.truth.dtype)
-    updated = np.zeros(len(forward), dtype=bool)
-    updated[was_observed] = entries.truth[at[was_observed]] != truth[was_observed]
-    changed = ~was_observed
-
-    touched = listed & (changed | updated)
-    back, _ = _find(entries.key, backward)
-    fresh = touched & changed
-    entries.prediction[at[fresh]] = entries.truth[at[fresh]]
-    entries.source[at[fresh]] = facts.source[fresh]
-    for where in (at[touched], back[touched]):
-        entries.truth[where] = truth[touched]
-        entries.observed[where] = True
-    more = ~listed
-    keys = np.concatenate([forward[more], backward[more]])
-    order = np.argsort(keys)
-    place = np.searchsorted(entries.key, keys[order])
-
-    def insert(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        return np.insert(old, place, np.concatenate([new, new])[order]) if len(place) else old
-
-    zeros = np.zeros(np.count_nonzero(more))
-    merged = _Entries(
-        np.insert(entries.key, place, keys[order]),
-        insert(entries.truth, truth[more]),
-        insert(entries.observed, zeros == 0),
-        insert(entries.prediction, zeros),
-        insert(entries.source, facts.source[more]),
-        insert(entries.by_truth, zeros),
-    )
-    rows = np.unique(np.concatenate([forward[touched | more], backward[touched | more]]) // size)
-    return TableChange(_repack(table, merged, size, rows), changed, updated)
-
-
-def remove(
-    table: TruthTable, heads: NDArray[np.integer], relation: NDArray[np.integer], tails: NDArray[np.integer]
-) -> TableChange:
-    """The table in which the given edges are not observed: each shows its prediction again, or is gone.
-
-    >>> old = TruthTable.build(3, 1, *(np.array(c) for c in ([0, 1], [0, 0], [1, 2], [1.0, 1.0], [True, True])),
-    ...                        prediction=np.array([0.25, 0.0]))
-    >>> new = remove(old, np.array([0, 1]), np.array([0, 0]), np.array([1, 2])).table
-    >>> new.value(0, 0, 1), new.value(1, 0, 2), new.edges
-    (0.25, 0.0, 1)
-    """
-    size = table.entities
-    entries = _unpack(table, size)
-    forward = edge_keys(size, heads, 2 * np.asarray(relation, np.int64), tails)
-    backward = edge_keys(size, tails, 2 * np.asarray(relation, np.int64) + 1, heads)
-    at, listed = _find(entries.key, forward)
-    changed = listed.copy()
-    changed[listed] = entries.observed[at[listed]]
-    at, back = at[changed], _find(entries.key, backward)[0][changed]
-    prediction = entries.prediction[at]
-    for where in (at, back):
-        entries.truth[where] = prediction
-        entries.observed[where] = False
-    keep = np.ones(len(entries.key), dtype=bool)
-    gone = prediction <= 0
-    keep[at[gone]] = keep[back[gone]] = False
-    parts: list[NDArray[Any]] = [part[keep] for part in entries]
-    rows = np.unique(np.concatenate([forward[changed], backward[changed]]) // size)
-    return TableChange(_repack(table, _Entries(*parts), size, rows), changed, np.zeros(len(forward), dtype=bool))
-
-
-def _unpack(table: TruthTable, entities: int) -> _Entries:
-    if not _packable(entities, table.relations):
-        raise BadInput(f"{entities:,} entities and {table.relations:,} relations are too many for changes in place")
-    view, entity = table.adjacency.entry_rows()
-    key = edge_keys(entities, entity, view, table.adjacency.neighbour)
-    fact = np.flatnonzero(table.observed & forward_entries(table.adjacency))
-    prediction, source = np.zeros(len(key), np.float32), np.zeros(len(key), np.uint8)
-    prediction[fact], source[fact] = table.fact_prediction, table.fact_source
-    return _Entries(key, table.truth.copy(), table.observed.copy(), prediction, source, table.by_truth)
-
-
-def _find(keys: Longs, wanted: Longs) -> tuple[Longs, Bools]:
-    """Place of each wanted key, and whether it is there."""
-    at = np.searchsorted(keys, wanted)
-    listed = at < len(keys)
-    listed[listed] = keys[at[listed]] == wanted[listed]
-    return at, listed
-
-
-def _repack(table: TruthTable, entries: _Entries, entities: int, rows: Longs) -> TruthTable:
-    """The table of the entries; `rows` are the numbers (view · entities + entity) of the rows that differ."""
-    adjacency = _adjacency_of_keys(entries.key, entities, table.relations)
-    row_key = _row_keys(adjacency.view_ptr, adjacency.row_entity, entities)
-    old_key = _row_keys(table.adjacency.view_ptr, table.adjacency.row_entity, entities)
-    by_truth = entries.by_truth.astype(np.int32)
-    place, there = _find(row_key, rows)
-    for row in place[there].tolist():
-        part = slice(adjacency.row_ptr[row], adjacency.row_ptr[row + 1])
-        by_truth[part] = np.argsort(-entries.truth[part], kind="stable")
-    row_dropped = np.full(len(row_key), table.threshold, dtype=np.float32)
-    place, there = _find(old_key, row_key)
-    row_dropped[there] = table.row_dropped[place[there]]
-    first = adjacency.row_ptr[:-1]
-    fact = entries.observed & forward_entries(adjacency)
-    return TruthTable(
-        entities,
-        adjacency,
-        entries.truth,
-        entries.observed,
-        by_truth,
-        entries.truth[first + by_truth[first]],
-        row_dropped,
-        table.threshold,
-        entries.prediction[fact],
-        entries.source[fact],
-    )
-
-
-def _row_keys(view_ptr: Longs, row_entity: NDArray[np.int32], entities: int) -> Longs:
-    view = np.repeat(np.arange(len(view_ptr) - 1, dtype=np.int64), np.diff(view_ptr))
-    keys: Longs = view * entities + row_entity
-    return keys
-
-
-def _packable(entities: int, relations: int) -> bool:
-    """Whether view, entity and neighbour fit into one 63-bit number."""
-    return 2 * relations * entities**2 < 2**63
-
-
-def _adjacency_of_keys(keys: Longs, entities: int, relations: int) -> Adjacency:
-    """The adjacency of ascending entry numbers (view · entities + entity) · entities + neighbour."""
-    row_key = keys // entities
-    first = np.ones(len(keys), dtype=bool)
-    np.not_equal(row_key[1:], row_key[:-1], out=first[1:])
-    row_start = np.flatnonzero(first)
-    row_view = row_key[row_start] // entities
-    return Adjacency(
-        np.searchsorted(row_view, np.arange(2 * relations + 1)).astype(np.int64),
-        (row_key[row_start] - row_view * entities).astype(np.int32),
-        np.append(row_start, len(keys)).astype(np.int64),
-        (keys - row_key * entities).astype(np.int32),
-    )
+    edges, facts = sizes.edges + listed, sizes.facts + report.added - report.removed
+    predicted = None if sizes.predicted is None else edges - facts
+    return replace(store.meta, changes=changes, report=replace(sizes, edges=edges, facts=facts, predicted=predicted))

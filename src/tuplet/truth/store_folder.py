@@ -7,10 +7,12 @@
       rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
+      delta-e01c….npz    what was changed since graph and table were written; read over them
       cache/             on demand: what was computed about relations so far; may be deleted
 
-A writer holds a lock, writes new folders, replaces store.json, then deletes what is no longer current. A reader sees
-the old state or the new one at any moment; what a killed writer left is deleted by the next one.
+A writer holds a lock, writes what is new, replaces store.json, then deletes what is no longer current. Each time is a
+new *generation*, with a number and a hash. A reader holds one generation as a whole: its files may be deleted, but the
+system keeps them as long as somebody has them mapped. What a killed writer left is deleted by the next one.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,6 +37,8 @@ from tuplet.files import (
     clean_leftovers,
     locked,
     read_sealed,
+    reason,
+    remove,
     rename,
     render,
     replacing,
@@ -42,7 +46,9 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
+from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.delta import Delta
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -52,7 +58,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
-FORMAT_VERSION = 2  # in 1 every truth was float32, and a calibration named its direction and power, always the same
+# In 2 a store had no delta and no generations; in 1 every truth was float32, and a calibration named its direction and
+# power, always the same.
+FORMAT_VERSION = 3
 CACHE = "cache"
 PATIENCE = 60.0  # seconds that a change waits for another one to end
 
@@ -84,6 +92,8 @@ class StoreFiles:
     meta: StoreMeta
     folders: dict[str, str]  # part → its current folder
     hash: str  # of graph, truth, model, calibration and threshold together
+    generation: int = 0
+    delta: Delta = field(default_factory=Delta)  # what graph and table have beyond their folders
 
     @property
     def on_demand(self) -> bool:
@@ -148,34 +158,92 @@ class StoreFiles:
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> StoreFiles:
-        """The store at `path`: memory-mapped, every byte checked."""
-        root = Path(path)
-        for attempt in range(5):
-            manifest = read_store(root)
-            folders = manifest["folders"]
-            try:
-                graph = KnowledgeGraph.open(root / folders["graph"])
-                opened = open_directory(root / folders["table"], "table")
-                break
-            except (BadInput, CorruptStore):
-                # A writer may have replaced the state between the two steps; then the manifest names other folders.
-                if attempt == 4 or read_store(root)["folders"] == folders:
-                    _name_missing(root, folders)
-                    raise
-        for part, found in (("graph", graph.hash), ("table", opened.hash)):
-            if folders[part] != _name(part, found):
-                raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
-        table = TruthTable.of_directory(opened)
-        if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
-            raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
-        meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
-        return StoreFiles(root, graph, table, meta, folders, manifest["hash"])
+        """The newest generation of the store at `path`, memory-mapped."""
+        return newest(path)
 
     def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
         with system_errors(self.path):
-            _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders)
+            _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders, None, self.generation)
         return StoreFiles.open(self.path)
+
+    def changed(self, states: EdgeStates, names: Sequence[str], meta: StoreMeta) -> StoreFiles:
+        """The next generation: some edges are as the states say, and there are more entities.
+
+        The caller holds `writing(path)` and has this state from it.
+        """
+        root = Path(os.path.realpath(self.path))
+        delta = self.delta.then(states, names)
+        with system_errors(self.path):
+            manifest = _switch(root, self.folders, meta, delta, self.generation)
+        return self._with(manifest, delta)
+
+    def _with(self, manifest: Mapping[str, Any], delta: Delta) -> StoreFiles:
+        """The state with a later delta over the same folders; only what it changes is read anew."""
+        new = delta.since(self.delta)
+        entities = self.graph.entities.extended(new.names)
+        digest = hashlib.sha256(f"{manifest['folders']['graph']} {manifest.get('delta')}".encode()).hexdigest()
+        return replace(
+            self,
+            graph=self.graph.edited(new.states, entities, digest),
+            table=self.table.edited(new.states, len(entities)),
+            meta=StoreMeta.of(manifest["meta"], self.path / MANIFEST),
+            hash=manifest["hash"],
+            generation=manifest["generation"],
+            delta=delta,
+        )
+
+
+def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> StoreFiles:
+    """The newest generation of a store; from one that is held, only what has changed is read."""
+    root = Path(path)
+    while True:
+        manifest = read_store(root)
+        if held is not None and manifest["hash"] == held.hash:
+            return held
+        try:
+            delta = _read_delta(root, manifest)
+            same = held is not None and manifest["folders"] == held.folders
+            base = held if held is not None and same else _opened(root, manifest)
+            return base if delta.empty else base._with(manifest, delta)
+        except (BadInput, CorruptStore):
+            # A writer may have replaced the state between the steps; then there is another one to be read.
+            if read_store(root)["hash"] == manifest["hash"]:
+                _name_missing(root, manifest["folders"])
+                raise
+
+
+def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
+    """The folders of a store, without its delta."""
+    folders = manifest["folders"]
+    graph = KnowledgeGraph.open(root / folders["graph"])
+    opened = open_directory(root / folders["table"], "table")
+    for part, found in (("graph", graph.hash), ("table", opened.hash)):
+        if folders[part] != _name(part, found):
+            raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
+    table = TruthTable.of_directory(opened)
+    if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
+        raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
+    meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
+    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], manifest.get("generation", 0))
+
+
+def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
+    """What was changed since the folders were written."""
+    if manifest.get("delta") is None:
+        return Delta()
+    file = root / manifest["delta"]
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise CorruptStore(f"{file}, which {root / MANIFEST} names, cannot be read: {reason(error)}") from None
+    if manifest["delta"] != _delta_name(data):
+        raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
+    return Delta.decoded(data, file)
+
+
+def _delta_name(data: bytes) -> str:
+    return f"{_name('delta', hashlib.sha256(data).hexdigest())}.npz"
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -184,14 +252,19 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str], timeout: float = PATIENCE) -> Iterator[StoreFiles]:
-    """The store at `path` with the right to change it; others wait their turn, then it is `StoreBusy`."""
+def writing(
+    path: str | os.PathLike[str], timeout: float = PATIENCE, held: StoreFiles | None = None
+) -> Iterator[StoreFiles]:
+    """The newest generation with the right to change it; others wait their turn, then it is `StoreBusy`.
+
+    `held` is a state that is open already.
+    """
     read_store(path)
     with locked(path, timeout):
         target = Path(os.path.realpath(path))
         clean_leftovers(target)
-        _collect(target, read_store(target)["folders"])
-        yield StoreFiles.open(path)
+        _collect(target, read_store(target))
+        yield newest(path, held)
 
 
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -225,6 +298,7 @@ def _commit(
     basis: RowSource | None,
     keep: Mapping[str, str],
     calibration: Mapping[str, NDArray[Any]] | None = None,
+    generation: int = 0,
 ) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
     folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
@@ -244,16 +318,24 @@ def _commit(
     if calibration is not None:
         write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
         folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
-    made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
+    _switch(root, folders, meta, Delta(), generation)
+
+
+def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, generation: int) -> dict[str, Any]:
+    """Make the generation after `generation` the current one; returns what store.json says now."""
     known = meta.as_dict()
+    made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
     made_of += [known[key] for key in ("model", "calibration", "threshold")]
-    content = {
-        "folders": folders,
-        "hash": hashlib.sha256(render({"made_of": made_of})).hexdigest(),
-        "meta": known,
-    }
+    content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
+    if not delta.empty:
+        data = delta.encoded()
+        content["delta"] = _delta_name(data)
+        made_of.append(content["delta"])
+        write_bytes(root / content["delta"], data, force=True)
+    content["hash"] = hashlib.sha256(render({"made_of": made_of})).hexdigest()
     write_bytes(root / MANIFEST, sealed(FORMAT, FORMAT_VERSION, content), force=True)
-    _collect(root, folders)
+    _collect(root, content)
+    return content
 
 
 def _name(part: str, digest: str) -> str:
@@ -298,14 +380,13 @@ def _copy_model(source: Path, folder: Path) -> str:
     return digest
 
 
-def _collect(root: Path, folders: Mapping[str, str]) -> None:
+def _collect(root: Path, manifest: Mapping[str, Any]) -> None:
     """Delete parts that store.json does not name: an older state, or what a killed writer left."""
+    current = {*manifest["folders"].values(), manifest.get("delta")}
     for entry in root.iterdir():
-        ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in _PARTS))
-        if ours and entry.is_dir() and entry.name not in folders.values():
-            shutil.rmtree(entry, ignore_errors=True)
-        elif entry.name.startswith(f".{MANIFEST}.") or (ours and entry.name.endswith(".lock")):
-            entry.unlink(missing_ok=True)
+        ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in (*_PARTS, "delta")))
+        if (ours and entry.name not in current) or entry.name.startswith(f".{MANIFEST}."):
+            remove(entry)
 
 
 def _name_missing(root: Path, folders: Mapping[str, str]) -> None:

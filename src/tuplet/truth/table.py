@@ -283,6 +283,34 @@ class TruthTable:
         value[found], observed[found] = self.truth[entry[found]], self.observed[entry[found]]
         return value, observed
 
+    def fact_values(
+        self, heads: NDArray[np.int32], relations: NDArray[np.int32], tails: NDArray[np.int32]
+    ) -> tuple[Floats, Sources]:
+        """Of many edges, the prediction as if they were unknown and where they come from; 0 where they are no facts."""
+        base = self.base
+        prediction, source = np.zeros(len(heads), dtype=np.float32), np.zeros(len(heads), dtype=np.uint8)
+        entry = base.adjacency.find_many(heads, relations, tails)
+        for r in np.unique(relations).tolist():
+            mine = np.flatnonzero((relations == r) & (entry >= 0))
+            mine = mine[base.observed[entry[mine]]]
+            start = base.adjacency.row_ptr.item(base.adjacency.view_ptr.item(2 * r))
+            stop = int(entry[mine].max()) + 1 if len(mine) else start
+            before = np.cumsum(base.observed[start:stop]) - 1
+            number = self.fact_ptr.item(r) + before[entry[mine] - start]
+            prediction[mine], source[mine] = self.fact_prediction[number], self.fact_source[number]
+        if self.changes is not None:
+            place = self.changes.find(relations, heads, tails)
+            there = place >= 0
+            prediction[there], source[there] = self.changes.prediction[place[there]], self.changes.source[place[there]]
+        return prediction, source
+
+    @cached_property
+    def fact_ptr(self) -> Longs:
+        """How many facts there were before each relation when the table was made. [relations + 1]"""
+        base = self.base
+        marked = np.concatenate([[0], np.cumsum(base.observed & forward_entries(base.adjacency))])
+        return np.asarray(marked[base.adjacency.row_ptr[base.adjacency.view_ptr[::2]]], dtype=np.int64)
+
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
         """The largest truth of a row, 0 if it has no edge."""
         row = self.row(entity, relation, inverse)
