@@ -279,17 +279,17 @@ class Store:
 
         Writers take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
         """
-        from tuplet.truth.edit import add_facts
+        from tuplet.truth.edit import with_facts
 
-        report, files = add_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
+        report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
         self._take(files)
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
         """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does."""
-        from tuplet.truth.edit import remove_facts
+        from tuplet.truth.edit import without_facts
 
-        report, files = remove_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
+        report, files = without_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
         self._take(files)
         return report
 

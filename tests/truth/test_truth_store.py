@@ -229,14 +229,14 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     after = StoreFiles.open(path)
     assert names(after.graph, "test") == []
     assert after.hash != store.hash
-    assert int((after.table.fact_source == ADDED).sum()) == len(test)
+    assert int((after.table.flat.fact_source == ADDED).sum()) == len(test)
     assert after.meta.changes == StoreChanges(added=len(test))
     assert after.meta.report.as_dict().items() >= after.table.sizes().items()
-    assert len(list(path.iterdir())) == 3, "the old state is gone"
+    assert len(list(path.iterdir())) == 4, "the old state is gone"
     back = remove_facts(path, [*test, ("e0", "r0", "e0")] if ("e0", "r0", "e0") not in train else test)
     assert back.removed == len(test)
     assert back.not_found == 1
-    final = StoreFiles.open(path).table
+    final = StoreFiles.open(path).table.flat
     for name, array in store.table.arrays().items():
         assert array.tobytes() == final.arrays()[name].tobytes(), name
     assert back.shown_as_predicted == sum(
@@ -488,7 +488,7 @@ def test_killed_writers_leave_the_old_or_the_new_state(action: str, made: Path, 
         assert StoreFiles.open(path).hash in states
     remove_facts(path, [("e0", "r0", "e29")])
     add_facts(path, [("e0", "r0", "e29")])  # the next writer cleans up
-    assert len(list(path.iterdir())) == 3
+    assert len(list(path.iterdir())) == 4
     assert not [entry for entry in tmp_path.iterdir() if "tuplet-new" in entry.name]
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tuplet.array_folder import write_directory
 from tuplet.errors import CorruptStore
-from tuplet.truth import edit as change
-from tuplet.truth.table import ADDED, TRAIN, FactEdges, TruthTable
+from tuplet.truth.table import TRAIN, FactEdges, TruthTable
 
 Edge = tuple[int, int, int]
 ENTITIES, RELATIONS = 5, 2
@@ -83,52 +82,11 @@ def test_contract(predicted: dict[Edge, float], facts: set[Edge]) -> None:
 steps = st.lists(st.tuples(st.booleans(), st.sets(edges, min_size=1, max_size=4)), max_size=6)
 
 
-@settings(max_examples=80, deadline=None)
-@given(predictions, st.sets(edges, max_size=6), steps)
-def test_changes_equal_a_fresh_table(
-    predicted: dict[Edge, float], facts: set[Edge], steps: list[tuple[bool, set[Edge]]]
-) -> None:
-    table, known = table_of(predicted, facts), set(facts)
-    for adding, some in steps:
-        if adding:
-            changed = change.add(table, facts_of(some, ADDED))
-            assert changed.changed.tolist() == [edge not in known for edge in some]
-            known |= some
-        else:
-            changed = change.remove(table, *columns(list(some)))
-            assert changed.changed.tolist() == [edge in known for edge in some]
-            known -= some
-        table = changed.table
-        same_bits(table, table_of(predicted, known), source=False)
-
-
-def test_added_facts_are_marked_and_entities_may_grow() -> None:
-    old = table_of({(0, 0, 1): 0.5}, {(1, 1, 2)})
-    new = change.add(old, facts_of({(5, 0, 0), (0, 0, 1)}, ADDED), entities=6).table
-    assert new.entities == 6
-    assert new.row(0, 0, True).ids.tolist() == [5]
-    assert dict(zip(new.fact_edges().heads.tolist(), new.fact_source.tolist(), strict=True)) == {
-        0: ADDED,
-        5: ADDED,
-        1: TRAIN,
-    }
-    same_bits(new, table_of({(0, 0, 1): 0.5}, {(1, 1, 2), (5, 0, 0), (0, 0, 1)}, 6), source=False)
-
-
-def test_weighted_facts_are_updated() -> None:
-    old = TruthTable.assemble(3, 1, facts_of({(0, 0, 1): 0.5, (0, 0, 2): 0.7}))
-    changed = change.add(old, facts_of({(0, 0, 1): 0.9, (0, 0, 2): 0.7}))
-    assert (changed.changed.tolist(), changed.updated.tolist()) == ([False, False], [True, False])
-    same_bits(changed.table, TruthTable.assemble(3, 1, facts_of({(0, 0, 1): 0.9, (0, 0, 2): 0.7})))
-
-
 @pytest.mark.parametrize("entities", [1, 4])
 def test_empty(entities: int) -> None:
     table = TruthTable.assemble(entities, 2, facts_of(set()))
     assert table.edges == 0
     assert table.row(0, 1, True).ids.tolist() == []
-    same_bits(change.remove(table, *columns([(0, 1, 0)])).table, table)
-    assert change.add(table, facts_of({(0, 1, 0)})).table.value(0, 1, 0) == 1
 
 
 def test_save_and_open_give_the_same_bits(tmp_path: Path) -> None:

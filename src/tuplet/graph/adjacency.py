@@ -26,6 +26,10 @@ Longs = NDArray[np.int64]
 LAYOUT = ("view_ptr", "row_entity", "row_ptr", "neighbour")
 
 
+# So many edges are looked up sooner than compiled code is loaded.
+_FEW = 32
+
+
 class AdjacencyArrays(NamedTuple):
     """The arrays of an adjacency as compiled kernels take them: plain, contiguous, read-only, so one version serves."""
 
@@ -316,6 +320,9 @@ class Adjacency:
 
     def find_many(self, heads: Ints, relations: Ints, tails: Ints) -> Longs:
         """The forward entries of many edges, -1 where there is none. [n]"""
+        if len(heads) <= _FEW:
+            edges = zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
+            return np.array([self.find(*edge) for edge in edges], dtype=np.int64)
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
 
         if self.guard is not None and len(relations):

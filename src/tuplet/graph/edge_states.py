@@ -60,7 +60,8 @@ class EdgeStates(NamedTuple):
         >>> EdgeStates.none().then(EdgeStates.none()).edges
         0
         """
-        both = EdgeStates(*(np.concatenate(pair) for pair in zip(self, later, strict=True)))
+        older, newer = self.arrays(), later.arrays()
+        both = EdgeStates(**{name: np.concatenate([older[name], newer[name]]) for name in older})
         key = both.key
         order = np.lexsort((key, both.relation))  # stable: of equals the later one comes last
         relation, key = both.relation[order], key[order]
@@ -84,8 +85,9 @@ class EdgeStates(NamedTuple):
         """Those that `other` does not have, or has in another state."""
         place = other.find(self.relation, self.heads, self.tails)
         same = place >= 0
-        for mine, theirs in zip(self[3:], other[3:], strict=True):
-            same[same] = mine[same] == theirs[place[same]]
+        theirs = other.arrays()
+        for name, mine in self.arrays().items():
+            same[same] = mine[same] == theirs[name][place[same]]
         return self.take(~same)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

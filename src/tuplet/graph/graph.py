@@ -155,7 +155,7 @@ class KnowledgeGraph:
 
     def edited(self, states: EdgeStates, entities: Vocabulary | None = None, hash: str = "") -> KnowledgeGraph:
         """The graph in which some edges are as the states say, in a newer layer; nothing else is copied."""
-        columns = {"split": self.split}
+        columns: dict[str, NDArray[Any]] = {"split": self.split}
         if self.weight is not None:
             columns["weight"] = self.weight
         if self.date is not None:
@@ -187,7 +187,8 @@ class KnowledgeGraph:
         adjacency, entries = self.adjacency.flattened()
         if adjacency is self.adjacency:
             return self
-        weight, date = (None if column is None else column[entries] for column in (self.weight, self.date))
+        weight = None if self.weight is None else self.weight[entries]
+        date = None if self.date is None else self.date[entries]
         return replace(self, adjacency=adjacency, split=self.split[entries], weight=weight, date=date, layered=None)
 
     @property

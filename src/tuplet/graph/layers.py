@@ -84,9 +84,9 @@ class LayeredRows:
     ) -> list[RowEdit]:
         """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
         found = []
-        bounds = (
-            np.flatnonzero(np.concatenate([[True], relation[1:] != relation[:-1], [True]])) if len(relation) else []
-        )
+        first = np.ones(len(relation), dtype=bool)
+        first[1:] = relation[1:] != relation[:-1]
+        bounds: list[int] = [*np.flatnonzero(first).tolist(), len(relation)]
         for low, high in pairwise(bounds):
             part, r = slice(low, high), int(relation[low])
             own = {name: column[part] for name, column in values.items()}

@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ class Delta:
         """The bytes of its file: arrays in a zip archive, the same for the same content."""
         names = Strings.of(self.names)
         stream = io.BytesIO()
-        np.savez(stream, name_blob=names.blob, name_offsets=names.offsets, **self.states.arrays())
+        arrays: dict[str, Any] = {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
+        np.savez(stream, **arrays)
         return stream.getvalue()
 
     @staticmethod

@@ -39,6 +39,18 @@ class EditReport:
 
 
 def add_facts(
+    path: str | os.PathLike[str], facts: Triples, new_entities: bool = False, timeout: float = PATIENCE
+) -> EditReport:
+    """`with_facts` in the store at a path."""
+    return with_facts(path, facts, new_entities, timeout)[0]
+
+
+def remove_facts(path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE) -> EditReport:
+    """`without_facts` in the store at a path."""
+    return without_facts(path, facts, timeout)[0]
+
+
+def with_facts(
     path: str | os.PathLike[str],
     facts: Triples,
     new_entities: bool = False,
@@ -87,7 +99,7 @@ def add_facts(
         return report, store.changed(states, fresh, _counted(store, report, states.edges - listed))
 
 
-def remove_facts(
+def without_facts(
     path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE, held: StoreFiles | None = None
 ) -> tuple[EditReport, StoreFiles]:
     """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
@@ -220,7 +232,7 @@ class _Given(NamedTuple):
     relation: NDArray[np.int32]
     heads: NDArray[np.int32]
     tails: NDArray[np.int32]
-    truth: Floats
+    truth: NDArray[np.float64]
     duplicates: int  # were given again; the last truth counts
 
 

@@ -21,7 +21,7 @@ from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
-from tuplet.graph.layers import LayeredRows
+from tuplet.graph.layers import LayeredRows, RowEdit
 from tuplet.graph.views import GrowingArrays, relation_slices
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
 from tuplet.truth.falling_truth import truth_columns
@@ -175,7 +175,7 @@ class TruthTable:
 
     @cached_property
     def fact_ptr(self) -> Longs:
-        """How many facts of the base there are before each relation. [relations + 1]"""
+        """How many facts there were before each relation when the table was made. [relations + 1]"""
         if self.stored_fact_ptr is not None:
             return self.stored_fact_ptr
         base = self.base
@@ -304,13 +304,6 @@ class TruthTable:
             prediction[there], source[there] = self.changes.prediction[place[there]], self.changes.source[place[there]]
         return prediction, source
 
-    @cached_property
-    def fact_ptr(self) -> Longs:
-        """How many facts there were before each relation when the table was made. [relations + 1]"""
-        base = self.base
-        marked = np.concatenate([[0], np.cumsum(base.observed & forward_entries(base.adjacency))])
-        return np.asarray(marked[base.adjacency.row_ptr[base.adjacency.view_ptr[::2]]], dtype=np.int64)
-
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
         """The largest truth of a row, 0 if it has no edge."""
         row = self.row(entity, relation, inverse)
@@ -325,28 +318,32 @@ class TruthTable:
         """The table in which some edges are as the states say, in a newer layer; nothing else is copied."""
         if not states.edges:
             return replace(self, entities=entities or self.entities)
-        row = {"row_best": self.row_best}
         entry = {"truth": self.truth, "observed": self.observed, "by_truth": self.by_truth}
+        same = self.row_dropped.strides == (0,)  # the threshold says it of all rows
+        row = {"row_best": self.row_best} | ({} if same else {"row_dropped": self.row_dropped})
         rows = self.layered or LayeredRows(self.adjacency, entry, row)
         values = {"truth": states.truth, "observed": states.observed}
-        rows = rows.edited(
-            states.relation,
-            states.heads,
-            states.tails,
-            states.truth > 0,
-            values,
-            lambda edit: truth_columns(edit, self.by_truth),
-        )
+        listed = states.truth > 0
+        rows = rows.edited(states.relation, states.heads, states.tails, listed, values, self._follows)
+        columns: dict[str, Any] = {**rows.entry, **rows.row}
+        if same:
+            columns["row_dropped"] = np.broadcast_to(np.float32(self.threshold), len(columns["row_best"]))
         return replace(
             self,
             entities=entities or self.entities,
             adjacency=rows.adjacency,
-            row_dropped=np.broadcast_to(np.float32(self.threshold), len(rows.row["row_best"])),
             layered=rows,
             changes=states if self.changes is None else self.changes.then(states),
-            **rows.entry,
-            **rows.row,
+            **columns,
         )
+
+    def _follows(self, edit: RowEdit) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+        """The columns of changed rows that follow from their entries, and what is known of rows that stay."""
+        entry, row = truth_columns(edit, self.by_truth)
+        dropped = np.full(len(edit.old_rows), self.threshold, dtype=np.float32)
+        known = edit.old_rows >= 0
+        dropped[known] = self.row_dropped[edit.old_rows[known]]
+        return entry, row | {"row_dropped": dropped}
 
     @property
     def base(self) -> TruthTable:
@@ -355,9 +352,9 @@ class TruthTable:
             return self
         adjacency = self.adjacency.base
         rows, entries = len(adjacency.row_entity), len(adjacency.neighbour)
-        row = {name: getattr(self, name)[:rows] for name in ("row_best", "row_dropped")}
-        entry = {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
-        return replace(self, adjacency=adjacency, layered=None, changes=None, **row, **entry)
+        columns: dict[str, Any] = {name: getattr(self, name)[:rows] for name in ("row_best", "row_dropped")}
+        columns |= {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
+        return replace(self, adjacency=adjacency, layered=None, changes=None, **columns)
 
     @property
     def flat(self) -> TruthTable:
@@ -366,10 +363,10 @@ class TruthTable:
         if self.changes is None:
             return self
         views = [self.adjacency.view(v) for v in range(2 * self.relations)]
-        row = {
+        columns: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[v.rows] for v in views]) for name in ("row_best", "row_dropped")
         }
-        entry = {name: getattr(self, name)[entries] for name in ("truth", "observed", "by_truth")}
+        columns |= {name: getattr(self, name)[entries] for name in ("truth", "observed", "by_truth")}
         base = self.base.fact_edges()
         kept = self.changes.find(base.relation, base.heads, base.tails) < 0
         facts = self.changes.take(self.changes.observed)
@@ -387,8 +384,7 @@ class TruthTable:
             changes=None,
             stored_row_order=None,
             stored_fact_ptr=None,
-            **row,
-            **entry,
+            **columns,
         )
 
     def facts(self) -> Adjacency:
