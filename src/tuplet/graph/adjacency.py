@@ -9,6 +9,7 @@ What was changed lies in *newer layers* (`tuplet.graph.layers`): whole rows that
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ Longs = NDArray[np.int64]
 LAYOUT = ("view_ptr", "row_entity", "row_ptr", "neighbour")
 
 
-# So many edges are looked up sooner than compiled code is loaded.
+# So many edges are looked up sooner than compiled code is loaded, where it is not.
 _FEW = 32
 
 
@@ -320,7 +321,7 @@ class Adjacency:
 
     def find_many(self, heads: Ints, relations: Ints, tails: Ints) -> Longs:
         """The forward entries of many edges, -1 where there is none. [n]"""
-        if len(heads) <= _FEW:
+        if len(heads) <= _FEW and "tuplet.graph.kernels" not in sys.modules:
             edges = zip(heads.tolist(), relations.tolist(), tails.tolist(), strict=True)
             return np.array([self.find(*edge) for edge in edges], dtype=np.int64)
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
