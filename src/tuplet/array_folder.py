@@ -19,7 +19,7 @@ import mmap
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -76,14 +76,16 @@ class Sections:
         """How many there are; what follows the last one, such as the end of the last row, is verified at opening."""
         return len(self._verified) - 1
 
-    def touch(self, sections: Iterable[int], check: Callable[[int], None]) -> None:
+    def touch(self, sections: Collection[int], check: Callable[[int], None]) -> None:
         """Verify those of the sections that were not yet, and let `check` look at each."""
         verified = self._verified
-        wanted = [section for section in sections if not verified[section]]
-        if not wanted:
-            return
+        for section in sections:
+            if not verified[section]:
+                break
+        else:
+            return  # the usual case, asked again and again
         with self._lock:  # another thread that wants the same waits for it
-            wanted = [section for section in dict.fromkeys(wanted) if not verified[section]]
+            wanted = [section for section in dict.fromkeys(sections) if not verified[section]]
             _refuse_damaged([stated for section in wanted for stated in self._stated(section)])
             for section in wanted:
                 check(section)
@@ -115,7 +117,7 @@ class Directory:
         """Size of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def touch(self, sections: Iterable[int]) -> None:
+    def touch(self, sections: Collection[int]) -> None:
         """Verify these sections of all divided arrays, each once: to be called before they are read."""
         if self.sections is not None:
             self.sections.touch(sections, self._check)

@@ -13,6 +13,7 @@ import tuplet
 from tuplet.array_folder import open_directory
 from tuplet.array_writer import HEADER
 from tuplet.errors import CorruptStore
+from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.store_folder import StoreFiles
@@ -103,6 +104,24 @@ def test_nor_in_a_graph(folder: Path, read: Callable[[KnowledgeGraph], object]) 
     assert graph.relation_edges.tolist() == [29, 29, 28]
     with pytest.raises(CorruptStore, match=r"split\.npy: checksum does not match"):
         read(graph)
+
+
+def test_counts_of_an_opened_graph_follow_its_edits(folder: Path) -> None:
+    graph = StoreFiles.open(folder).graph
+    assert list(graph.split_edges.items()) == [("train", 86), ("valid", 0), ("test", 0)]
+    heads, relation, tails, _ = (column[:3] for column in graph.adjacency.triples())
+    unused = {"truth": 1, "observed": 1, "prediction": 0, "source": 1, "weight": 1, "date": 0}
+    states = EdgeStates.of(
+        relation=relation,
+        heads=heads,
+        tails=tails,
+        split=np.array([0, 2, 3]),
+        **{name: np.full(3, value) for name, value in unused.items()},
+    )
+    edited = graph.edited(states)
+    assert edited.split_edges == {"train": 83, "valid": 1, "test": 1}
+    assert edited.observed(["train", "valid"]).edges == 84
+    assert edited.observed(["train", "valid", "test"]) is edited.adjacency
 
 
 @pytest.mark.parametrize("name", ["row_ptr", "row_entity", "neighbour"])

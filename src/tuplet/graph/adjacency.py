@@ -10,7 +10,7 @@ What was changed lies in *newer layers* (`tuplet.graph.layers`): whole rows that
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -79,9 +79,9 @@ class Adjacency:
         None  # [2·relations] entries of each view, where `row_ptr` does not say it or is not verified
     )
     # Verifies relations before they are read, where the arrays are files; kernels' callers `touch` what they need.
-    guard: Callable[[Iterable[int]], None] | None = field(default=None, compare=False, repr=False, kw_only=True)
+    guard: Callable[[Collection[int]], None] | None = field(default=None, compare=False, repr=False, kw_only=True)
 
-    def touch(self, relations: Iterable[int] | None = None) -> None:
+    def touch(self, relations: Collection[int] | None = None) -> None:
         """Make sure that relations (all if None) are whole; everything below does so by itself, except `arrays`."""
         if self.guard is not None:
             self.guard(range(self.relations) if relations is None else relations)

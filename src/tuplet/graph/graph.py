@@ -204,7 +204,7 @@ class KnowledgeGraph:
     def split_edges(self) -> dict[str, int]:
         """How many edges each split has."""
         if self.counts is not None:
-            return self.counts
+            return {name: self.counts[name] for name in SPLITS}
         _, entries = self.adjacency.flattened()
         per_split = np.bincount(self.split[entries], minlength=len(SPLITS) + 1)[1:] // 2
         return {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)}
