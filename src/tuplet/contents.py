@@ -84,10 +84,10 @@ def relations(source: Source) -> Listing[RelationRow]:
 
 def _example(source: Source, relation: int) -> tuple[str, str]:
     facts, entities = source.facts, source.graph.entities
-    rows = facts.view(2 * relation)
-    if not len(rows.entities):
+    head = facts.first_entity(2 * relation)
+    if head < 0:
         return "", ""
-    head, tail = int(rows.entities[0]), int(facts.neighbour[rows.starts[0]])
+    tail = int(facts.row(head, 2 * relation)[0])
     return tuple(show_entity(entities.name(i), entities.label(i)) for i in (head, tail))  # type: ignore[return-value]
 
 

@@ -36,6 +36,7 @@ class Walker:
         if not self.adjacency.edges:
             raise BadInput("a graph without edges has no walks")
         self.adjacency.touch()
+        self.adjacency, _ = self.adjacency.flattened()
         self._row = np.argsort(self.adjacency.row_entity, kind="stable")
         self._entities, first = np.unique(self.adjacency.row_entity[self._row], return_index=True)
         self._ptr = np.append(first, len(self._row))

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.exact.effort import Effort
-from tuplet.engines.exact.kernels.rows import Rows
-from tuplet.engines.exact.part import bind_clause, fixed_rows
+from tuplet.engines.exact.part import bind_clause
+from tuplet.engines.exact.search_rows import SearchRows, fixed_rows
 from tuplet.engines.exact.stream import ClauseStream, Ids
 from tuplet.graph.adjacency import Adjacency
 from tuplet.query.limits import Deadline, OutOfTime
@@ -23,10 +23,10 @@ from tuplet.query.source import Source
 class Checker:
     """A query on the facts of a source; what it learns of one tuple serves the next."""
 
-    def __init__(self, clauses: Clauses, rows: Rows) -> None:
+    def __init__(self, clauses: Clauses, rows: SearchRows) -> None:
         self.width = len(clauses[0].free)
         self.effort = Effort()
-        self.streams = [ClauseStream(bind_clause(c, rows), rows, PRODUCT, self.effort) for c in clauses]
+        self.streams = [ClauseStream(bind_clause(c, rows), PRODUCT, self.effort) for c in clauses]
 
     @staticmethod
     def of(clauses: Clauses, source: Source) -> Checker:
@@ -65,28 +65,18 @@ class Checker:
         return np.logical_or.reduce([truth > 0 for truth, _, _ in found]), tuple(witness for _, witness, _ in found)
 
 
-def facts_rows(source: Source) -> Rows:
+def facts_rows(source: Source) -> SearchRows:
     """The facts of a source as rows of truth 1, made once."""
-    made: Rows | None = source.prepared.get("facts")
+    made: SearchRows | None = source.prepared.get("facts")
     if made is None:
         made = source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
     return made
 
 
-def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> Rows:
-    """Facts as rows in which every entry has truth 1."""
-    entries = len(facts.neighbour)
-    within = np.arange(entries, dtype=np.int64) - np.repeat(facts.row_ptr[:-1], np.diff(facts.row_ptr))
-    return fixed_rows(
-        facts.view_ptr,
-        facts.row_entity,
-        facts.row_ptr,
-        facts.neighbour,
-        np.ones(entries, dtype=np.float32),
-        within.astype(np.int32),
-        np.ones(len(facts.row_entity), dtype=np.float32),
-        rank,
-    )
+def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
+    """Facts as rows: no truth beside them means 1."""
+    none = np.zeros(0, dtype=np.float32)
+    return SearchRows(fixed_rows(facts, none, none.astype(np.int32), none, rank), facts)
 
 
 def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:

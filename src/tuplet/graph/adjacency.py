@@ -216,6 +216,29 @@ class Adjacency:
         average = self.view_entries / np.maximum(rows, 1)
         return list(zip(first.tolist(), last.tolist(), average.tolist(), strict=True))
 
+    @cached_property
+    def row_counts(self) -> list[int]:
+        """How many rows each view has; those that newer layers hide or leave empty count, too."""
+        count = np.diff(self.view_ptr)
+        if self.newer is not None:
+            count = count + np.diff(self.newer).sum(axis=0) // 2
+        found: list[int] = count.tolist()
+        return found
+
+    def first_entity(self, view: int) -> int:
+        """The first entity that has a neighbour under a view, or -1."""
+        self.touch((view // 2,))
+        layers = [(self.view_ptr, 1), *((layer, 2) for layer in (() if self.newer is None else self.newer))]
+        found = []
+        for pointers, places in layers:
+            for row in range(pointers.item(view), pointers.item(view + 1), places):
+                entity = self.row_entity.item(row)
+                start, stop = self.span(entity, view)
+                if start < stop:
+                    found.append(entity)
+                    break
+        return min(found, default=-1)
+
     def is_changed(self, view: int) -> bool:
         """Whether a newer layer has rows of the view."""
         return self.newer is not None and bool((self.newer[:, view + 1] > self.newer[:, view]).any())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
@@ -66,13 +66,20 @@ def _two_facts(facts: Adjacency) -> tuple[int, int, int, int] | None:
     rng = np.random.default_rng(0)
     often = np.argsort(-relation_counts(facts), kind="stable")[:_TRIED].tolist()
     for first in often:
-        rows = facts.view(2 * first)
-        until = np.cumsum(rows.lengths)
-        for at in rng.integers(0, until[-1], _TRIED).tolist() if len(until) else ():
-            row = int(np.searchsorted(until, at, side="right"))
-            middle = int(facts.neighbour[rows.stops[row] - (until[row] - at)])
+        for middle in _ends(facts, 2 * first, rng):
             for second in often:
                 ends = facts.row(middle, 2 * second)
                 if second != first and len(ends):
                     return first, middle, second, int(ends[0])
     return None
+
+
+def _ends(facts: Adjacency, view: int, rng: np.random.Generator) -> list[int]:
+    """The ends of some facts of a view."""
+    count = int(facts.view_entries[view])
+    if not count:
+        return []
+    own, chosen = facts.view(view), rng.integers(0, count, _TRIED)
+    entries = own.starts[0] + chosen if isinstance(own.rows, slice) else consecutive(own.starts, own.lengths)[chosen]
+    ends: list[int] = facts.neighbour[entries].tolist()
+    return ends

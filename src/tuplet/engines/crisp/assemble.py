@@ -12,13 +12,17 @@ from tuplet.engines.crisp.atoms import ClauseAtoms
 from tuplet.engines.crisp.program import (
     DIFFERENT,
     DIFFERENT_ENTITY,
+    HAS_ROW,
     LOOKED_UP,
+    LOOKED_UP_LOOP,
     LOOP,
+    MERGED,
     NEIGHBOUR,
     NO_LOOP,
     POINTED,
     ROW_ENTITY,
     SPAN,
+    Ints,
     JoinProgram,
 )
 
@@ -54,20 +58,33 @@ class _Lists:
         self.lists: list[tuple[int, int, int, int]] = []
         self.origin: list[ListAtom] = []
         self.checks: list[tuple[int, int]] = []
+        self.merged: list[Ints] = []
 
     def step(self, depth: int, v: int) -> tuple[int, int, int, int, int]:
         """Adds what restricts variable v at its depth; returns the columns LISTS to CHECKS_END of the step."""
         atoms, first_list, first_check = self.atoms, len(self.lists), len(self.checks)
+        changed = []  # views that a newer layer has changed: no list of row entities points at their rows
         for other, toward, away, span, edge in atoms.links[v]:
             if other < 0:
                 self._list((SPAN, NEIGHBOUR, *span), edge[:3])
             elif self.depth_of[other] < depth:
-                self._list((POINTED, NEIGHBOUR, self.pointing[other, toward], 0), edge[:3])
+                at = self.pointing.get((other, toward))
+                source = (LOOKED_UP, NEIGHBOUR, other, toward) if at is None else (POINTED, NEIGHBOUR, at, 0)
+                self._list(source, edge[:3])
+            elif atoms.changed(away):
+                changed.append(away)
             else:
                 self._point(v, away)
         for loop in atoms.loops[v]:
-            if not loop.negated:
-                self.checks.append((LOOP, self._point(v, 2 * loop.relation)))
+            view = 2 * loop.relation
+            if not loop.negated and atoms.changed(view):
+                self.checks.append((LOOKED_UP_LOOP, view))
+                changed.append(view)
+            elif not loop.negated:
+                self.checks.append((LOOP, self._point(v, view)))
+        if len(self.lists) == first_list:
+            self._merge(v, min(changed, key=atoms.rows.__getitem__))
+        self.checks += [(HAS_ROW, view) for view in dict.fromkeys(changed)]
         first_negated = len(self.lists)
         for other, toward, _, span, edge in atoms.negated[v]:
             if other < 0:
@@ -91,12 +108,19 @@ class _Lists:
         if (variable, view) not in self.pointing:
             self.pointing[variable, view] = len(self.lists)
             low, high, _ = self.atoms.views[view]
-            relation = view // 2
-            self._list(
-                (SPAN, ROW_ENTITY, low, high),
-                (None, relation, variable) if view % 2 else (variable, relation, None),
-            )
+            self._list((SPAN, ROW_ENTITY, low, high), _row_atom(variable, view))
         return self.pointing[variable, view]
+
+    def _merge(self, variable: int, view: int) -> None:
+        """The list of the entities that have a row in a view that newer layers have changed."""
+        entities = self.atoms.adjacency.view(view).entities
+        first = sum(map(len, self.merged))
+        self.merged.append(entities)
+        self._list((SPAN, MERGED, first, first + len(entities)), _row_atom(variable, view))
+
+
+def _row_atom(variable: int, view: int) -> ListAtom:
+    return (None, view // 2, variable) if view % 2 else (variable, view // 2, None)
 
 
 class _Flow(NamedTuple):
@@ -162,7 +186,7 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
         tuple(order),
         free,
         bool(flow.repeated),
-        _program(steps, lists.lists, lists.checks, memo, free),
+        _program(steps, lists, memo, free),
         tuple(lists.origin),
         memo_width,
     )
@@ -170,12 +194,12 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
 
 def _program(
     steps: Sequence[int],
-    lists: Sequence[tuple[int, int, int, int]],
-    checks: Sequence[tuple[int, int]],
+    made: _Lists,
     memo: Sequence[int],
     free: Sequence[int],
 ) -> JoinProgram:
     """All tables as parts of one block: one array to make instead of five."""
+    lists, checks = made.lists, made.checks
     numbers = [*steps, *chain.from_iterable(lists), *chain.from_iterable(checks), *memo, *free]
     block = np.array(numbers, dtype=np.int64)
     at = len(steps)
@@ -186,4 +210,15 @@ def _program(
         checks=block[ends[0] : ends[1]].reshape(-1, 2),
         memo=block[ends[1] : ends[2]],
         free=block[ends[2] :],
+        entities=_read_only(made.merged) if made.merged else _NO_ENTITIES,
     )
+
+
+def _read_only(lists: Sequence[Ints]) -> Ints:
+    """Lists one after another, as the kernels take them."""
+    joined = np.ascontiguousarray(lists[0] if len(lists) == 1 else np.concatenate(lists)).view()
+    joined.flags.writeable = False
+    return joined
+
+
+_NO_ENTITIES = _read_only([np.zeros(0, dtype=np.int32)])

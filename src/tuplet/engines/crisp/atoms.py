@@ -21,6 +21,8 @@ class ClauseAtoms:
         n = len(graph.variables)
         self.graph, self.adjacency = graph, adjacency
         self.views = adjacency.view_sizes
+        self.rows = adjacency.row_counts
+        self.changed = adjacency.is_changed
         self.links: list[list[Link]] = [[] for _ in range(n)]
         self.negated: list[list[Link]] = [[] for _ in range(n)]
         self.loops: list[list[Edge]] = [[] for _ in range(n)]
@@ -68,8 +70,7 @@ class ClauseAtoms:
         """Length of the shortest list, expected candidates, and whether a constant or placed variable restricts it."""
         shortest, fraction, lead_fraction, bound = float("inf"), 1.0, 1.0, False
         for other, toward, away, span, _ in self.links[variable]:
-            low, high, _ = self.views[away]
-            rows = high - low
+            rows = self.rows[away]
             if other < 0:
                 size: float = span[1] - span[0]
             elif placed >> other & 1:
@@ -85,7 +86,7 @@ class ClauseAtoms:
                 shortest, lead_fraction = size, share
         for loop in self.loops[variable]:
             if not loop.negated:
-                low, high, _ = self.views[2 * loop.relation]
-                if high - low < shortest:
-                    shortest, lead_fraction = high - low, 1.0
+                rows = self.rows[2 * loop.relation]
+                if rows < shortest:
+                    shortest, lead_fraction = rows, 1.0
         return shortest, shortest * (fraction / lead_fraction if lead_fraction else 0.0), bound

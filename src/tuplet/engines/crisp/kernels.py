@@ -30,13 +30,16 @@ from tuplet.engines.crisp.program import (
     EARLY,
     FAILED,
     FIRST,
+    HAS_ROW,
     KIND,
     LISTS,
     LISTS_END,
+    LOOKED_UP_LOOP,
     LOOP,
     MEMO,
     MEMO_END,
     MEMO_FULL,
+    MERGED,
     NEGATED,
     NEIGHBOUR,
     OPENING,
@@ -58,10 +61,10 @@ from tuplet.engines.crisp.program import (
     JoinState,
 )
 from tuplet.engines.crisp.row_set import TABLE, insert_row, probe_row
-from tuplet.graph.kernels import ARRAYS, LONGS, OPTIONS, find, find_edge, find_row, gallop, inlined
+from tuplet.graph.kernels import ARRAYS, LONGS, OPTIONS, READ_INTS, find, find_edge, find_row, gallop, inlined
 
 _table = types.Array(types.int64, 2, "C")
-_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS), JoinProgram)
+_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS, READ_INTS), JoinProgram)
 _state = types.NamedUniTuple(LONGS, 7, JoinState)
 
 # What `enter` says of a depth.
@@ -99,7 +102,10 @@ def agreement(graph, program, state, depth, candidate):
     lead = state.leader[depth]
     for j in range(program.steps[depth, LISTS], program.steps[depth, NEGATED]):
         if j != lead:
-            values = graph.neighbour if program.lists[j, ARRAY] == NEIGHBOUR else graph.row_entity
+            array = program.lists[j, ARRAY]
+            values = graph.neighbour if array == NEIGHBOUR else graph.row_entity
+            if array == MERGED:
+                values = program.entities
             at = gallop(values, state.cursor[j], state.end[j], candidate)
             state.cursor[j] = at
             if at == state.end[j]:
@@ -126,8 +132,11 @@ def passes(graph, program, state, depth, candidate):
         elif kind == LOOP:
             row = cursor[operand]
             passed = find(neighbour, graph.row_ptr[row], graph.row_ptr[row + 1], candidate) >= 0
+        elif kind == HAS_ROW:
+            row = find_row(graph, candidate, operand)
+            passed = row >= 0 and graph.row_ptr[row] < graph.row_ptr[row + 1]
         else:
-            passed = find_edge(graph, candidate, operand, candidate) < 0
+            passed = (find_edge(graph, candidate, operand, candidate) >= 0) == (kind == LOOKED_UP_LOOP)
         if not passed:
             return False
     return True
@@ -140,7 +149,10 @@ def next_candidate(graph, program, state, depth, budget):
     Returns whether there is one, and what is left of the budget.
     """
     cursor, lead = state.cursor, state.leader[depth]
-    values = graph.neighbour if program.lists[lead, ARRAY] == NEIGHBOUR else graph.row_entity
+    array = program.lists[lead, ARRAY]
+    values = graph.neighbour if array == NEIGHBOUR else graph.row_entity
+    if array == MERGED:
+        values = program.entities
     end = state.end[lead]
     while cursor[lead] < end:
         budget -= 1

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 # Columns of `steps` [depths + 1, 11]; the last row stands for "all variables bound" and has only SUCCEEDED.
@@ -25,19 +26,22 @@ VARIABLE, LISTS, NEGATED, LISTS_END, CHECKS, CHECKS_END, FAILED, SUCCEEDED, MEMO
 # Columns of `lists` [lists, 4], and the sources of a list:
 #   SPAN       the places FIRST:SECOND of the array, known beforehand: the row of a constant, or the rows of a view
 #   POINTED    the neighbours in the row at which the cursor of list FIRST stands; that list is one of row entities
-#   LOOKED_UP  the neighbours of variable FIRST under view SECOND, none if it has no row there; negated lists only
+#   LOOKED_UP  the neighbours of variable FIRST under view SECOND, none if it has no row there: in negated lists, and
+#              where a newer layer has changed the view, so that no list of row entities points at the row
 SOURCE, ARRAY, FIRST, SECOND = range(4)
 SPAN, POINTED, LOOKED_UP = range(3)
-# The arrays a list lies in. Values ascend within each list.
-ROW_ENTITY, NEIGHBOUR = range(2)
+# The arrays a list lies in; MERGED are `entities` of the program. Values ascend within each list.
+ROW_ENTITY, NEIGHBOUR, MERGED = range(3)
 
 # Columns of `checks` [checks, 2], and the kinds of a check with their operand:
 #   LOOP              r(x, x): x is a neighbour in the row at which the list OPERAND points
 #   NO_LOOP           not r(x, x) under view OPERAND
+#   LOOKED_UP_LOOP    r(x, x) under view OPERAND
+#   HAS_ROW           x has a neighbour under view OPERAND
 #   DIFFERENT         x differs from variable OPERAND
 #   DIFFERENT_ENTITY  x differs from entity OPERAND
 KIND, OPERAND = range(2)
-LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY = range(4)
+LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY, LOOKED_UP_LOOP, HAS_ROW = range(6)
 
 # Places of `registers`: where a search stands between two slices.
 #   DEPTH, OPENING    the depth at hand, and 1 if its lists must be opened first
@@ -58,6 +62,7 @@ class JoinProgram(NamedTuple):
     checks: Longs  # [checks, 2], likewise
     memo: Longs  # [·] variables, in the order they are bound
     free: Longs  # [k] the free variables of the part, in the order asked
+    entities: Ints  # [·] those with a row under views that newer layers have changed
 
 
 class JoinState(NamedTuple):

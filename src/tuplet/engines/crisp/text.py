@@ -11,8 +11,10 @@ from tuplet.engines.crisp.program import (
     CHECKS_END,
     DIFFERENT,
     DIFFERENT_ENTITY,
+    HAS_ROW,
     LISTS,
     LISTS_END,
+    LOOKED_UP_LOOP,
     LOOP,
     MEMO,
     MEMO_END,
@@ -43,7 +45,9 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
             return f"{node(v)} != {entity(operand)}"
         if kind == LOOP:
             return atom((v, part.atoms[operand][1], v))
-        return "not " + atom((v, operand // 2, v))
+        if kind == HAS_ROW:
+            return atom((None, operand // 2, v) if operand % 2 else (v, operand // 2, None))
+        return ("" if kind == LOOKED_UP_LOOP else "not ") + atom((v, operand // 2, v))
 
     def all_of(numbers: Sequence[int]) -> str:
         return ", ".join(node(v) for v in numbers)

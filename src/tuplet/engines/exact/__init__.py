@@ -26,7 +26,8 @@ from tuplet.engines.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, 
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.merge import Filter, Maximum, Union
 from tuplet.engines.exact.missing import missing_clauses, split_rows
-from tuplet.engines.exact.part import BoundClause, bind_clause, rows_of
+from tuplet.engines.exact.part import BoundClause, bind_clause
+from tuplet.engines.exact.search_rows import rows_of
 from tuplet.engines.exact.state import enlarged, new_state
 from tuplet.engines.exact.stream import EQUAL, ClauseStream, Ids, Stream, Values
 from tuplet.query.limits import Deadline, Only, OutOfTime
@@ -55,7 +56,7 @@ class ExactPlan(NamedTuple):
         for i, clause in enumerate(self.bound):
             if len(self.bound) > 1:
                 lines.append(f"clause {i + 1} of {len(self.bound)}")
-            lines.append(clause.describe(self.rows))
+            lines.append(clause.describe())
         if len(self.bound) > 1:
             lines.append("union: threshold algorithm, tuples missing from a clause's list are scored there")
         return "\n".join(lines)
@@ -64,7 +65,7 @@ class ExactPlan(NamedTuple):
 def plan(clauses: Clauses, table: TruthTable, rank: NDArray[np.int32] | None = None) -> ExactPlan:
     """The plan of a query on a table; `rank` is the place of each entity in order of names (default: of ids)."""
     rows = rows_of(table, rank)
-    return ExactPlan(tuple(clauses), table, rows, tuple([bind_clause(clause, rows) for clause in clauses]))
+    return ExactPlan(tuple(clauses), table, rows.rows, tuple([bind_clause(clause, rows) for clause in clauses]))
 
 
 def run(
@@ -80,7 +81,7 @@ def run(
     `holds` tells what the facts give, where `only` asks for it.
     """
     effort = effort or Effort()
-    streams = [ClauseStream(clause, plan.rows, logic, effort) for clause in plan.bound]
+    streams = [ClauseStream(clause, logic, effort) for clause in plan.bound]
     if len(streams) == 1 and only is None and streams[0].single:
         tuples, truth, witness, proven = streams[0].best(k)
         if proven:
@@ -176,7 +177,7 @@ class _CombinedSearch:
         found: list[Stream] = []
         for clause in self.plan.clauses:
             rows, clauses = split_rows(table, missing_clauses(clause, weighted), self.plan.rows.rank)
-            own = [ClauseStream(bind_clause(c, rows), rows, self.logic, self.effort) for c in clauses]
+            own = [ClauseStream(bind_clause(c, rows), self.logic, self.effort) for c in clauses]
             found.append(Maximum(own, self.width))
         return found
 
@@ -251,7 +252,7 @@ def explain(
     """Truth [n] and best witnesses of given tuples [n, k]; raises `OutOfTime` at the deadline."""
     effort = Effort(deadline) if deadline is not None else Effort()
     ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(plan.clauses[0].free))
-    streams = [ClauseStream(clause, plan.rows, logic, effort) for clause in plan.bound]
+    streams = [ClauseStream(clause, logic, effort) for clause in plan.bound]
     found, truth, witnesses = _explained(streams, ids, logic, effort)
     if len(found) < len(ids):
         raise OutOfTime

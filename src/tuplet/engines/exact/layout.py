@@ -22,6 +22,7 @@ class Shape:
     edges: tuple[tuple[int, int, bool], ...]  # head, tail, negated
     different: tuple[tuple[int, int], ...]
     anchors: tuple[int, ...]  # positive atoms with a constant, the one with the shortest row first
+    root: int = 0  # the variable to begin with where no constant leads to one
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.exact.effort import Effort
-from tuplet.engines.exact.kernels.rows import Rows
-from tuplet.engines.exact.part import bind_clause, span_of
+from tuplet.engines.exact.part import bind_clause
+from tuplet.engines.exact.search_rows import SearchRows, span_of
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
+from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import QueryGraph
@@ -56,16 +57,16 @@ class _Descent:
 
     def __init__(self, alternatives: list[list[ClauseStream]], logic: Logic, effort: Effort, least: float) -> None:
         self.logic, self.effort, self.least = logic, effort, least
-        self.given = [[(s.clause.clause, s.rows) for s in own] for own in alternatives]
-        self.rank = self.given[0][0][1].rank
+        self.given = [[(s.clause.clause, s.clause.rows) for s in own] for own in alternatives]
+        self.rank = self.given[0][0][1].rows.rank
         self.width = len(self.given[0][0][0].free)
         self.levels: list[list[list[ClauseStream]]] = [
             [[self._stream(graph.marginal(graph.free[: j + 1]), rows) for graph, rows in own] for own in self.given]
             for j in range(self.width)
         ]
 
-    def _stream(self, graph: QueryGraph, rows: Rows) -> ClauseStream:
-        return ClauseStream(bind_clause(graph, rows), rows, self.logic, self.effort)
+    def _stream(self, graph: QueryGraph, rows: SearchRows) -> ClauseStream:
+        return ClauseStream(bind_clause(graph, rows), self.logic, self.effort)
 
     def descend(self, prefix: NDArray[np.int32]) -> Iterator[Ids]:
         """Complete tuples that begin with a prefix, in order of names, in blocks."""
@@ -112,7 +113,7 @@ class _Descent:
         return ids[np.argsort(self.rank[ids], kind="stable")]
 
 
-def _reachable(graph: QueryGraph, rows: Rows, prefix: NDArray[np.int32], least: float) -> NDArray[np.int32]:
+def _reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], least: float) -> NDArray[np.int32]:
     """Entities of the variable after the prefix that its positive atoms allow, each once.
 
     They come along the shortest path of atoms from something known, or from the rows of its rarest relation.
@@ -127,17 +128,19 @@ def _reachable(graph: QueryGraph, rows: Rows, prefix: NDArray[np.int32], least: 
             near.setdefault(tail, []).append((2 * relation + 1, head))
     views = [view ^ 1 for other in near for view, node in near[other] if node == target]
     views += [2 * e.relation for e in graph.edges if e.head == e.tail == target and not e.negated]
-    view = min(views, key=lambda v: int(rows.view_ptr[v + 1] - rows.view_ptr[v]))
-    low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
+    view = rows.smallest(views)
     found: NDArray[np.int32] | None = None
     for start, path in _ways(near, target, known):
         found = np.array([known.get(start, ~start)], dtype=np.int32)
         for step in path:
-            found = None if found is None else _neighbours(rows, found, step, least, most=high - low)
+            found = (
+                None if found is None else _neighbours(rows, found, step, least, most=rows.adjacency.row_counts[view])
+            )
         break
     if found is not None:
         return found
-    return np.asarray(rows.row_entity[low:high][rows.row_best[low:high] >= least])
+    own = rows.adjacency.view(view)
+    return _reaching(own.entities, rows.rows.row_best, own.rows, least)
 
 
 def _ways(
@@ -155,18 +158,25 @@ def _ways(
 
 
 def _neighbours(
-    rows: Rows, entities: NDArray[np.int32], view: int, least: float, most: int
+    source: SearchRows, entities: NDArray[np.int32], view: int, least: float, most: int
 ) -> NDArray[np.int32] | None:
     """All neighbours of some entities under a view with at least a truth; None if more than `most` entries are read."""
+    rows = source.rows
     if len(entities) == 1:
         start, stop = span_of(rows, int(entities[0]), view)
         span = slice(start, stop)
-        return np.asarray(rows.neighbour[span][rows.truth[span] >= least])
-    low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
-    at = low + np.searchsorted(rows.row_entity[low:high], entities)
-    at = at[(at < high) & (rows.row_entity[np.minimum(at, high - 1)] == entities)] if high > low else at[:0]
+        return _reaching(rows.neighbour[span], rows.truth, span, least)
+    at = source.adjacency.places(entities, view)
+    at = at[at >= 0]
     lengths = rows.row_ptr[at + 1] - rows.row_ptr[at]
     if lengths.sum() > max(most, 1024):
         return None
-    entry = np.arange(lengths.sum()) + np.repeat(rows.row_ptr[at] - (np.cumsum(lengths) - lengths), lengths)
-    return np.unique(rows.neighbour[entry[rows.truth[entry] >= least]])
+    entry = consecutive(rows.row_ptr[at], lengths)
+    return np.unique(_reaching(rows.neighbour[entry], rows.truth, entry, least))
+
+
+def _reaching(
+    ids: NDArray[np.int32], truth: NDArray[np.floating], places: slice | NDArray[np.int64], least: float
+) -> NDArray[np.int32]:
+    """Those that have at least a truth at their places; facts have no truth beside them: it is 1."""
+    return np.asarray(ids[truth[places] >= least] if len(truth) else ids)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.kernels.rows import Rows
-from tuplet.engines.exact.part import fixed_rows
+from tuplet.engines.exact.search_rows import SearchRows, fixed_rows
+from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Clauses
 from tuplet.truth.table import TruthTable
@@ -55,7 +56,7 @@ def _named(edge: Edge, part: int) -> Edge:
     return edge._replace(relation=5 * edge.relation + part)
 
 
-def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> tuple[Rows, list[QueryGraph]]:
+def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> tuple[SearchRows, list[QueryGraph]]:
     """Rows that hold the parts that the clauses name, and the clauses with these parts numbered from 0."""
     wanted = sorted({edge.relation for clause in clauses for edge in clause.edges})
     number = {name: i for i, name in enumerate(wanted)}
@@ -72,43 +73,47 @@ def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> 
     return kept[key], numbered
 
 
-def _rows(table: TruthTable, wanted: Sequence[int], rank: NDArray[np.int32]) -> Rows:
-    a = table.adjacency
-    view_ptr, lengths = [0], []
+def _rows(table: TruthTable, wanted: Sequence[int], rank: NDArray[np.int32]) -> SearchRows:
+    lengths = []
     columns: list[list[NDArray[np.generic]]] = [[], [], [], [], []]  # row_entity, neighbour, truth, by_truth, row_best
     for name in wanted:
         relation, part = divmod(name, 5)
         for view in (2 * relation, 2 * relation + 1):
-            low, high = int(a.view_ptr[view]), int(a.view_ptr[view + 1])
-            start, stop = int(a.row_ptr[low]), int(a.row_ptr[high])
-            keep, truth = _part(part, table.truth[start:stop], table.observed[start:stop])
-            row = np.repeat(np.arange(high - low), np.diff(a.row_ptr[low : high + 1]))[keep]
-            truth = truth[keep]
-            length = np.bincount(row, minlength=high - low)
-            order = np.lexsort((-truth, row))  # stable: equal truths stay in order of id
-            begin = np.repeat(np.cumsum(length) - length, length)
-            filled = length > 0
-            length = length[filled]
-            first = np.cumsum(length) - length
-            for column, array in zip(
-                columns,
-                (
-                    a.row_entity[low:high][filled],
-                    a.neighbour[start:stop][keep],
-                    truth,
-                    (order - begin).astype(np.int32),
-                    truth[order[first]],
-                ),
-                strict=True,
-            ):
-                column.append(array)
+            length, *own = _view(table, view, part)
             lengths.append(length)
-            view_ptr.append(view_ptr[-1] + len(length))
-    row_entity, neighbour, truth_, by_truth, row_best = (np.concatenate(column) for column in columns)
-    row_ptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
-    return fixed_rows(
-        np.array(view_ptr, dtype=np.int64), row_entity, row_ptr, neighbour, truth_, by_truth, row_best, rank
+            for column, array in zip(columns, own, strict=True):
+                column.append(array)
+    row_entity, neighbour, truth, by_truth, row_best = (np.concatenate(column) for column in columns)
+    adjacency = Adjacency(
+        np.cumsum([0, *map(len, lengths)], dtype=np.int64),
+        row_entity,
+        np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64),
+        neighbour,
     )
+    return SearchRows(fixed_rows(adjacency, truth, by_truth, row_best, rank), adjacency)
+
+
+def _view(table: TruthTable, view: int, part: int) -> tuple[NDArray[Any], ...]:
+    """Lengths and entities of the rows of a part, and of its entries the ends, the truth and its order; its best."""
+    own = table.adjacency.view(view)
+    entries = consecutive(own.starts, own.lengths)
+    keep, truth = _part(part, table.truth[entries], table.observed[entries])
+    row = np.repeat(np.arange(len(own.entities)), own.lengths)
+    order: NDArray[np.int64]
+    if part in (CERTAIN, DOUBTED):
+        order = np.lexsort((-truth, row))  # stable: equal truths stay in order of id
+    else:
+        order = np.repeat(np.cumsum(own.lengths) - own.lengths, own.lengths)
+        order += table.by_truth[entries]
+    falling = (np.cumsum(keep) - 1)[order[keep[order]]]  # places among those that are kept
+    truth = truth[keep]
+    length = np.bincount(row[keep], minlength=len(own.entities))
+    filled = length > 0
+    length = length[filled]
+    first = np.cumsum(length) - length
+    by_truth = (falling - np.repeat(first, length)).astype(np.int32)
+    neighbour = table.adjacency.neighbour[entries][keep]
+    return length, own.entities[filled], neighbour, truth, by_truth, truth[falling[first]]
 
 
 def _part(

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuplet.engines.exact.kernels import rows as kernel
-from tuplet.engines.exact.kernels.rows import Program, Rows
+from tuplet.engines.exact.kernels.rows import Program
 from tuplet.engines.exact.layout import Layout, Longs, Shape
 from tuplet.engines.exact.planning import layout_of
+from tuplet.engines.exact.search_rows import SearchRows, fixed, span_of, value_of
 from tuplet.query.query_graph import QueryGraph, connected
-from tuplet.truth.table import TruthTable
 
 Names: TypeAlias = tuple[str, ...]
 
-_NO_IDS = np.zeros(0, dtype=np.int32)
-_NO_VALUES = np.zeros(0)
+_NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
+_LIST_PLACES = {
+    "edges": [kernel.SPAN_A, kernel.SPAN_B, kernel.SPAN_ROW],
+    "steps": [kernel.LIST_A, kernel.LIST_B, kernel.LIST_ROW],
+}
 
 
 class Part(NamedTuple):
@@ -48,17 +50,20 @@ class PartOutline:
     constants: tuple[tuple[int, int], ...]  # atoms with a constant: number in the part, position in the clause
     shape: Shape
     select: Longs
-    layouts: dict[tuple[int, ...], tuple[Layout, Longs]]  # with `leading`, by order of the anchors
+    layouts: dict[tuple[int, ...], tuple[Layout, Longs]]  # with `leading`, by order of the anchors, then the root
 
-    def layout(self, spans: dict[int, tuple[int, int]]) -> tuple[Layout, Longs]:
+    def layout(self, spans: dict[int, tuple[int, int]], relation: list[int], rows: SearchRows) -> tuple[Layout, Longs]:
         """The layout for the given rows of the constants: the search starts at the shortest."""
-        anchors = self.shape.anchors
+        anchors, root = self.shape.anchors, self.shape.root
         if len(anchors) > 1:
             anchors = tuple(sorted(anchors, key=lambda i: (spans[i][1] - spans[i][0], i)))
-        if anchors not in self.layouts:
-            layout = layout_of(replace(self.shape, anchors=anchors))
-            self.layouts[anchors] = layout, layout.leading(self.select)
-        return self.layouts[anchors]
+        elif not anchors:
+            root = _begin(self.shape, relation, rows)
+        key = (*anchors, root)
+        if key not in self.layouts:
+            layout = layout_of(replace(self.shape, anchors=anchors, root=root))
+            self.layouts[key] = layout, layout.leading(self.select)
+        return self.layouts[key]
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,12 @@ class BoundClause(NamedTuple):
     """The parts of a clause, and the truth values of its atoms between constants."""
 
     clause: QueryGraph
+    rows: SearchRows
     outline: Outline
     parts: tuple[Part, ...]
     ground: tuple[float, ...]
 
-    def describe(self, rows: Rows) -> str:
+    def describe(self) -> str:
         """Order, bounds and estimated cost, a line per step."""
         lines = []
         for value in self.ground:
@@ -90,38 +96,13 @@ class BoundClause(NamedTuple):
         for number, part in enumerate(self.parts):
             if len(self.parts) > 1:
                 lines.append(f"  part {number + 1} of {len(self.parts)}, combined in order of truth")
-            lines += [f"  {line}" for line in _describe(part, rows)]
+            lines += [f"  {line}" for line in _describe(part, self.rows)]
         return "\n".join(lines)
 
 
-def rows_of(table: TruthTable, rank: NDArray[np.int32] | None = None) -> Rows:
-    """The arrays of a table as the kernels take them; `rank` is the place of each entity by name (default: by id)."""
-    known, made = table.prepared.get("rows", (None, None))
-    if made is None or known is not rank:
-        a = table.adjacency
-        arrays = (a.view_ptr, a.row_entity, a.row_ptr, a.neighbour, table.truth, table.by_truth, table.row_best)
-        made = fixed_rows(*arrays, np.arange(table.entities, dtype=np.int32) if rank is None else rank, newer=a.newer)
-        table.prepared["rows"] = rank, made
-    rows: Rows = made
-    return rows
-
-
-def fixed_rows(*arrays: NDArray[Any], newer: Longs | None = None) -> Rows:
-    """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
-
-    def fixed(array: NDArray[Any]) -> NDArray[Any]:
-        view = np.ascontiguousarray(np.asarray(array)).view()
-        view.flags.writeable = False
-        return view
-
-    layers = np.zeros((0, len(arrays[0])), dtype=np.int64) if newer is None else newer
-    made = [fixed(array) for array in (*arrays, layers)]
-    rank = made[-2]
-    return Rows._make([*made, bool((rank[1:] > rank[:-1]).all())])
-
-
-def bind_clause(clause: QueryGraph, rows: Rows) -> BoundClause:
+def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     """The clause as programs on the rows of a table."""
+    rows = source.rows
     edges, different = clause.edges, clause.different
     if len(set(edges)) < len(edges):
         edges = tuple(dict.fromkeys(edges))
@@ -143,28 +124,13 @@ def bind_clause(clause: QueryGraph, rows: Rows) -> BoundClause:
         for local, i in part.constants:
             head, relation, tail, _ = edges[i]
             spans[local] = span_of(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
-        layout, leading = part.layout(spans)
+        relations = [edges[i].relation for i in part.edges]
+        layout, leading = part.layout(spans, relations, source)
         unequal = [~min(different[i]) for i in part.different]
-        program = _fill(layout, [edges[i].relation for i in part.edges], spans, unequal, rows)
+        program = _fill(layout, relations, spans, unequal, source)
         names = tuple([clause.variables[v] for v in part.members])
         parts.append(Part(part.members, part.free, part.existential, layout, program, names, part.select, leading))
-    return BoundClause(clause, outline, tuple(parts), tuple(ground))
-
-
-def value_of(rows: Rows, head: int, relation: int, tail: int) -> float:
-    """The truth of one edge."""
-    start, stop = span_of(rows, head, 2 * relation)
-    at = bisect_left(rows.neighbour, tail, start, stop)
-    return float(rows.truth[at]) if at < stop and rows.neighbour[at] == tail else 0.0
-
-
-def span_of(rows: Rows, entity: int, view: int) -> tuple[int, int]:
-    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
-    low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
-    row = bisect_left(rows.row_entity, entity, low, high)
-    if row == high or rows.row_entity[row] != entity:
-        return 0, 0
-    return int(rows.row_ptr[row]), int(rows.row_ptr[row + 1])
+    return BoundClause(clause, source, outline, tuple(parts), tuple(ground))
 
 
 @lru_cache(maxsize=4096)
@@ -203,21 +169,40 @@ def _part_outline(
     own = [i for i, (h, t, _) in enumerate(edges) if h in number or t in number]
     unequal = [i for i, (a, b) in enumerate(different) if a != b and (a in number or b in number)]
     constants = [(local, i) for local, i in enumerate(own) if edges[i][0] < 0 or edges[i][1] < 0]
+    select = np.array([number[v] for v in free if v in number] or [0], dtype=np.int64)
     shape = Shape(
         len(members),
         len(leading),
         tuple((number.get(edges[i][0], -1), number.get(edges[i][1], -1), edges[i][2]) for i in own),
         tuple((number.get(different[i][0], -1), number.get(different[i][1], -1)) for i in unequal),
         tuple(local for local, i in constants if not edges[i][2]),
+        root=int(select[0]),
     )
-    select = np.array([number[v] for v in free if v in number] or [0], dtype=np.int64)
     return PartOutline(
         tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, select, {}
     )
 
 
+def _begin(shape: Shape, relation: list[int], rows: SearchRows) -> int:
+    """The variable to begin with: the first asked for, unless few entities can fill another (none: it ends at once)."""
+    ways = [_views(shape, relation, v) for v in range(shape.variables)]
+    lists = {v: few for v, views in enumerate(ways) if views and (few := rows.few(views)) is not None}
+    if not lists:
+        return shape.root
+    best = min(lists, key=lambda v: len(lists[v].order))
+    usual = rows.candidates(ways[shape.root]).order if ways[shape.root] else _NO_ROWS
+    return best if 8 * len(lists[best].order) <= len(usual) or not len(lists[best].order) else shape.root
+
+
+def _views(shape: Shape, relation: list[int], v: int) -> tuple[int, ...]:
+    """The views under which a variable's entity must have a row."""
+    atoms = [(i, h, t) for i, (h, t, negated) in enumerate(shape.edges) if not negated]
+    views = {2 * relation[i] for i, h, _ in atoms if h == v} | {2 * relation[i] + 1 for i, _, t in atoms if t == v}
+    return tuple(sorted(views))
+
+
 def _fill(
-    layout: Layout, relation: list[int], spans: dict[int, tuple[int, int]], unequal: list[int], rows: Rows
+    layout: Layout, relation: list[int], spans: dict[int, tuple[int, int]], unequal: list[int], rows: SearchRows
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
@@ -228,41 +213,18 @@ def _fill(
     for at, atom in layout.unequals:
         entries[at, 2] = unequal[atom]
     if not layout.lists:
-        return Program._make((entries, *layout.fixed_arrays, _NO_IDS, _NO_VALUES))
-    ids, best, where = _lists(layout, relation, rows)
+        return Program._make((entries, *layout.fixed_arrays, _NO_ROWS))
+    lists = {v: rows.candidates(_views(layout.shape, relation, v)) for v in layout.lists}
+    ends = dict(zip(lists, accumulate(len(own.order) for own in lists.values()), strict=True))
     arrays = {name: array.copy() for name, array in layout.arrays.items()}
-    first = {"edges": kernel.SPAN_A, "steps": kernel.LIST_A, "levels": kernel.LIST_A}
-    for name, row, variable in layout.list_rows:
-        arrays[name][row, first[name] : first[name] + 2] = where[variable]
-    return Program._make((entries, *arrays.values(), ids, best))
+    for name, row, v in layout.list_rows:
+        places = _LIST_PLACES["edges" if name == "edges" else "steps"]
+        arrays[name][row, places] = ends[v] - len(lists[v].order), ends[v], lists[v].first
+    orders = [own.order for own in lists.values()]
+    return Program._make((entries, *arrays.values(), orders[0] if len(orders) == 1 else fixed(np.concatenate(orders))))
 
 
-def _lists(
-    layout: Layout, relation: list[int], rows: Rows
-) -> tuple[NDArray[np.int32], NDArray[np.float64], dict[int, tuple[int, int]]]:
-    """Candidates of variables that nothing else gives: the entities of the view with the fewest rows, best first."""
-    ids: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
-    best: list[NDArray[np.float64]] = [np.zeros(0)]
-    where: dict[int, tuple[int, int]] = {}
-    at = 0
-    for v in layout.lists:
-        views = [
-            2 * relation[i] + (h != v)
-            for i, (h, t, negated) in enumerate(layout.shape.edges)
-            if not negated and v in (h, t)
-        ]
-        view = min(views, key=lambda view: int(rows.view_ptr[view + 1] - rows.view_ptr[view]))
-        low, high = int(rows.view_ptr[view]), int(rows.view_ptr[view + 1])
-        value = rows.row_best[low:high].astype(np.float64)
-        order = np.argsort(-value, kind="stable")
-        ids.append(rows.row_entity[low:high][order])
-        best.append(value[order])
-        where[v] = (at, at + high - low)
-        at += high - low
-    return np.concatenate(ids), np.concatenate(best), where
-
-
-def _describe(part: Part, rows: Rows) -> list[str]:
+def _describe(part: Part, rows: SearchRows) -> list[str]:
     lines = []
     layout, program = part.layout, part.program
     whole = 1.0
@@ -273,7 +235,7 @@ def _describe(part: Part, rows: Rows) -> list[str]:
         sources = [
             "a constant" if program.entries[e, 1] < 0 else f"?{part.names[program.entries[e, 1]]}" for e in drawn
         ]
-        candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.list_ids)))
+        candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.order)))
         whole *= max(candidates, 1.0)
         origin = f"the shortest row of {', '.join(sources)}" if sources else "all rows of a relation"
         checks = sum(1 for e in range(low, high) if program.entries[e, 0] != kernel.SUPPORT)
@@ -289,12 +251,11 @@ def _describe(part: Part, rows: Rows) -> list[str]:
     return lines
 
 
-def _row_length(entry: Longs, rows: Rows) -> float:
+def _row_length(entry: Longs, rows: SearchRows) -> float:
     """The length of a constant's row, or the mean length of the rows of a view."""
     if entry[1] < 0:
         return float(entry[3] - entry[2])
-    low, high = int(rows.view_ptr[entry[2]]), int(rows.view_ptr[entry[2] + 1])
-    return float(rows.row_ptr[high] - rows.row_ptr[low]) / max(1, high - low)
+    return float(rows.adjacency.view_sizes[entry[2]][2])
 
 
 def _plural(count: int, word: str) -> str:

@@ -58,7 +58,7 @@ class _Builder:
     def _grow_forest(self) -> None:
         reached: set[int] = set()
         anchored = [max(self.shape.edges[i][:2]) for i in self.shape.anchors]
-        for root in [*anchored, *range(self.shape.variables)]:
+        for root in [*anchored, self.shape.root, *range(self.shape.variables)]:
             if root in reached:
                 continue
             self.roots.append((root, root in anchored))
@@ -253,7 +253,7 @@ class _Builder:
             onward = [numbers[v, w] for w in self.tree[v] if w != u]
             alone = len(layout.entries) - first == 1 and not onward and pointers[v][0] == pointers[v][-1]
             leaf = (kernel.ONE_LEAF if self.is_free(u) else kernel.REPEATED_LEAF) if alone else 0
-            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward), leaf])
+            edges.append([v, 0, 0, first, len(layout.entries), len(nexts), len(nexts) + len(onward), leaf, 0])
             if u < 0 and v in layout.lists:
                 layout.list_rows.append(("edges", len(edges) - 1, v))
             nexts += onward
@@ -279,7 +279,7 @@ class _Builder:
             if not any(e.kind == kernel.POSITIVE and e.source != s.variable for e in layout.entries[first:]):
                 layout.list_rows.append(("steps", i, s.variable))
             step_rows.append(
-                [s.variable, s.held, s.dedupe, s.closes, *checks, *put(opened), *put(side), *put(following), 0, 0]
+                [s.variable, s.held, s.dedupe, s.closes, *checks, *put(opened), *put(side), *put(following), 0, 0, 0]
             )
         levels, parts = self._levels(layout, supports, put)
         fixed: list[int] = []
@@ -293,11 +293,11 @@ class _Builder:
             targets += [v] * (len(layout.entries) - first)
         layout.arrays = {
             "unary": int_table(pointers, 4),
-            "edges": int_table(edges, 8),
+            "edges": int_table(edges, kernel.EDGE_COLUMNS),
             "nexts": np.array(nexts, dtype=np.int64),
-            "steps": int_table(step_rows, 14),
+            "steps": int_table(step_rows, kernel.STEP_COLUMNS),
             "opens": int_table(opens, 2),
-            "levels": int_table(levels, 14),
+            "levels": int_table(levels, kernel.STEP_COLUMNS),
             "parts": int_table(parts, 2),
             "fixed": np.array(fixed, dtype=np.int64),
             "fixed_target": np.array(targets, dtype=np.int64),
@@ -371,7 +371,7 @@ class _Builder:
                     and not (self.beyond(u, w) & part)
                     and not any(self.is_free(x) for x in self.beyond(u, w))
                 ]
-                rows.append([v, 0, 0, 0, *checks, *put(hanging), 0, 0, 0, 0, 0, 0])
+                rows.append([v, 0, 0, 0, *checks, *put(hanging), *[0] * 7])
                 queue |= {w for w in remaining if any(p in self.pairs for p in ((min(v, w), max(v, w)),))}
             parts.append([first_level, len(rows)])
         return rows, parts

@@ -205,14 +205,14 @@ class ClauseStream:
     done: bool
     stopped: str | None
 
-    def __init__(self, clause: BoundClause, rows: Rows, logic: Logic, effort: Effort) -> None:
-        self.clause, self.rows, self.logic, self.effort = clause, rows, logic, effort
+    def __init__(self, clause: BoundClause, logic: Logic, effort: Effort) -> None:
+        self.clause, self.logic, self.effort = clause, logic, effort
         self.factor = float(logic.all(np.array(clause.ground))) if clause.ground else 1.0
         self.width = len(clause.clause.free)
         self.columns, self.places = clause.outline.columns, clause.outline.places
         self.done, self.stopped = self.factor <= 0, None
         self.bound = 0.0 if self.done else self.factor
-        streams = [PartStream(p, rows, logic, effort) for p in clause.parts]
+        streams = [PartStream(p, clause.rows.rows, logic, effort) for p in clause.parts]
         self.parts = [s for s in streams if not s.part.existential]
         self.aside = [s for s in streams if s.part.existential]
         self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tuplet.errors import BudgetExceeded
-from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.truth.table import TruthTable
 
 Tensor = torch.Tensor
@@ -90,19 +90,19 @@ class TensorTable:
             raise BudgetExceeded(f"{len(relations):,} relations over {entities:,} entities do not fit 63-bit edge keys")
         a = adjacency
         views = np.stack([2 * relations, 2 * relations + 1], axis=1).reshape(-1)
-        rows = _concatenated(a.view_ptr[views], a.view_ptr[views + 1])
-        view_ptr = np.append(0, np.cumsum(a.view_ptr[views + 1] - a.view_ptr[views]))
-        lengths = a.row_ptr[rows + 1] - a.row_ptr[rows]
+        rows = [a.view(v) for v in views.tolist()]
+        view_ptr = np.cumsum([0, *(len(own.entities) for own in rows)], dtype=np.int64)
+        lengths = _joined([own.lengths for own in rows])
         row_ptr = np.append(0, np.cumsum(lengths))
-        entries = _concatenated(a.row_ptr[rows], a.row_ptr[rows + 1])
+        entries = consecutive(_joined([own.starts for own in rows]), lengths)
         view = np.repeat(np.arange(len(views)), np.diff(view_ptr))
-        row_key = view * entities + a.row_entity[rows]
+        row_key = view * entities + _joined([own.entities for own in rows])
         forward = np.repeat(view % 2 == 0, lengths)
         values, neighbour = truth[entries], a.neighbour[entries]
         near = np.repeat(row_key - view * entities + (view // 2) * entities, lengths)[forward]
         number = np.full(a.relations, -1, dtype=np.int64)
         number[relations] = np.arange(len(relations))
-        best = np.maximum.reduceat(values, row_ptr[:-1]) if len(rows) else np.zeros(0)
+        best = np.maximum.reduceat(values, row_ptr[:-1]) if len(lengths) else np.zeros(0)
 
         def put(array: Any, kind: torch.dtype = torch.int64) -> Tensor:
             return torch.as_tensor(np.ascontiguousarray(array)).to(device=device, dtype=kind)
@@ -161,12 +161,8 @@ class TensorTable:
         return self.row_ptr[self.view_ptr[view + 1]] - self.row_ptr[self.view_ptr[view]]
 
 
-def _concatenated(starts: Any, stops: Any) -> Any:
-    """The numbers of all ranges, one after the other."""
-    lengths = stops - starts
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+def _joined(arrays: list[Any]) -> Any:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
 
 
 # --- flat lists ------------------------------------------------------------------------------------------------------

@@ -28,15 +28,22 @@ from tuplet.engines.exact.kernels.rows import (
     SLICE,
     SPAN_A,
     SPAN_B,
+    SPAN_ROW,
     SUPPORT,
     TARGET,
     UNARY_END,
     VISITS,
+    best_of,
     conj,
+    entity_at,
+    entry_of,
     known_message,
     lookup,
+    place_of,
     recall,
     remember,
+    truth_at,
+    truth_of,
 )
 from tuplet.graph.kernels import compiled, find_row, inlined
 
@@ -77,7 +84,7 @@ def support(rows, program, state, entry, y):
         return 0.0
     first, last = program.unary[other, EXACT_A], program.unary[other, ALWAYS_A]
     if first == last:
-        return np.float64(rows.row_best[row])
+        return best_of(rows, row)
     key = ((memo << 32) | y) + 1
     known = recall(state.memo_key, state.memo_value, key)
     if known >= 0:
@@ -101,9 +108,9 @@ def support(rows, program, state, entry, y):
     else:
         for i in range(start, stop):
             state.count[VISITS] += 1
-            at = start + rows.by_truth[i]
+            at = entry_of(rows, start, i)
             if supported(rows, program, first, last, rows.neighbour[at]):
-                best = np.float64(rows.truth[at])
+                best = truth_of(rows, at)
                 break
     remember(state, key, best)
     return best
@@ -142,13 +149,9 @@ def message(rows, program, state, edge, origin, godel):
                 if count[VISITS] > count[LIMIT]:
                     count[ABORT] = SLICE
                     return -1.0
-                if frame[depth, F_GENERATOR] < 0:
-                    y = np.int64(program.list_ids[at])
-                    given = program.list_best[at]
-                else:
-                    place = frame[depth, F_START] + rows.by_truth[at]
-                    y = np.int64(rows.neighbour[place])
-                    given = np.float64(rows.truth[place])
+                generator = frame[depth, F_GENERATOR]
+                place = place_of(rows, program, generator, frame[depth, F_START], at)
+                y, given = entity_at(rows, generator, place), truth_at(rows, generator, place)
             if given <= best:
                 remember(state, ((edge << 32) | x) + 1, best)
                 if count[ABORT]:
@@ -212,8 +215,8 @@ def begin_message(rows, program, state, depth, edge, x):
             low, high = program.entries[e, 2], program.entries[e, 3]
             if chosen < 0 or 2 * (high - low) < stop - start:
                 chosen, start, stop = e, low, high
-    frame[depth, F_GENERATOR], frame[depth, F_START], frame[depth, F_STOP] = chosen, start, stop
-    frame[depth, F_POSITION] = start
+    frame[depth, F_GENERATOR], frame[depth, F_POSITION], frame[depth, F_STOP] = chosen, start, stop
+    frame[depth, F_START] = start if chosen >= 0 else program.edges[edge, SPAN_ROW]
 
 
 @inlined
@@ -266,7 +269,7 @@ def reaching(rows, start, stop, least):
     low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
-        if rows.truth[start + rows.by_truth[middle]] >= least:
+        if truth_of(rows, entry_of(rows, start, middle)) >= least:
             low = middle + 1
         else:
             high = middle

@@ -20,6 +20,7 @@ from tuplet.engines.exact.kernels.rows import (
     LIMIT,
     LIST_A,
     LIST_B,
+    LIST_ROW,
     OPEN_A,
     OPEN_B,
     SLICE,
@@ -27,6 +28,9 @@ from tuplet.engines.exact.kernels.rows import (
     VARIABLE,
     VISITS,
     conj,
+    entity_at,
+    place_of,
+    truth_at,
 )
 from tuplet.graph.kernels import compiled, find_row
 
@@ -101,12 +105,13 @@ def best_part(rows, program, state, first_level, last_level, already, enough, ne
             level[depth, L_GENERATOR] = chosen
             if chosen < 0:
                 level[depth, L_START], level[depth, L_STOP] = (
-                    program.levels[depth, LIST_A],
+                    program.levels[depth, LIST_ROW],
                     program.levels[depth, LIST_B],
                 )
+                level[depth, L_POSITION] = program.levels[depth, LIST_A]
             else:
                 level[depth, L_START], level[depth, L_STOP] = span[chosen - first, 0], span[chosen - first, 1]
-            level[depth, L_POSITION] = level[depth, L_START]
+                level[depth, L_POSITION] = level[depth, L_START]
         generator, start, stop = level[depth, L_GENERATOR], level[depth, L_START], level[depth, L_STOP]
         descended = False
         while level[depth, L_POSITION] < stop:
@@ -116,11 +121,11 @@ def best_part(rows, program, state, first_level, last_level, already, enough, ne
             if count[VISITS] > count[LIMIT]:
                 count[ABORT] = SLICE
                 return 0.0
-            place = start + rows.by_truth[position] if generator >= 0 else position
-            given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
+            place = place_of(rows, program, generator, start, position)
+            given = truth_at(rows, generator, place)
             if conj(value[depth, 0], given, godel) <= best:
                 break
-            y = np.int64(rows.neighbour[place]) if generator >= 0 else np.int64(program.list_ids[place])
+            y = entity_at(rows, generator, place)
             total = value[depth, 0]
             for e in range(first, end):
                 if program.entries[e, 0] == SUPPORT:

@@ -23,7 +23,8 @@ from tuplet.graph.kernels import compiled, find, find_row, inlined, probe
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT = 0, 1, 2, 3
 # columns of `edges`: directed edges along which messages flow
 # (a LEAF has one atom and nothing behind it: its message is the best of a row, remembered if asked for again and again)
-TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B, LEAF = range(8)
+TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B, LEAF, SPAN_ROW = range(9)
+EDGE_COLUMNS = 9
 ONE_LEAF, REPEATED_LEAF = 1, 2
 # columns of `frame`: messages being computed
 F_EDGE, F_ORIGIN, F_GENERATOR, F_START, F_STOP, F_POSITION, F_TARGET, F_NEXT = range(8)
@@ -45,7 +46,9 @@ EXACT_A, ALWAYS_A, INSIDE_A, UNARY_END = range(4)
     NEXT_OPEN_B,
     LIST_A,
     LIST_B,
-) = range(14)
+    LIST_ROW,
+) = range(15)
+STEP_COLUMNS = 15
 # columns of `nodes`
 PARENT, ENTITY, STEP, STAGE, GENERATOR, START, STOP, POSITION = range(8)
 # columns of `worth`: bound on the whole, permanent product, product over held existentials, product for the next step
@@ -62,7 +65,10 @@ LOWEST_BITS = (1 << NODE_BITS) - 1
 
 
 class Rows(NamedTuple):
-    """The arrays of a truth table: view v has the rows view_ptr[v] : view_ptr[v + 1], ends exclusive everywhere."""
+    """The arrays of a truth table: view v has the rows view_ptr[v] : view_ptr[v + 1], ends exclusive everywhere.
+
+    Facts alone have truth 1: then `truth`, `by_truth` and `row_best` are empty.
+    """
 
     view_ptr: Any  # [views + 1]
     row_entity: Any  # [rows] ascending within a view
@@ -73,7 +79,7 @@ class Rows(NamedTuple):
     row_best: Any  # [rows] the largest truth of the row
     rank: Any  # [entities] place of each entity in order of names
     newer: Any  # [layers, views + 1] the pointers `view_ptr` of newer layers, see `Adjacency`
-    ordered: Any  # whether entities are numbered in order of names, so that equals in `by_truth` are in that order, too
+    ordered: Any  # how many of the first entities are numbered in order of names, as their equals in `by_truth` are
 
 
 class Program(NamedTuple):
@@ -81,17 +87,17 @@ class Program(NamedTuple):
 
     entries: Any  # [·, 5]
     unary: Any  # [variables, 4]
-    edges: Any  # [directed edges, 8]
+    edges: Any  # [directed edges, 9]
     nexts: Any  # [·] directed edges that follow a directed edge
-    steps: Any  # [·, 14]
+    steps: Any  # [·, 15]
     opens: Any  # [·, 2] directed edge, source variable
-    levels: Any  # [existentials, 14]
+    levels: Any  # [existentials, 15]
     parts: Any  # [·, 2] ranges of levels that are independent given the free variables
     fixed: Any  # [·] entries among free variables
     fixed_target: Any  # [·] their variables
     lazy: Any  # [2] whether complete tuples still have to be evaluated; whether their prefixes hold all existentials
-    list_ids: Any  # [·] candidates of variables that neither a constant nor another variable gives
-    list_best: Any  # [·] a bound on each
+    # candidates of variables that neither a constant nor another variable gives: rows counted from a first one (…_ROW),
+    order: Any  # [·] in order of falling `row_best`, equals in order of names
 
 
 class State(NamedTuple):
@@ -127,10 +133,48 @@ class State(NamedTuple):
 
 
 @inlined
+def entry_of(rows, start, position):
+    """The entry at a position of a row in order of falling truth."""
+    return start + rows.by_truth[position] if len(rows.by_truth) else position
+
+
+@inlined
+def truth_of(rows, entry):
+    """The truth of an entry."""
+    return np.float64(rows.truth[entry]) if len(rows.truth) else 1.0
+
+
+@inlined
+def best_of(rows, row):
+    """The largest truth of a row; one in a newer layer may be empty."""
+    if len(rows.row_best):
+        return np.float64(rows.row_best[row])
+    return 1.0 if rows.row_ptr[row] < rows.row_ptr[row + 1] else 0.0
+
+
+@inlined
 def lookup(rows, start, stop, entity):
     """The truth at an entity within a row of neighbours, 0 if it is not there."""
     at = find(rows.neighbour, start, stop, entity)
-    return np.float64(rows.truth[at]) if at >= 0 else 0.0
+    return truth_of(rows, at) if at >= 0 else 0.0
+
+
+@inlined
+def place_of(rows, program, generator, start, position):
+    """Where a candidate stands: the entry of a row or, in a list (no generator), the row of the entity."""
+    return entry_of(rows, start, position) if generator >= 0 else start + program.order[position]
+
+
+@inlined
+def entity_at(rows, generator, place):
+    """The candidate there."""
+    return np.int64(rows.neighbour[place] if generator >= 0 else rows.row_entity[place])
+
+
+@inlined
+def truth_at(rows, generator, place):
+    """Its truth, in a list the best truth of its row."""
+    return truth_of(rows, place) if generator >= 0 else best_of(rows, place)
 
 
 @inlined
@@ -191,7 +235,7 @@ def known_message(rows, program, state, edge, x):
         if known >= 0.0 or leaf == 0:
             return known
     row = find_row(rows, x, program.entries[program.edges[edge, PARALLEL_A], 2])
-    best = np.float64(rows.row_best[row]) if row >= 0 else 0.0
+    best = best_of(rows, row) if row >= 0 else 0.0
     if leaf != ONE_LEAF and 2 * state.count[MEMO] < len(state.memo_key):
         remember(state, key, best)
     return best

@@ -8,7 +8,6 @@ import numpy as np
 from tuplet.engines.exact.kernels.messages import (
     check,
     opened,
-    reaching,
     resolve,
 )
 from tuplet.engines.exact.kernels.point import (
@@ -37,6 +36,7 @@ from tuplet.engines.exact.kernels.rows import (
     LIMIT,
     LIST_A,
     LIST_B,
+    LIST_ROW,
     LOWEST_BITS,
     NAME_BITS,
     NEXT_OPEN_A,
@@ -63,7 +63,10 @@ from tuplet.engines.exact.kernels.rows import (
     VISITS,
     conj,
     contains,
+    entity_at,
     insert,
+    place_of,
+    truth_at,
 )
 from tuplet.graph.kernels import compiled, inlined
 
@@ -132,13 +135,20 @@ def node_item(rows, state, node):
 
 
 @inlined
+def by_name(rows, generator, stop):
+    """Whether equals among candidates come in order of names: in lists they do, in rows if entities are so numbered."""
+    return generator < 0 or rows.neighbour[stop - 1] < rows.ordered
+
+
+@inlined
 def cursor_of(rows, program, state, node, step):
     """The heap's name of the rest of a row, from which `step` draws: its next entity may be the first name."""
     rank = first_rank(rows, state, step - 1)
     drawn = program.steps[step, VARIABLE] == state.select[0] and not program.steps[step, HELD]
-    if rank < 0 and drawn and rows.ordered and state.nodes[node, GENERATOR] >= 0:
-        at = state.nodes[node, START] + rows.by_truth[state.nodes[node, POSITION]]
-        rank = np.int64(rows.rank[rows.neighbour[at]])
+    generator = state.nodes[node, GENERATOR]
+    if rank < 0 and drawn and by_name(rows, generator, state.nodes[node, STOP]):
+        place = place_of(rows, program, generator, state.nodes[node, START], state.nodes[node, POSITION])
+        rank = np.int64(rows.rank[entity_at(rows, generator, place)])
     return item_of(step - 1, CURSOR, node, rank)
 
 
@@ -265,10 +275,14 @@ def search(rows, program, state, wanted, out, out_truth, godel):
                 continue
             nodes[node, GENERATOR] = chosen
             if chosen < 0:
-                nodes[node, START], nodes[node, STOP] = program.steps[step + 1, LIST_A], program.steps[step + 1, LIST_B]
+                nodes[node, START], nodes[node, STOP] = (
+                    program.steps[step + 1, LIST_ROW],
+                    program.steps[step + 1, LIST_B],
+                )
+                nodes[node, POSITION] = program.steps[step + 1, LIST_A]
             else:
                 nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
-            nodes[node, POSITION] = nodes[node, START]
+                nodes[node, POSITION] = nodes[node, START]
         status, ready = advance(rows, program, state, node, step + 1, bound, cut, wanted, out, out_truth, godel)
         if status < 0:
             return -status  # its cursor waits already
@@ -302,8 +316,8 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
     position = nodes[node, POSITION]
     none = np.int64(-1)
     while position < stop:
-        place = start + rows.by_truth[position] if generator >= 0 else position
-        given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
+        place = place_of(rows, program, generator, start, position)
+        given = truth_at(rows, generator, place)
         least = min(bound, conj(worth[node, BASE], given, godel))
         if least < state.floor[0] or (count[HEAP] and least < state.heap_bound[0]):
             push(state, least, cursor_of(rows, program, state, node, step))
@@ -314,15 +328,15 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
         if count[VISITS] > count[LIMIT]:
             return SLICE, none
         best = none
-        y = np.int64(rows.neighbour[place]) if generator >= 0 else np.int64(program.list_ids[place])
+        y = entity_at(rows, generator, place)
         if cut:
             state.assign[variable] = y
             last = behind(rows, state, step)
             if last >= 0:
                 position += 1
-                if last == variable and generator >= 0 and rows.ordered:
+                if last == variable and by_name(rows, generator, stop):
                     # the others of this truth come behind as well
-                    position = start + reaching(rows, start, stop, given)
+                    position = plateau_end(rows, program, generator, start, position, stop, given)
                 nodes[node, POSITION] = position
                 count[COMMITS] += 1
                 continue
@@ -375,8 +389,7 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
         count[COMMITS] += 1
         least = 0.0
         if position < stop:
-            place = start + rows.by_truth[position] if generator >= 0 else position
-            given = np.float64(rows.truth[place]) if generator >= 0 else program.list_best[place]
+            given = truth_at(rows, generator, place_of(rows, program, generator, start, position))
             least = min(bound, conj(worth[node, BASE], given, godel))
         top = state.heap_bound[0] if count[HEAP] else 0.0
         if best >= 0:
@@ -414,6 +427,18 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
             push(state, least, cursor_of(rows, program, state, node, step))
             return 0, none
     return 0, none
+
+
+@inlined
+def plateau_end(rows, program, generator, start, position, stop, given):
+    """The first candidate from `position` on whose truth is below the given one."""
+    while position < stop:
+        middle = (position + stop) >> 1
+        if truth_at(rows, generator, place_of(rows, program, generator, start, middle)) >= given:
+            position = middle + 1
+        else:
+            stop = middle
+    return position
 
 
 @inlined

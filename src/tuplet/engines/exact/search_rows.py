@@ -1,0 +1,162 @@
+"""The rows of a table as the search reads them, and the lists of rows that it begins with where no constant leads."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.engines.exact.kernels.common import common_places
+from tuplet.engines.exact.kernels.rows import Rows
+from tuplet.graph.adjacency import Adjacency, Ints, Longs
+from tuplet.truth.table import TruthTable
+
+FEW = 1024  # entities that several views share are listed up to here
+KEPT = 4096  # such lists are kept
+
+
+class RowList(NamedTuple):
+    """Rows `first + order`, in order of falling best truth, equals in order of names."""
+
+    order: Ints
+    first: int
+
+
+@dataclass(frozen=True)
+class SearchRows:
+    """Rows, and the lists made of them, which are kept."""
+
+    rows: Rows
+    adjacency: Adjacency
+    row_order: Ints | None = None  # [base rows] for each view the offsets of its rows, best first, equals by id
+    made: dict[int, RowList] = field(default_factory=dict)
+    shared: dict[tuple[int, ...], RowList | None] = field(default_factory=dict)
+
+    def candidates(self, views: tuple[int, ...]) -> RowList:
+        """The entities that have a row under all views if these are few, else those of the smallest view."""
+        return self.few(views) or self.whole(self.smallest(views))
+
+    def few(self, views: tuple[int, ...]) -> RowList | None:
+        """The entities that have a row under all views; None if there are many."""
+        if len(views) == 1:
+            return self.whole(views[0]) if self.adjacency.row_counts[views[0]] <= FEW else None
+        if views not in self.shared:
+            if len(self.shared) >= KEPT:
+                self.shared.pop(next(iter(self.shared)))
+            self.shared[views] = self._common(views)
+        return self.shared[views]
+
+    def smallest(self, views: Iterable[int]) -> int:
+        """The view with the fewest rows."""
+        return min(views, key=self.adjacency.row_counts.__getitem__)
+
+    def whole(self, view: int) -> RowList:
+        """All rows of a view."""
+        low, high = self.adjacency.view_ptr.item(view), self.adjacency.view_ptr.item(view + 1)
+        changed = self.adjacency.is_changed(view)
+        in_order = low == high or self.rows.row_entity[high - 1] < self.rows.ordered
+        if self.row_order is not None and in_order and not changed:
+            return RowList(self.row_order[low:high], low)
+        if view not in self.made:
+            rows = _numbers(self.adjacency.view(view).rows)
+            if self.row_order is not None and changed:
+                # in the order that is known already: what is nearly sorted is sorted in one walk
+                stays = np.zeros(high - low, dtype=bool)
+                stays[rows[rows < high] - low] = True
+                known = self.row_order[low:high]
+                rows = np.concatenate([low + known[stays[known]], rows[rows >= high]])
+            self.made[view] = self._sorted(rows)
+        return self.made[view]
+
+    def _common(self, views: tuple[int, ...]) -> RowList | None:
+        """Pairs of views until one has few entities in common, of which those stay that the other views have, too."""
+        smallest = self.smallest(views)
+        own = self.adjacency.view(smallest)
+        entities = fixed(own.entities)
+        for view in views:
+            if view == smallest:
+                continue
+            found = np.empty(FEW + 1, dtype=np.int32)
+            count = common_places(entities, fixed(self.adjacency.view(view).entities), found)
+            if count <= FEW:
+                places = found[:count]
+                for other in views:
+                    places = places[self.adjacency.places(entities[places], other) >= 0]
+                return self._sorted(_numbers(own.rows, places))
+        return None
+
+    def _sorted(self, rows: Longs) -> RowList:
+        rank = self.rows.rank[self.rows.row_entity[rows]]
+        best = self.rows.row_best[rows] if len(self.rows.row_best) else np.ones(len(rows), dtype=np.float32)
+        if best.dtype == np.float32:
+            # a truth in [0, 1] is ordered as its bits are
+            order = np.argsort(((0x7FFFFFFF - best.view(np.int32).astype(np.int64)) << 32) | rank, kind="stable")
+        else:
+            order = np.lexsort((rank, -best))
+        first = int(rows.min()) if len(rows) else 0
+        return RowList(fixed((rows[order] - first).astype(np.int32)), first)
+
+
+def _numbers(rows: slice | Longs, places: Ints | slice = slice(None)) -> Longs:
+    """Some of the rows by number."""
+    if isinstance(rows, slice):
+        return np.arange(rows.start, rows.stop, dtype=np.int64)[places]
+    return rows[places]
+
+
+def rows_of(table: TruthTable, rank: Ints | None = None) -> SearchRows:
+    """The rows of a table; `rank` is the place of each entity by name (default: by id)."""
+    known, made = table.prepared.get("rows", (None, None))
+    if made is None or known is not rank:
+        by_name = np.arange(table.entities, dtype=np.int32) if rank is None else rank
+        rows = fixed_rows(table.adjacency, table.truth, table.by_truth, table.row_best, by_name)
+        stored = table.stored_row_order
+        made = SearchRows(rows, table.adjacency, None if stored is None else fixed(stored))
+        table.prepared["rows"] = rank, made
+    found: SearchRows = made
+    return found
+
+
+def fixed_rows(
+    adjacency: Adjacency, truth: NDArray[np.floating], by_truth: Ints, row_best: NDArray[np.floating], rank: Ints
+) -> Rows:
+    """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
+    falls = rank[1:] < rank[:-1]
+    ordered = int(falls.argmax()) + 1 if falls.any() else len(rank)
+    *layout, newer = adjacency.arrays
+    return Rows._make([*layout, *(fixed(array) for array in (truth, by_truth, row_best, rank)), newer, ordered])
+
+
+def fixed(array: NDArray[Any]) -> NDArray[Any]:
+    """An array as kernels take it."""
+    view = np.ascontiguousarray(np.asarray(array)).view()
+    view.flags.writeable = False
+    return view
+
+
+def value_of(rows: Rows, head: int, relation: int, tail: int) -> float:
+    """The truth of one edge."""
+    start, stop = span_of(rows, head, 2 * relation)
+    at = bisect_left(rows.neighbour, tail, start, stop)
+    if at == stop or rows.neighbour[at] != tail:
+        return 0.0
+    return float(rows.truth[at]) if len(rows.truth) else 1.0
+
+
+def span_of(rows: Rows, entity: int, view: int) -> tuple[int, int]:
+    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
+    for layer in rows.newer:
+        row = _place(rows, entity, layer.item(view), layer.item(view + 1))
+        if row >= 0:
+            return rows.row_ptr.item(row), rows.row_ptr.item(row + 1)
+    row = _place(rows, entity, rows.view_ptr.item(view), rows.view_ptr.item(view + 1))
+    return (rows.row_ptr.item(row), rows.row_ptr.item(row + 1)) if row >= 0 else (0, 0)
+
+
+def _place(rows: Rows, entity: int, low: int, high: int) -> int:
+    row = bisect_left(rows.row_entity, entity, low, high)
+    return row if row < high and rows.row_entity[row] == entity else -1
