@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -74,6 +75,7 @@ class Store:
         files: StoreFiles | None = None,
     ) -> None:
         self.path = path
+        self._compacting: Thread | None = None
         # One attribute, so that a thread sees the source and the meta of one generation.
         self._state: tuple[Source, StoreMeta | None, StoreFiles | None] | None = (source, meta, files)
 
@@ -282,7 +284,7 @@ class Store:
         from tuplet.truth.edit import with_facts
 
         report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
-        self._take(files)
+        self._edited(files)
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
@@ -290,8 +292,16 @@ class Store:
         from tuplet.truth.edit import without_facts
 
         report, files = without_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
-        self._take(files)
+        self._edited(files)
         return report
+
+    def compact(self, timeout: float = PATIENCE) -> bool:
+        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
+        from tuplet.truth.compact import compact
+
+        done = compact(self._editable(), timeout)
+        self.refresh()
+        return done
 
     def refresh(self) -> bool:
         """Take the newest generation, which others may have made; says whether there was one."""
@@ -305,6 +315,14 @@ class Store:
             return False
         self._state = Store.of(files)._opened()
         return True
+
+    def _edited(self, files: StoreFiles) -> None:
+        """Be the generation after an edit; when much is changed it is merged in the background."""
+        from tuplet.truth.compact import compact_behind, due
+
+        self._take(files)
+        if due(files) and (self._compacting is None or not self._compacting.is_alive()):
+            self._compacting = compact_behind(files)
 
     @property
     def generation(self) -> int:
