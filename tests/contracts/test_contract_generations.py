@@ -1,0 +1,120 @@
+"""Every change of a store is a new generation: it holds what a model kept beside it says, and so do the older ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_contract import SOAK
+from store_model import ENGINES, StoreModel, answers, files_of
+
+import tuplet
+from random_queries import random_query
+from tuplet.truth.make import FactsRecipe, make
+
+BLOCKS = range(100) if SOAK else range(3)
+STORES, CHANGES = (5, 30) if SOAK else (2, 12)
+COMPACTS = hasattr(tuplet.Store, "compact")
+QUERIES = 20 if SOAK else 6
+LOGICS, ONLY = ("product", "godel"), (None, "predicted", "observed")
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_store_equals_the_model_after_every_change(block: int, tmp_path: Path) -> None:
+    for number in range(STORES):
+        rng = np.random.default_rng([block, number])
+        model = StoreModel.random(rng)
+        path = tmp_path / "some.store"
+        model.make(path)
+        store, reader = tuplet.open(path), tuplet.open(path)
+        held = [(tuplet.open(path), model.copy())]  # older generations
+        for _ in range(CHANGES):
+            change = model.random_change(rng, COMPACTS)
+            before, changes = (store.generation, files_of(store).hash), model.makes_a_generation(change)
+            editor = store if rng.random() < 0.5 else tuplet.open(path)
+            expected = model.apply(change)
+            report = model.do(editor, change)
+            assert report == expected
+            store.refresh()
+            generation, digest = store.generation, files_of(store).hash
+            assert changes == (generation == before[0] + 1) == (digest != before[1]), change
+            model.check(files_of(store))
+            if rng.random() < 0.5:
+                reader.refresh()
+                assert reader.generation == generation
+                model.check(files_of(reader))
+            if rng.random() < 0.2:
+                held.append((tuplet.open(path), model.copy()))
+            if rng.random() < 0.2:
+                store = tuplet.open(path)
+                model.check(files_of(store))
+        for older, then in held:
+            then.check(files_of(older))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[tuplet.Store, tuplet.Store]:
+    """A store twice: who edits it, and who reads."""
+    made(tmp_path / "s")
+    return tuplet.open(tmp_path / "s"), tuplet.open(tmp_path / "s")
+
+
+def made(path: Path) -> None:
+    make(tuplet.read([("a", "r", "b"), ("b", "r", "c")]), FactsRecipe(["train"]), path, force=True)
+
+
+def test_a_content_that_comes_back_is_a_new_generation(pair: tuple[tuplet.Store, tuplet.Store]) -> None:
+    editor, reader = pair
+    editor.add([("a", "r", "c")])
+    assert reader.refresh()
+    for change in (editor.remove, editor.add):
+        change([("a", "r", "c")])
+    assert files_of(editor).hash == files_of(reader).hash
+    assert reader.refresh()
+    assert not reader.refresh()
+    assert reader.generation == editor.generation == 4
+    assert reader.info()["changes"] == {"added": 2, "removed": 1, "new_entities": 0}
+
+
+def test_folders_that_come_back_are_read_without_what_was_changed_over_them(
+    pair: tuple[tuplet.Store, tuplet.Store],
+) -> None:
+    editor, reader = pair
+    editor.add([("a", "r", "c"), ("d", "r", "a")], new_entities=True)
+    assert reader.refresh()
+    assert editor.path is not None
+    made(editor.path)
+    assert reader.refresh()
+    assert reader.generation == 3
+    assert [tuple(a.values.values()) for a in reader.ask("?x, ?y : r(?x, ?y)")] == [("a", "b"), ("b", "c")]
+    assert len(reader.graph.entities) == 3
+    editor.refresh()
+    editor.add([("c", "r", "a")])
+    assert reader.refresh()
+    assert len(reader.ask("?x, ?y : r(?x, ?y)")) == 3
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_engines_answer_as_on_a_store_made_anew(block: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng([block, 7])
+    model = StoreModel.random(rng)
+    model.make(tmp_path / "edited")
+    edited = tuplet.open(tmp_path / "edited")
+    answered = 0
+    for _ in range(STORES):
+        for _ in range(3):
+            change = model.random_change(rng, COMPACTS)
+            model.apply(change)
+            model.do(edited, change)
+        model.make(tmp_path / "anew")
+        anew = tuplet.open(tmp_path / "anew")
+        for number in range(QUERIES):
+            query = random_query(anew.graph, rng, free=(1, 3))
+            logic, only = LOGICS[number % 2], ONLY[number % 3]
+            for engine in ENGINES:
+                limits = {} if engine == "crisp" else {"logic": logic, "only": only}
+                wanted = answers(anew, query, engine, **limits)
+                assert answers(edited, query, engine, **limits) == wanted, (engine, query, limits)
+                answered += bool(wanted)
+    assert answered > STORES * QUERIES
