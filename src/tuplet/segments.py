@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Pieces begin at multiples of so many elements, so that a page of any usual size holds elements of one piece alone.
+# Pieces that are files begin and end at multiples of so many elements: no page, whatever its size, is of two pieces.
 STEP = 1 << 16
 # Data of a mapped `.npy` file begin here; so does every column, and the pages of a file keep their alignment.
 HEADER = 128
@@ -43,8 +43,8 @@ class Segments:
 
     >>> grown = Segments({"a": np.arange(3), "b": np.ones(3, np.float32)}, room=10)
     >>> at = grown.append({"a": np.array([7, 8]), "b": np.zeros(2, np.float32)})
-    >>> at, grown.columns["a"][at : at + 2].tolist(), grown.columns["a"][:3].tolist()
-    (131072, [7, 8], [0, 1, 2])
+    >>> at, grown.columns["a"][:5].tolist()
+    (3, [0, 1, 2, 7, 8])
     """
 
     def __init__(self, base: Columns, room: int) -> None:
@@ -62,6 +62,7 @@ class Segments:
         for name, array in piece.items():
             _place(self._writable[name], at, array)
         self._used = at + _length(piece)
+        self._mapped = any(_is_file(array) for array in piece.values())
         # What is a file is mapped again when there must be more room; what is memory is here and nowhere else.
         here = {
             name: array if _is_file(array) else self.columns[name][at : at + len(array)]
@@ -69,12 +70,13 @@ class Segments:
         }
         self._pieces.append((at, here))
 
-    def append(self, piece: Columns) -> int:
-        """Put a piece behind the last one and say where it begins.
+    def append(self, piece: Columns, apart: bool = False) -> int:
+        """Put a piece behind the last one and say where it begins; `apart`: at the place that a file would have.
 
         What was there before stays as it is, so older readers may go on. Where there was no room `columns` are others.
         """
-        at = place_after(self._used)
+        apart = apart or self._mapped or any(_is_file(array) for array in piece.values())
+        at = place_after(self._used) if apart else self._used
         needed = at + _length(piece)
         if needed > self._size:
             pieces, self._pieces = self._pieces, []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -75,9 +75,9 @@ class Store:
         files: StoreFiles | None = None,
     ) -> None:
         self.path = path
+        self._compacting: Thread | None = None
         # One attribute, so that a thread sees the source and the meta of one generation.
         self._state: tuple[Source, StoreMeta | None, StoreFiles | None] | None = (source, meta, files)
-        self._turn = threading.Lock()
 
     @staticmethod
     def of(files: StoreFiles) -> Store:
@@ -284,7 +284,7 @@ class Store:
         from tuplet.truth.edit import with_facts
 
         report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
-        self._take(files)
+        self._edited(files)
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
@@ -292,23 +292,37 @@ class Store:
         from tuplet.truth.edit import without_facts
 
         report, files = without_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
-        self._take(files)
+        self._edited(files)
         return report
+
+    def compact(self, timeout: float = PATIENCE) -> bool:
+        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
+        from tuplet.truth.compact import compact
+
+        done = compact(self._editable(), timeout)
+        self.refresh()
+        return done
 
     def refresh(self) -> bool:
         """Take the newest generation, which others may have made; says whether there was one."""
         files = self._opened()[2]
-        return files is not None and self._take(files)
+        return self.path is not None and files is not None and self._take(newest(self.path, files))
 
     def _take(self, files: StoreFiles) -> bool:
-        """Be the newest generation from now on, read over one that is open; False if it is the one at hand."""
-        with self._turn:  # or a thread that has read the folder before others would go back to what it saw then
-            files = newest(files.path, files)
-            held = self._opened()[2]
-            if held is not None and (held.generation, held.hash) == (files.generation, files.hash):
-                return False
-            self._state = Store.of(files)._opened()
-            return True
+        """Be a generation from now on; False if it is the one at hand, or an older one."""
+        held = self._opened()[2]
+        if held is not None and held.hash == files.hash:
+            return False
+        self._state = Store.of(files)._opened()
+        return True
+
+    def _edited(self, files: StoreFiles) -> None:
+        """Be the generation after an edit; when much is changed it is merged in the background."""
+        from tuplet.truth.compact import compact_behind, due
+
+        self._take(files)
+        if due(files) and (self._compacting is None or not self._compacting.is_alive()):
+            self._compacting = compact_behind(files)
 
     @property
     def generation(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,16 +69,19 @@ def same(one: TruthTable, other: TruthTable) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(contents, st.lists(contents, min_size=1, max_size=4))
-def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model]) -> None:
+@given(contents, st.lists(contents, min_size=1, max_size=4), st.integers(0, 4))
+def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], settle: int) -> None:
+    """After edit number `settle` all is put into one layer that stays, and edited further."""
     table, model = table_of(first), dict(first)
     before = table
-    for edit in edits:
+    for number, edit in enumerate(edits):
         older = table
         known = dict(model)
         table = table.edited(EdgeStates.of(**columns(edit)))
         model |= edit
         same(older.flat, table_of(known))  # whoever holds the older state still has it
+        if number == settle and table.changes:
+            table = before.over(table.layer(), reduce(EdgeStates.then, table.changes), ENTITIES)
     new = table_of(model)
     same(table.flat, new)
     same(before, table_of(first))
@@ -101,11 +106,14 @@ def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model]) 
 def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) -> None:
     model, dated = dict(first), dict.fromkeys(first, 7)
     graph = graph_of(model, dated)
-    for edit in edits:
+    before = graph
+    for number, edit in enumerate(edits):
         states = EdgeStates.of(**columns(edit))
         graph = graph.edited(states)
         model |= edit
         dated |= {edge: i for i, edge in enumerate(edit)}
+        if number == 1 and graph.layered is not None and graph.adjacency.newer is not None:
+            graph = before.over(graph.layer(), graph.split_edges, graph.entities, "")
     new = graph_of(model, dated)
     flat = graph.flat
     assert flat.date is not None

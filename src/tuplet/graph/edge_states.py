@@ -72,13 +72,14 @@ class EdgeStates(NamedTuple):
     def find(self, relation: NDArray[np.integer], heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
         """The place of each given edge, -1 if it is not here. [n]"""
         place = np.full(len(relation), -1, dtype=np.int64)
-        own, wanted = self.key, edge_key(heads, tails)
+        wanted = edge_key(heads, tails)
         for r in np.unique(relation).tolist():
-            low, high = np.searchsorted(self.relation, [r, r + 1]).tolist()
+            low, high = self.relation.searchsorted(np.array([r, r + 1], dtype=np.int32)).tolist()
             mine = np.flatnonzero(relation == r)
             if low < high:
-                at = low + np.minimum(own[low:high].searchsorted(wanted[mine]), high - low - 1)
-                place[mine] = np.where(own[at] == wanted[mine], at, -1)
+                own = edge_key(self.heads[low:high], self.tails[low:high])
+                at = np.minimum(own.searchsorted(wanted[mine]), high - low - 1)
+                place[mine] = np.where(own[at] == wanted[mine], low + at, -1)
         return place
 
     def differing(self, other: EdgeStates) -> EdgeStates:

@@ -155,30 +155,38 @@ class KnowledgeGraph:
 
     def edited(self, states: EdgeStates, entities: Vocabulary | None = None, hash: str = "") -> KnowledgeGraph:
         """The graph in which some edges are as the states say, in a newer layer; nothing else is copied."""
-        columns: dict[str, NDArray[Any]] = {"split": self.split}
-        if self.weight is not None:
-            columns["weight"] = self.weight
-        if self.date is not None:
-            columns["date"] = self.date
-        rows = self.layered or LayeredRows(self.adjacency, columns, {})
-        values = {name: getattr(states, name) for name in columns}
+        rows = self._rows()
+        values = {name: getattr(states, name) for name in rows.entry}
         place = self.adjacency.find_many(states.heads, states.relation, states.tails)
         before, after = (
             np.bincount(split, minlength=len(SPLITS) + 1)[1:].tolist()
             for split in (self.split[place[place >= 0]], states.split)
         )
         counted = zip(self.split_edges.items(), before, after, strict=True)
+        counts = {name: old - gone + come for (name, old), gone, come in counted}
         rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
+        return self._with(rows, counts, entities or self.entities, hash)
+
+    def over(
+        self, layer: dict[str, NDArray[Any]], counts: dict[str, int], entities: Vocabulary, hash: str
+    ) -> KnowledgeGraph:
+        """The graph under a layer that `layer` gave."""
+        return self._with(self._rows().over(layer), counts, entities, hash)
+
+    def layer(self) -> dict[str, NDArray[Any]]:
+        """All that was edited, as arrays to be written down."""
+        return self._rows().layer()
+
+    def _rows(self) -> LayeredRows:
+        if self.layered is not None:
+            return self.layered
+        columns = {"split": self.split, "weight": self.weight, "date": self.date}
+        return LayeredRows(self.adjacency, {name: array for name, array in columns.items() if array is not None}, {})
+
+    def _with(self, rows: LayeredRows, counts: dict[str, int], entities: Vocabulary, hash: str) -> KnowledgeGraph:
+        columns: dict[str, Any] = rows.entry
         return replace(
-            self,
-            entities=entities or self.entities,
-            adjacency=rows.adjacency,
-            split=rows.entry["split"],
-            weight=rows.entry.get("weight"),
-            date=rows.entry.get("date"),
-            hash=hash,
-            layered=rows,
-            counts={name: old - gone + come for (name, old), gone, come in counted},
+            self, entities=entities, adjacency=rows.adjacency, hash=hash, layered=rows, counts=counts, **columns
         )
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, consecutive
-from tuplet.segments import Columns, Segments
+from tuplet.segments import Columns, Segments, place_after
 
 # Entries and rows that the layer in memory has room for at first; it takes memory only when it is used.
 ENTRY_ROOM = 1 << 22
@@ -83,6 +83,7 @@ class LayeredRows:
         values: Columns,
     ) -> list[RowEdit]:
         """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
+        self.adjacency.touch(np.unique(relation).tolist())
         found = []
         first = np.ones(len(relation), dtype=bool)
         first[1:] = relation[1:] != relation[:-1]
@@ -151,6 +152,40 @@ class LayeredRows:
         newer = this._index(rows, table)
         return this._in(rows, entries, newer, counts)
 
+    def layer(self) -> dict[str, NDArray[Any]]:
+        """The rows of all newer layers as one layer, in arrays that can be written down and put over the base again."""
+        a = self.adjacency
+        assert a.newer is not None
+        at = [np.arange(layer[0], layer[-1], 2) for layer in a.newer[::-1]]
+        views = [np.repeat(np.arange(len(a.view_ptr) - 1), np.diff(layer) // 2) for layer in a.newer[::-1]]
+        place, view = np.concatenate(at), np.concatenate(views)
+        kept = _last_of_equals((view << 32) | a.row_entity[place])
+        place, view = place[kept], view[kept]
+        starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
+        entries = consecutive(starts, lengths)
+        stops = place_after(a.row_ptr.item(a.view_ptr.item(-1))) + np.cumsum(lengths)
+        return {
+            "view_ptr": 2 * np.searchsorted(view, np.arange(len(a.view_ptr))),
+            "counts": a.view_entries,
+            "row_ptr": np.stack([stops - lengths, stops], axis=1).reshape(-1),
+            "row_entity": np.repeat(a.row_entity[place], 2),
+            **{name: np.repeat(column[place], 2) for name, column in self.row.items()},
+            "neighbour": a.neighbour[entries],
+            **{name: column[entries] for name, column in self.entry.items()},
+        }
+
+    def over(self, layer: Columns) -> LayeredRows:
+        """A base with a layer over it that `layer` gave: its arrays, when they are files, are not copied."""
+        this = self._roomy()
+        assert this.space is not None
+        rows, entries = this.space
+        first = rows.append({name: layer[name] for name in ("row_entity", "row_ptr", *self.row)}, apart=True)
+        at = entries.append({name: layer[name] for name in ("neighbour", *self.entry)}, apart=True)
+        if at != place_after(self.adjacency.row_ptr.item(self.adjacency.view_ptr.item(-1))):
+            raise ValueError("the layer belongs to another base")
+        newer = np.ascontiguousarray((first + layer["view_ptr"])[None, :])
+        return replace(this._in(rows, entries, newer, layer["counts"]), fixed=1)
+
     def _index(self, rows: Segments, new: dict[str, NDArray[Any]]) -> Longs:
         """Put the layer in memory anew: its rows that stay, and new ones; returns the pointers of all layers."""
         a = self.adjacency
@@ -162,13 +197,19 @@ class LayeredRows:
             kept = {"view": view, "start": a.row_ptr[at], "stop": a.row_ptr[at + 1], "row_entity": a.row_entity[at]}
             kept |= {name: column[at] for name, column in self.row.items()}
             both = {name: np.concatenate([kept[name], new[name]]) for name in new}
-            key = (both["view"] << 32) | both["row_entity"]
-            order = np.argsort(key, kind="stable")
-            last = np.ones(len(order), dtype=bool)
-            last[:-1] = key[order][1:] != key[order][:-1]
-            new = {name: column[order[last]] for name, column in both.items()}
+            chosen = _last_of_equals((both["view"] << 32) | both["row_entity"])
+            new = {name: column[chosen] for name, column in both.items()}
         piece = {name: np.repeat(new[name], 2) for name in ("row_entity", *self.row)}
         piece["row_ptr"] = np.stack([new["start"], new["stop"]], axis=1).reshape(-1)
         first = rows.append(piece)
         pointers = first + 2 * np.searchsorted(new["view"], np.arange(len(a.view_ptr)))
         return np.ascontiguousarray(np.concatenate([pointers[None, :], older]))
+
+
+def _last_of_equals(key: Longs) -> Longs:
+    """The places of different keys in ascending order of keys; of equal ones the last."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = ordered[1:] != ordered[:-1]
+    return order[last]

@@ -7,7 +7,8 @@
       rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
-      delta-e01c….npz    what was changed since graph and table were written; read over them
+      layer-4b7d…/       many changes since graph and table were written, with the rows they touch (kind "layer")
+      delta-e01c….npz    the last changes; read over all that
       cache/             on demand: what was computed about relations so far; may be deleted
 
 A writer holds a lock, writes what is new, replaces store.json, then deletes what is no longer current. Each time is a
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from tuplet import files
 from tuplet.array_folder import open_directory, write_directory
-from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError
 from tuplet.files import (
     clean_leftovers,
     locked,
@@ -48,7 +49,7 @@ from tuplet.files import (
 )
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.delta import Delta
+from tuplet.truth.delta import Delta, read_layer, write_layer
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -62,9 +63,14 @@ FORMAT = "tuplet store"
 # power, always the same.
 FORMAT_VERSION = 3
 CACHE = "cache"
+COMPACTING = "compact"  # who compacts a store holds this lock in it, and works in a hidden folder of this name
 PATIENCE = 60.0  # seconds that a change waits for another one to end
 
-_PARTS = ("graph", "table", "rows", "model", "calibration")
+_PARTS = ("graph", "table", "layer", "rows", "model", "calibration")
+
+# More changes than these become a layer: until then each edit writes them all down anew, and each reader applies them.
+# A store whose layer is large waits a little longer.
+RECENT, RECENT_SHARE = 10_000, 0.02
 
 # Fills a new folder and returns its content hash: what is too big for memory is written piece by piece.
 FolderMaker: TypeAlias = Callable[[Path], str]
@@ -93,7 +99,8 @@ class StoreFiles:
     folders: dict[str, str]  # part → its current folder
     hash: str  # of graph, truth, model, calibration and threshold together
     generation: int = 0
-    delta: Delta = field(default_factory=Delta)  # what graph and table have beyond their folders
+    layer: Delta = field(default_factory=Delta)  # what graph and table have beyond their folders
+    delta: Delta = field(default_factory=Delta)  # and beyond their layer
 
     @property
     def on_demand(self) -> bool:
@@ -148,7 +155,7 @@ class StoreFiles:
             if (target / MANIFEST).exists():
                 refuse_existing(target, force)
                 with system_errors(target):
-                    _commit(target, graph, table, meta, basis, {}, calibration, _generation(target))
+                    _commit(target, graph, table, meta, basis, {}, calibration)
             else:
                 # A new store is written beside its place and renamed in: there is never half a store.
                 with replacing(target, force, _not_a_store) as fresh:
@@ -174,24 +181,50 @@ class StoreFiles:
         """
         root = Path(os.path.realpath(self.path))
         delta = self.delta.then(states, names)
+        after = self._edited(delta)
         with system_errors(self.path):
+            if delta.states.edges > max(RECENT, RECENT_SHARE * self.layer.states.edges):
+                layer = self.layer.then(delta.states, delta.names)
+                write = partial(write_layer, layer=layer, graph=after.graph, table=after.table)
+                folders = self.folders | {"layer": _place(root, "layer", None, write)}
+                _switch(root, folders, meta, Delta(), self.generation)
+                return newest(self.path)
             manifest = _switch(root, self.folders, meta, delta, self.generation)
-        return self._with(manifest, delta)
+        return after._named(manifest)
 
-    def _with(self, manifest: Mapping[str, Any], delta: Delta) -> StoreFiles:
-        """The state with a later delta over the same folders; only what it changes is read anew."""
+    def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> None:
+        """Switch to folders in `work` that have all of an older generation; what came since is the delta over them.
+
+        The caller holds `writing(path)`. Where somebody else has written new folders meanwhile, nothing is changed.
+        """
+        if {part: self.folders.get(part) for part in hashes} != {part: older.folders.get(part) for part in hashes}:
+            return
+        root = Path(os.path.realpath(self.path))
+        known = older.layer.then(older.delta.states, older.delta.names)
+        later = self.layer.then(self.delta.states, self.delta.names).since(known)
+        folders = {part: folder for part, folder in self.folders.items() if part != "layer"}
+        with system_errors(self.path):
+            for part, digest in hashes.items():
+                folders[part] = _name(part, digest)
+                if folders[part] != self.folders[part]:  # the changes may have undone each other
+                    rename(work / part, root / folders[part])
+            _switch(root, folders, self.meta, later, self.generation)
+
+    def _edited(self, delta: Delta) -> StoreFiles:
+        """The state with a later delta over the same folders; only what it changes is made anew."""
         new = delta.since(self.delta)
         entities = self.graph.entities.extended(new.names)
-        digest = hashlib.sha256(f"{manifest['folders']['graph']} {manifest.get('delta')}".encode()).hexdigest()
-        return replace(
-            self,
-            graph=self.graph if delta.empty else self.graph.edited(new.states, entities, digest),
-            table=self.table.edited(new.states, len(entities)),
-            meta=StoreMeta.of(manifest["meta"], self.path / MANIFEST),
-            hash=manifest["hash"],
-            generation=manifest["generation"],
-            delta=delta,
-        )
+        graph = self.graph.edited(new.states, entities)
+        return replace(self, graph=graph, table=self.table.edited(new.states, len(entities)), delta=delta)
+
+    def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
+        """The state as store.json describes it."""
+        graph, meta = self.graph, StoreMeta.of(manifest["meta"], self.path / MANIFEST)
+        if not (self.delta.empty and self.layer.empty):
+            parts = [manifest["folders"].get(part) for part in ("graph", "layer")]
+            digest = hashlib.sha256(render({"made_of": [*parts, manifest.get("delta")]})).hexdigest()
+            graph = replace(graph, hash=digest)
+        return replace(self, graph=graph, meta=meta, hash=manifest["hash"], generation=manifest.get("generation", 0))
 
 
 def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> StoreFiles:
@@ -199,17 +232,16 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
     root = Path(path)
     while True:
         manifest = read_store(root)
-        if held is not None and (manifest["hash"], manifest.get("generation", 0)) == (held.hash, held.generation):
+        if held is not None and manifest["hash"] == held.hash:
             return held
         try:
             delta = _read_delta(root, manifest)
-            if held is not None and manifest["folders"] == held.folders and delta.continues(held.delta):
-                return held._with(manifest, delta)
-            base = _opened(root, manifest)
-            return base if delta.empty else base._with(manifest, delta)
+            same = held is not None and manifest["folders"] == held.folders
+            base = held if held is not None and same else _opened(root, manifest)
+            return base._edited(delta)._named(manifest)
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
-            if read_store(root) == manifest:
+            if read_store(root)["hash"] == manifest["hash"]:
                 _name_missing(root, manifest["folders"])
                 raise
 
@@ -226,7 +258,10 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
         raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
     meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
-    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], manifest.get("generation", 0))
+    layer = Delta()
+    if "layer" in folders:
+        layer, graph, table = read_layer(root / folders["layer"], graph, table)
+    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], layer=layer)
 
 
 def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
@@ -271,14 +306,6 @@ def writing(
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of store.json."""
     return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
-
-
-def _generation(root: Path) -> int:
-    """The number of the current generation, if that can be read: a damaged store may be replaced too."""
-    try:
-        return int(read_store(root).get("generation", 0))
-    except TupletError:
-        return 0
 
 
 def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
@@ -396,6 +423,17 @@ def _collect(root: Path, manifest: Mapping[str, Any]) -> None:
         ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in (*_PARTS, "delta")))
         if (ours and entry.name not in current) or entry.name.startswith(f".{MANIFEST}."):
             remove(entry)
+        elif entry.name.startswith(f".{COMPACTING}-"):
+            _remove_idle(root, entry)
+
+
+def _remove_idle(root: Path, work: Path) -> None:
+    """Delete the work of a compaction, unless it goes on."""
+    try:
+        with locked(root / COMPACTING):
+            remove(work)
+    except StoreBusy:
+        return
 
 
 def _name_missing(root: Path, folders: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -160,7 +160,7 @@ class TruthTable:
     fact_prediction: Floats = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     fact_source: Sources = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
-    changes: EdgeStates | None = None  # all edges that newer layers have changed
+    changes: tuple[EdgeStates, ...] = ()  # the edges that newer layers have changed, the newest ones last
     stored_row_order: Ints | None = None  # older folders have neither of the two: they follow from the rest
     stored_fact_ptr: Longs | None = None
 
@@ -298,10 +298,10 @@ class TruthTable:
             before = np.cumsum(base.observed[start:stop]) - 1
             number = self.fact_ptr.item(r) + before[entry[mine] - start]
             prediction[mine], source[mine] = self.fact_prediction[number], self.fact_source[number]
-        if self.changes is not None:
-            place = self.changes.find(relations, heads, tails)
+        for states in self.changes:
+            place = states.find(relations, heads, tails)
             there = place >= 0
-            prediction[there], source[there] = self.changes.prediction[place[there]], self.changes.source[place[there]]
+            prediction[there], source[there] = states.prediction[place[there]], states.source[place[there]]
         return prediction, source
 
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
@@ -318,24 +318,34 @@ class TruthTable:
         """The table in which some edges are as the states say, in a newer layer; nothing else is copied."""
         if not states.edges:
             return replace(self, entities=entities or self.entities)
-        entry = {"truth": self.truth, "observed": self.observed, "by_truth": self.by_truth}
-        same = self.row_dropped.strides == (0,)  # the threshold says it of all rows
-        row = {"row_best": self.row_best} | ({} if same else {"row_dropped": self.row_dropped})
-        rows = self.layered or LayeredRows(self.adjacency, entry, row)
+        rows = self._rows()
         values = {"truth": states.truth, "observed": states.observed}
         listed = states.truth > 0
-        rows = rows.edited(states.relation, states.heads, states.tails, listed, values, self._follows)
+        edited = rows.edited(states.relation, states.heads, states.tails, listed, values, self._follows)
+        older, recent = self.changes[: rows.fixed], self.changes[rows.fixed :]
+        return self._with(edited, entities or self.entities, (*older, recent[0].then(states) if recent else states))
+
+    def over(self, layer: dict[str, NDArray[Any]], states: EdgeStates, entities: int) -> TruthTable:
+        """The table under a layer that `layer` gave, in which some edges are as the states say."""
+        return self._with(self._rows().over(layer), entities, (states,))
+
+    def layer(self) -> dict[str, NDArray[Any]]:
+        """All that was edited, as arrays to be written down."""
+        return self._rows().layer()
+
+    def _rows(self) -> LayeredRows:
+        if self.layered is not None:
+            return self.layered
+        entry = {"truth": self.truth, "observed": self.observed, "by_truth": self.by_truth}
+        row = {"row_best": self.row_best}
+        if self.row_dropped.strides != (0,):  # else the threshold says it of all rows
+            row["row_dropped"] = self.row_dropped
+        return LayeredRows(self.adjacency, entry, row)
+
+    def _with(self, rows: LayeredRows, entities: int, changes: tuple[EdgeStates, ...]) -> TruthTable:
         columns: dict[str, Any] = {**rows.entry, **rows.row}
-        if same:
-            columns["row_dropped"] = np.broadcast_to(np.float32(self.threshold), len(columns["row_best"]))
-        return replace(
-            self,
-            entities=entities or self.entities,
-            adjacency=rows.adjacency,
-            layered=rows,
-            changes=states if self.changes is None else self.changes.then(states),
-            **columns,
-        )
+        columns.setdefault("row_dropped", np.broadcast_to(np.float32(self.threshold), len(columns["row_best"])))
+        return replace(self, entities=entities, adjacency=rows.adjacency, layered=rows, changes=changes, **columns)
 
     def _follows(self, edit: RowEdit) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
         """The columns of changed rows that follow from their entries, and what is known of rows that stay."""
@@ -354,22 +364,23 @@ class TruthTable:
         rows, entries = len(adjacency.row_entity), len(adjacency.neighbour)
         columns: dict[str, Any] = {name: getattr(self, name)[:rows] for name in ("row_best", "row_dropped")}
         columns |= {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
-        return replace(self, adjacency=adjacency, layered=None, changes=None, **columns)
+        return replace(self, adjacency=adjacency, layered=None, changes=(), **columns)
 
     @property
     def flat(self) -> TruthTable:
         """The same table without layers."""
-        adjacency, entries = self.adjacency.flattened()
-        if self.changes is None:
+        if not self.changes:
             return self
+        adjacency, entries = self.adjacency.flattened()
+        changes = reduce(EdgeStates.then, self.changes)
         views = [self.adjacency.view(v) for v in range(2 * self.relations)]
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[v.rows] for v in views]) for name in ("row_best", "row_dropped")
         }
         columns |= {name: getattr(self, name)[entries] for name in ("truth", "observed", "by_truth")}
         base = self.base.fact_edges()
-        kept = self.changes.find(base.relation, base.heads, base.tails) < 0
-        facts = self.changes.take(self.changes.observed)
+        kept = changes.find(base.relation, base.heads, base.tails) < 0
+        facts = changes.take(changes.observed)
         ends = (np.concatenate([old[kept], new]) for old, new in zip(base[:3], _ends(facts), strict=True))
         heads, relation, tails = ends
         order = np.lexsort((tails, heads, relation))
@@ -381,7 +392,7 @@ class TruthTable:
             fact_prediction=prediction,
             fact_source=source,
             layered=None,
-            changes=None,
+            changes=(),
             stored_row_order=None,
             stored_fact_ptr=None,
             **columns,

@@ -1,0 +1,138 @@
+"""Every engine on tables and facts with newer layers: as the oracle says of the same edges without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_contract import SHAPES, SOAK, check, random_query, random_table, shape_query
+
+from tuplet.engines import brute, crisp, exact
+from tuplet.engines.exact.effort import Effort
+from tuplet.engines.facts import Checker, rows_of_facts
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import run as run_ns3
+from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.truth.table import ADDED, TRAIN, TruthTable
+
+LOGICS = ("product", "godel")
+BLOCKS = range(60 if SOAK else 4)
+PER_BLOCK = 25
+
+
+def random_edit(rng: np.random.Generator, table: TruthTable, entities: int) -> EdgeStates:
+    """Some edges added, changed or removed; now and then all of a row."""
+    size = (entities, table.relations, entities)
+    touched = rng.random(size) < rng.choice([0.02, 0.1, 0.4])
+    if rng.random() < 0.3:
+        touched[rng.integers(entities), rng.integers(table.relations)] = True
+    heads, relation, tails = np.nonzero(touched)
+    n = len(heads)
+    kind = rng.integers(0, 3, n) if rng.random() < 0.7 else np.zeros(n, dtype=np.int64)  # 0 goes, 1 predicted, 2 fact
+    predicted = rng.integers(1, 8, n) / 8
+    certain = rng.random(n) < 0.5 if table.double else np.ones(n, dtype=bool)
+    truth = np.select([kind == 0, (kind == 2) & certain], [0.0, 1.0], predicted)
+    return EdgeStates.of(
+        relation=relation,
+        heads=heads,
+        tails=tails,
+        truth=truth,
+        observed=kind == 2,
+        prediction=0 * predicted,
+        source=np.where(kind == 2, ADDED, 0),
+        split=np.where(kind == 2, TRAIN, 0),
+        weight=truth,
+        date=np.zeros(n),
+    )
+
+
+def layered_case(seed: int) -> tuple[np.random.Generator, TruthTable, Adjacency]:
+    """A table and its facts after one to three edits, in one layer or two, with new entities now and then."""
+    rng = np.random.default_rng(seed)
+    size, relations = int(rng.integers(3, 7)), int(rng.integers(1, 4))
+    weighted = bool(rng.random() < 0.2)
+    table = random_table(rng, size, relations, float(rng.choice([0.1, 0.3, 0.5])), bool(rng.random() < 0.5), weighted)
+    facts = table.facts().triples()[:3]
+    names = Vocabulary.of([f"e{i}" for i in range(size)]), Vocabulary.of([f"r{i}" for i in range(relations)])
+    graph = KnowledgeGraph.of(*names, *facts)
+    for _ in range(int(rng.integers(1, 4))):
+        size += int(rng.integers(0, 2))
+        states = random_edit(rng, table, size)
+        table, graph = table.edited(states, size), graph.edited(states)
+        if table.layered is not None and table.adjacency.newer is not None and rng.random() < 0.3:
+            table = replace(table, layered=replace(table.layered, fixed=len(table.adjacency.newer)))
+        if graph.layered is not None and graph.adjacency.newer is not None and rng.random() < 0.3:
+            graph = replace(graph, layered=replace(graph.layered, fixed=len(graph.adjacency.newer)))
+    return rng, table, graph.adjacency
+
+
+def some_query(rng: np.random.Generator, table: TruthTable) -> list[QueryGraph]:
+    if rng.random() < 0.3 and table.edges:
+        return shape_query(str(rng.choice(list(SHAPES))), rng, table)
+    return random_query(rng, table, 3)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_exact_engine(block: int) -> None:
+    answered = changed = 0
+    for seed in range(PER_BLOCK * block, PER_BLOCK * (block + 1)):
+        rng, table, facts = layered_case(seed)
+        changed += table.adjacency.newer is not None
+
+        def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: str | None, rank: np.ndarray) -> Ranking:
+            plan = exact.plan(clauses, table, rank)  # noqa: B023
+            checker = Checker(clauses, rows_of_facts(facts, rank))  # noqa: B023
+            return exact.run(plan, k, Logic.of(logic), Effort(), only, checker.holds)  # type: ignore[arg-type]
+
+        k, logic = int(rng.choice([1, 3, 20])), LOGICS[seed % 2]
+        only = (None, None, "predicted", "observed")[seed % 4]
+        answered += check(run, some_query(rng, table.flat), table.flat, k, logic, only, seed) > 0
+    assert answered > PER_BLOCK / 5
+    assert changed > PER_BLOCK / 2
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_crisp_and_the_oracle_itself(block: int) -> None:
+    answered = 0
+    for seed in range(1000 + PER_BLOCK * block, 1000 + PER_BLOCK * (block + 1)):
+        rng, table, facts = layered_case(seed)
+        flat = table.flat
+        assert facts.edges == flat.facts().edges
+        mine, theirs = brute._Matrices(table), brute._Matrices(flat)
+        for r in range(table.relations):
+            assert (mine.truth(r) == theirs.truth(r)).all()
+        for _ in range(4):
+            clauses = some_query(rng, flat)
+            tensor = brute.combined(clauses, theirs.facts, table.entities, Logic.of("product"))
+            found = crisp.collect(crisp.plan(clauses, facts), facts)
+            assert found.complete
+            assert sorted(found.tuples.tolist()) == np.argwhere(tensor > 0).tolist()
+            answered += len(found.tuples) > 0
+            plain = flat.facts()
+            str(crisp.plan(clauses, facts))
+            assert sorted(crisp.collect(crisp.plan(clauses, plain), plain).tuples.tolist()) == sorted(
+                found.tuples.tolist()
+            )
+    assert answered > PER_BLOCK / 5
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_ns3(block: int) -> None:
+    answered = 0
+    for seed in range(2000 + 8 * block, 2000 + 8 * (block + 1)):
+        rng, table, _ = layered_case(seed)
+        if not table.edges:
+            continue
+
+        def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: None, rank: np.ndarray) -> Ranking:
+            return run_ns3(clauses, table, k, BoxBudget.all(), logic, rank=rank)  # noqa: B023
+
+        answered += check(run, some_query(rng, table.flat), table.flat, 10, LOGICS[seed % 2], seed=seed) > 0
+    assert answered
