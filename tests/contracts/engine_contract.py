@@ -209,9 +209,16 @@ def expected_order(values: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np
 
 
 def check(
-    run: Run, clauses: list[QueryGraph], table: TruthTable, k: int, logic: str, only: str | None = None, seed: int = 0
+    run: Run,
+    clauses: list[QueryGraph],
+    table: TruthTable,
+    k: int,
+    logic: str,
+    only: str | None = None,
+    seed: int = 0,
+    rank: np.ndarray | None = None,
 ) -> int:
-    """Runs a query and compares with the oracle, names in random order; returns the number of answers."""
+    """Runs a query and compares with the oracle, names in random order if none is given; counts the answers."""
     rules = Logic.of(logic)
     matrices = brute._Matrices(table)
     tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
@@ -219,7 +226,8 @@ def check(
     if only is not None:
         crisp = brute.combined(clauses, matrices.facts, table.entities, rules) > 0
         wanted = np.where(crisp == (only == "observed"), tensor, 0.0)
-    rank = np.random.default_rng(seed).permutation(table.entities).astype(np.int32)
+    if rank is None:
+        rank = np.random.default_rng(seed).permutation(table.entities).astype(np.int32)
     keys, ranked = expected_order(wanted, rank)
     ranking = run(clauses, table, k, logic, only=only, rank=rank)
     assert ranking.exact
