@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -78,6 +79,7 @@ class Store:
         self._compacting: Thread | None = None
         # One attribute, so that a thread sees the source and the meta of one generation.
         self._state: tuple[Source, StoreMeta | None, StoreFiles | None] | None = (source, meta, files)
+        self._turn = threading.Lock()
 
     @staticmethod
     def of(files: StoreFiles) -> Store:
@@ -306,15 +308,17 @@ class Store:
     def refresh(self) -> bool:
         """Take the newest generation, which others may have made; says whether there was one."""
         files = self._opened()[2]
-        return self.path is not None and files is not None and self._take(newest(self.path, files))
+        return files is not None and self._take(files)
 
     def _take(self, files: StoreFiles) -> bool:
-        """Be a generation from now on; False if it is the one at hand, or an older one."""
-        held = self._opened()[2]
-        if held is not None and held.hash == files.hash:
-            return False
-        self._state = Store.of(files)._opened()
-        return True
+        """Be the newest generation from now on, read over one that is open; False if it is the one at hand."""
+        with self._turn:  # or a thread that has read the folder before others would go back to what it saw then
+            files = newest(files.path, files)
+            held = self._opened()[2]
+            if held is not None and (held.generation, held.hash) == (files.generation, files.hash):
+                return False
+            self._state = Store.of(files)._opened()
+            return True
 
     def _edited(self, files: StoreFiles) -> None:
         """Be the generation after an edit; when much is changed it is merged in the background."""

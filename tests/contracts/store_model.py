@@ -57,6 +57,7 @@ class StoreModel:
     relations: list[str]
     edges: dict[Edge, EdgeModel] = field(default_factory=dict)
     changes: StoreChanges = field(default_factory=StoreChanges)
+    pending: bool = False  # whether there is anything to compact
 
     @staticmethod
     def random(rng: np.random.Generator) -> StoreModel:
@@ -114,10 +115,12 @@ class StoreModel:
     def apply(self, change: Change) -> EditReport | None:
         """Change the model; returns what the store should report."""
         if change.kind == "compact":
+            self.pending = False
             return None
         last = {(fact[0], fact[1], fact[2]): fact[3] if len(fact) == 4 else 1.0 for fact in change.facts}
         duplicates = len(change.facts) - len(last)
         report = self._add(last) if change.kind == "add" else self._remove(last)
+        self.pending |= bool(report.added + report.updated + report.removed)
         self.changes = StoreChanges(
             self.changes.added + report.added,
             self.changes.removed + report.removed,
@@ -150,7 +153,7 @@ class StoreModel:
     def makes_a_generation(self, change: Change) -> bool:
         """Whether a change of the store has anything to write."""
         report = self.copy().apply(change)
-        return report is None or bool(report.added + report.updated + report.removed)
+        return self.pending if report is None else bool(report.added + report.updated + report.removed)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -45,6 +45,15 @@ class Delta:
         """What came after an older state of the same delta."""
         return Delta(self.states.differing(older.states), self.names[len(older.names) :])
 
+    def continues(self, older: Delta) -> bool:
+        """Whether it says something of every edge and name of another one, over the same folders: then `since` is all.
+
+        A compaction may lead back to folders that were there before, and begins a new delta.
+        """
+        edges = older.states
+        known = (self.states.find(edges.relation, edges.heads, edges.tails) >= 0).all()
+        return bool(known) and self.names[: len(older.names)] == older.names
+
     @property
     def empty(self) -> bool:
         return not self.names and not self.states.edges

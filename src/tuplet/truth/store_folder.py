@@ -155,7 +155,7 @@ class StoreFiles:
             if (target / MANIFEST).exists():
                 refuse_existing(target, force)
                 with system_errors(target):
-                    _commit(target, graph, table, meta, basis, {}, calibration)
+                    _commit(target, graph, table, meta, basis, {}, calibration, _generation(target))
             else:
                 # A new store is written beside its place and renamed in: there is never half a store.
                 with replacing(target, force, _not_a_store) as fresh:
@@ -197,11 +197,11 @@ class StoreFiles:
 
         The caller holds `writing(path)`. Where somebody else has written new folders meanwhile, nothing is changed.
         """
-        if {part: self.folders.get(part) for part in hashes} != {part: older.folders.get(part) for part in hashes}:
+        known, now = (files.layer.then(files.delta.states, files.delta.names) for files in (older, self))
+        if any(self.folders[part] != older.folders[part] for part in hashes) or not now.continues(known):
             return
         root = Path(os.path.realpath(self.path))
-        known = older.layer.then(older.delta.states, older.delta.names)
-        later = self.layer.then(self.delta.states, self.delta.names).since(known)
+        later = now.since(known)
         folders = {part: folder for part, folder in self.folders.items() if part != "layer"}
         with system_errors(self.path):
             for part, digest in hashes.items():
@@ -232,16 +232,16 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
     root = Path(path)
     while True:
         manifest = read_store(root)
-        if held is not None and manifest["hash"] == held.hash:
+        if held is not None and (manifest["hash"], manifest.get("generation", 0)) == (held.hash, held.generation):
             return held
         try:
             delta = _read_delta(root, manifest)
-            same = held is not None and manifest["folders"] == held.folders
+            same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
             base = held if held is not None and same else _opened(root, manifest)
             return base._edited(delta)._named(manifest)
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
-            if read_store(root)["hash"] == manifest["hash"]:
+            if read_store(root) == manifest:
                 _name_missing(root, manifest["folders"])
                 raise
 
@@ -306,6 +306,14 @@ def writing(
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of store.json."""
     return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
+
+
+def _generation(root: Path) -> int:
+    """The number of the current generation, if that can be read: a damaged store may be replaced too."""
+    try:
+        return int(read_store(root).get("generation", 0))
+    except TupletError:
+        return 0
 
 
 def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
