@@ -21,7 +21,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -165,6 +165,20 @@ def write_directory(
     A caller that holds `locked(path)` already passes `lock=False`. `divided` gives for some arrays where their sections
     begin and where the last one ends [sections + 1].
     """
+    with directory_writer(path, kind, force, lock) as writer:
+        bounds = divided or {}
+        for name in [name for name in arrays if name not in bounds]:
+            writer.append(name, arrays[name])
+        for i in range(min((len(ends) - 1 for ends in bounds.values()), default=0)):
+            writer.section({name: arrays[name][ends[i] : ends[i + 1]] for name, ends in bounds.items()})
+        for name, ends in bounds.items():
+            writer.append(name, arrays[name][ends[-1] :])
+        return writer.finish(meta)
+
+
+@contextmanager
+def directory_writer(path: PathLike, kind: str, force: bool = False, lock: bool = True) -> Iterator[FolderWriter]:
+    """What writes a directory piece by piece; it appears at `path` if all went well. See `write_directory`."""
 
     def foreign(place: Path) -> str | None:
         return _not_replaceable(place, kind)
@@ -172,14 +186,7 @@ def write_directory(
     with locked(path) if lock else nullcontext():
         clean_leftovers(Path(os.path.realpath(path)))
         with replacing(path, force, foreign) as fresh, FolderWriter(fresh, kind) as writer:
-            bounds = divided or {}
-            for name in [name for name in arrays if name not in bounds]:
-                writer.append(name, arrays[name])
-            for i in range(min((len(ends) - 1 for ends in bounds.values()), default=0)):
-                writer.section({name: arrays[name][ends[i] : ends[i + 1]] for name, ends in bounds.items()})
-            for name, ends in bounds.items():
-                writer.append(name, arrays[name][ends[-1] :])
-            return writer.finish(meta)
+            yield writer
 
 
 def open_directory(path: PathLike, kind: str | None = None) -> Directory:

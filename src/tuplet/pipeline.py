@@ -33,11 +33,13 @@ def read(
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),
     columns: Columns | None = None,
+    memory: int | None = None,
 ) -> Graph:
     """A graph from a file, a dataset folder, a graph directory, a data frame, an Arrow table or tuples.
 
     `valid` and `test` are held-out facts in any of these forms, `labels` files of names and labels. `columns` says
-    which columns are head, relation, tail and perhaps truth and date, where their own names do not.
+    which columns are head, relation, tail and perhaps truth and date, where their own names do not. Facts beyond
+    `memory` bytes (by default a share of the machine's) wait on disk.
     """
     if isinstance(source, KnowledgeGraph):
         return source if isinstance(source, Graph) else Graph.made(source)
@@ -45,7 +47,7 @@ def read(
         return Graph.made(KnowledgeGraph.open(source))
     from tuplet.graph.readers.read import read as read_graph
 
-    return Graph.made(read_graph(source, valid=valid, test=test, labels=labels, columns=columns))
+    return Graph.made(read_graph(source, valid, test, labels, columns, memory))
 
 
 @keywords(TrainConfig, defaults=False)
@@ -129,15 +131,16 @@ def build(
     threshold: float | None = None,
     calibration: str | None = None,
     keep_model: PathLike | None = None,
+    memory: int | None = None,
     force: bool = False,
     progress: bool | Report = True,
     **settings: Unpack[TrainFields],
 ) -> Store:
     """Read, train and index in one go; called again after an interruption it goes on where it stopped.
 
-    `source`, `columns`, `valid`, `test` and `labels` are those of `read`, `config` and further keywords those of
-    `train`, `threshold` and `calibration` those of `index`. Without a valid split, a twentieth of the facts is held out
-    while training, to know when to stop; all facts are observed in the store. A weighted graph brings its own truth
+    `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `config` and further keywords those
+    of `train`, `threshold` and `calibration` those of `index`. Without a valid split, a twentieth of the facts is held
+    out while training, to know when to stop; all facts are observed in the store. A weighted graph brings its own truth
     values and is not trained. `keep_model` leaves the predictor there.
     """
     from tuplet.truth.make import PredictorRecipe
@@ -148,10 +151,10 @@ def build(
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
-        graph = read(source, valid, test, labels, columns)
+        graph = read(source, valid, test, labels, columns, memory)
         report("read", 0, 0, _sizes(graph))
         if graph.weighted:
-            return index(graph, None, path, force=force, progress=report)
+            return index(graph, None, path, memory=memory, force=force, progress=report)
         chosen = _settings(config, settings, graph)
         graph = Graph.made(with_valid(graph, HELD_OUT, chosen.seed))
         folder = Path(keep_model) if keep_model is not None else work
@@ -165,6 +168,7 @@ def build(
             threshold=threshold,
             calibration=calibration,
             device=device,
+            memory=memory,
             force=force,
             progress=report,
         )

@@ -14,7 +14,8 @@ from tuplet.settings import PRESETS, TrainConfig, flags
 
 FORMATS = ("table", "json", "csv", "parquet")
 CALIBRATION = (
-    "learned (default, given enough valid edges), softmax-count or observed-mass; with --table learned or given"
+    "learned (default, given enough valid edges), softmax-count or observed-mass; "
+    "with --table given (default) or learned"
 )
 
 
@@ -78,6 +79,7 @@ def _demo(command: CommandParser) -> None:
 def _import(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", help="a file or a dataset folder")
     _reading(command)
+    _memory(command)
     _output(command, "GRAPH")
     _json(command)
 
@@ -128,14 +130,23 @@ def _index(command: CommandParser) -> None:
         "--other-graph", action="store_true", help="accept a model trained on another graph with the same ids"
     )
     _indexing(command)
-    command.add_argument("--memory", metavar="BYTES", help="memory that the builder may use, such as 512M or 2G")
+    _memory(command)
     _quiet(command)
     _json(command)
+
+
+def _memory(command: CommandParser) -> None:
+    command.add_argument(
+        "--memory",
+        metavar="BYTES",
+        help="memory for facts and scores, such as 512M or 2G; facts beyond it wait on disk",
+    )
 
 
 def _build(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", help="anything `import` reads, or a graph directory")
     _reading(command)
+    _memory(command)
     _output(command, "STORE")
     _indexing(command)
     command.add_argument("--keep-model", metavar="MODEL", help="keep the trained predictor in this folder")

@@ -13,16 +13,18 @@ from tuplet.store import Store
 
 def run_import(arguments: argparse.Namespace) -> None:
     """`tuplet import`."""
-    from tuplet.graph.readers.read import read_with_report
+    from tuplet.graph.readers.read import import_graph
 
-    graph, report = read_with_report(
+    report = import_graph(
         arguments.source,
+        arguments.output,
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
         columns=arguments.columns,
+        memory=None if arguments.memory is None else _size(arguments.memory),
+        force=arguments.force,
     )
-    graph.save(arguments.output, force=arguments.force)
     echo(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
 
 
@@ -114,6 +116,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     store = build(
         arguments.source,
         arguments.output,
+        memory=None if arguments.memory is None else _size(arguments.memory),
         columns=arguments.columns,
         valid=arguments.valid,
         test=arguments.test,

@@ -236,15 +236,19 @@ class KnowledgeGraph:
 
     def info(self) -> dict[str, Any]:
         """Sizes and identity of the graph, ready for JSON."""
-        heads, _, tails, entry = self.adjacency.triples()
+        loops = dated = 0
+        for relation in range(len(self.relations)):
+            heads, tails, entries = self.adjacency.relation(relation)
+            loops += int(np.count_nonzero(heads == tails))
+            dated += 0 if self.date is None else int(np.count_nonzero(self.date[entries] != NO_DATE))
         return {
             "kind": KIND,
             "entities": len(self.entities),
             "relations": len(self.relations),
             "edges": dict(self.split_edges),
-            "self_loops": int(np.count_nonzero(heads == tails)),
+            "self_loops": loops,
             "weighted": self.weighted,
-            **({} if self.date is None else {"dated": int(np.count_nonzero(self.date[entry] != NO_DATE))}),
+            **({} if self.date is None else {"dated": dated}),
             "labelled_entities": self.entities.labelled,
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,

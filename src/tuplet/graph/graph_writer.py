@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tuplet.array_folder import content_hash
 from tuplet.graph.adjacency import LAYOUT, Adjacency
 from tuplet.graph.graph import KIND, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.views import NO_VIEWS, ArraySink, GrowingArrays, ViewsWriter, relation_views
+from tuplet.graph.views import NO_VIEWS, ArraySink, ViewsWriter, relation_views
 
 
 class GraphWriter:
@@ -20,7 +20,7 @@ class GraphWriter:
 
     def __init__(self, sink: ArraySink, entities: Vocabulary, relations: Vocabulary) -> None:
         self._sink, self._views = sink, ViewsWriter(sink)
-        self._entities, self._relations = entities, relations
+        self.entities, self.relations = entities, relations
         self._counts = np.zeros(len(SPLITS) + 1, np.int64)
 
     def relation(
@@ -28,23 +28,27 @@ class GraphWriter:
     ) -> None:
         """Add the distinct edges of the next relation, with their split and perhaps weight and date."""
         self._counts += np.bincount(columns["split"], minlength=len(self._counts))
-        views = relation_views(heads, tails, len(self._entities)) if len(heads) else NO_VIEWS
+        views = relation_views(heads, tails, len(self.entities)) if len(heads) else NO_VIEWS
         self._views.relation(views, {name: column[views.edge] for name, column in columns.items()})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many edges each split has so far."""
+        return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
 
     def finish(self, notes: Mapping[str, Any]) -> dict[str, Any]:
         """Add names, and where relations begin; what is returned is the meta of a folder."""
         self._views.finish()
-        for vocabulary, prefix in ((self._entities, "entity_"), (self._relations, "relation_")):
+        for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():
                 self._sink.append(name, array)
-        return {"notes": dict(notes), "counts": dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))}
+        return {"notes": dict(notes), "counts": self.counts}
 
 
-def graph_in_memory(write: Callable[[ArraySink], dict[str, Any]], old: KnowledgeGraph) -> KnowledgeGraph:
-    """The graph that `write` writes, with the names of another."""
-    sink = GrowingArrays()
-    meta = write(sink)
-    arrays = sink.arrays()
+def graph_of_arrays(
+    arrays: Mapping[str, NDArray[Any]], entities: Vocabulary, relations: Vocabulary, meta: Mapping[str, Any]
+) -> KnowledgeGraph:
+    """The graph that was written into `GrowingArrays`."""
     adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
     payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, {}), meta["notes"], arrays.get("date"))
-    return KnowledgeGraph(old.entities, old.relations, adjacency, *payload)
+    return KnowledgeGraph(entities, relations, adjacency, *payload, counts=meta["counts"])

@@ -24,10 +24,10 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 def spill_memory(memory: int | None) -> int:
-    """How many bytes of rows are held: half of what is given, by default an eighth of the machine's memory."""
+    """How many bytes of rows are held: half of what is given, by default a 32nd of the machine's memory."""
     if memory is not None:
         return memory // 2
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 32
 
 
 class _Block(NamedTuple):
@@ -49,7 +49,14 @@ class RelationSpill:
     ({'head': array([7, 9, 5])}, {'head': array([], dtype=int64)})
     """
 
-    def __init__(self, memory: int, folder: Path | None = None, block: int = BLOCK) -> None:
+    def __init__(
+        self,
+        memory: int,
+        folder: Path | None = None,
+        block: int = BLOCK,
+        defaults: Mapping[str, float | int] | None = None,  # of columns that some calls of `append` lack
+    ) -> None:
+        self._defaults = defaults or {}
         self._memory, self._folder = memory, folder  # bytes of finished blocks; where the file lies
         self._size = max(1, min(block, memory))
         self._waiting: list[tuple[NDArray[Any], Columns]] = []
@@ -65,8 +72,11 @@ class RelationSpill:
         return self._file is not None
 
     def append(self, relation: NDArray[np.integer], columns: Columns) -> None:
-        """Add rows; each call names the same columns."""
-        self._kinds = self._kinds or {name: column.dtype for name, column in columns.items()}
+        """Add rows; each call names the same columns, but for those that have a default."""
+        if self._waiting and self._waiting[-1][1].keys() != columns.keys():
+            self._end_block()
+        for name, column in columns.items():
+            self._kinds.setdefault(name, column.dtype)
         self._waiting.append((relation, columns))
         self._waiting_bytes += sum(column.nbytes for column in columns.values())
         self.rows += len(relation)
@@ -83,7 +93,7 @@ class RelationSpill:
                 continue
             begin, end = block.bounds[at : at + 2].tolist()
             for name, part in parts.items():
-                part.append(block.columns[name][begin:end] if block.columns else self._read(block, name, begin, end))
+                part.append(self._part(block, name, begin, end))
         return {
             name: part[0] if len(part) == 1 else np.concatenate([np.zeros(0, self._kinds[name]), *part])
             for name, part in parts.items()
@@ -106,6 +116,7 @@ class RelationSpill:
         columns = {
             name: np.concatenate([rows[1][name] for rows in self._waiting]).astype(kind, copy=False)[order]
             for name, kind in self._kinds.items()
+            if name in self._waiting[0][1]
         }
         self._blocks.append(_Block(ordered[begin], np.append(begin, len(ordered)), columns, {}))
         self._held += self._waiting_bytes
@@ -129,9 +140,13 @@ class RelationSpill:
             raise BadInput(f"cannot keep facts in {where} meanwhile: {reason(error)}") from None
         self._held = 0
 
-    def _read(self, block: _Block, name: str, begin: int, end: int) -> NDArray[Any]:
-        assert self._file is not None
+    def _part(self, block: _Block, name: str, begin: int, end: int) -> NDArray[Any]:
         kind = self._kinds[name]
+        if name in block.columns:
+            return block.columns[name][begin:end]
+        if name not in block.places:
+            return np.full(end - begin, self._defaults[name], kind)
+        assert self._file is not None
         out = np.empty(end - begin, kind)
         place, view = block.places[name] + begin * kind.itemsize, out.view(np.uint8).data
         while len(view):

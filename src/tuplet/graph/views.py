@@ -61,8 +61,9 @@ def relation_views(heads: NDArray[np.integer], tails: NDArray[np.integer], entit
     count = len(heads)
     row_entity, row_start, neighbour, edge = [], [], np.empty(2 * count, np.int32), np.empty(2 * count, np.int64)
     for begin, near, far in ((0, heads, tails), (count, tails, heads)):
-        order = _order(edge_key(near, far, entities))
-        edge[begin : begin + count], neighbour[begin : begin + count] = order, far[order]
+        order = edge[begin : begin + count]
+        order[:] = _order(edge_key(near, far, entities))
+        neighbour[begin : begin + count] = far[order]
         entity = near[order]
         start = np.flatnonzero(entity[1:] != entity[:-1]) + 1
         start = np.concatenate([np.zeros(min(count, 1), np.int64), start])

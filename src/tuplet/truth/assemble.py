@@ -151,9 +151,15 @@ class TableWriter:
 
 def table_columns(views: RelationViews, truth: Floats) -> dict[str, NDArray[Any]]:
     """The arrays of a relation that follow from its views and the truth of each entry."""
-    by_truth, row_best = falling(truth, np.append(views.row_start, len(truth)))
-    order = [row_order(part) for part in np.split(row_best, [views.rows[0]])]
-    return {"truth": truth, "by_truth": by_truth, "row_best": row_best, "row_order": np.concatenate(order)}
+    ends, half = np.append(views.row_start, len(truth)), len(truth) // 2
+    forward, backward = ends[: views.rows[0] + 1], ends[views.rows[0] :] - half
+    sides = [falling(truth[:half], forward), falling(truth[half:], backward)]  # one after the other: it takes memory
+    return {
+        "truth": truth,
+        "by_truth": np.concatenate([by_truth for by_truth, _ in sides]),
+        "row_best": np.concatenate([best for _, best in sides]),
+        "row_order": np.concatenate([row_order(best) for _, best in sides]),
+    }
 
 
 def falling(truth: Floats, row_ptr: Longs) -> tuple[Ints, Floats]:
@@ -168,7 +174,7 @@ def falling(truth: Floats, row_ptr: Longs) -> tuple[Ints, Floats]:
         # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable sort
         # keeps equal truths in order of id, and is fast since the rows stand in order already.
         row <<= 32
-        row |= 0x7FFFFFFF - truth.view(np.int32).astype(np.int64)
+        row |= 0x7FFFFFFF - truth.view(np.int32)
         order = np.argsort(row, kind="stable")
     else:
         order = np.lexsort((-truth, row))

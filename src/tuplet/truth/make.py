@@ -117,10 +117,13 @@ class TableRecipe:
 
         def agreeing(folder: Path) -> str:
             if not given.differing:
+                given.close()
                 graph.save(folder)
                 return graph.hash
             with FolderWriter(folder, GRAPH) as writer:
-                return writer.finish(given.write_graph(writer))
+                meta = given.write_graph(writer)
+                given.close()
+                return writer.finish(meta)
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             report = _report(graph, table, splits)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
-from tuplet.graph.graph_writer import GraphWriter, graph_in_memory
+from tuplet.graph.graph_writer import GraphWriter, graph_of_arrays
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.spill import RelationSpill, spill_memory
-from tuplet.graph.views import ArraySink, among, edge_key
+from tuplet.graph.views import ArraySink, GrowingArrays, among, edge_key
 from tuplet.truth.assemble import RelationEdges, RelationFacts, given_truth, graph_facts, overlay
 from tuplet.truth.table import HIGHEST_PREDICTION, OBSERVED, TruthTable
 
@@ -69,6 +69,10 @@ class GivenTable:
             rows.append(batch.pop("relation"), batch)
         return GivenTable(Path(file), graph, known_splits(observed), rows, threshold)
 
+    def close(self) -> None:
+        """Let go what was read."""
+        self.given.close()
+
     @property
     def double(self) -> bool:
         return given_truth(self.graph, self.observed)
@@ -84,21 +88,30 @@ class GivenTable:
 
     def relations(self) -> Iterator[RelationEdges]:
         """All that the table says, relation by relation."""
-        least, entities = np.float32(np.inf), len(self.graph.entities)
+        least = np.inf
         for relation in range(len(self.graph.relations)):
-            stated = graph_facts(self.graph, relation, self.observed)
-            facts, (heads, tails, prediction) = self._relation(relation, stated)
-            if not self._same(stated, facts):
-                self.differing.add(relation)
-            edges = overlay(facts, heads, tails, prediction, entities)
-            least = np.min(edges.truth, where=~edges.observed, initial=least)
+            # What they are made of is gone before they are laid out: a relation may be big.
+            edges = self._edges(relation)
+            least = float(np.min(edges.truth, where=~edges.observed, initial=least))
             yield edges
+            del edges
         if self.threshold is None:
-            self.threshold = float(least) if np.isfinite(least) else 0.0
+            self.threshold = least if least < np.inf else 0.0
+
+    def _edges(self, relation: int) -> RelationEdges:
+        stated = graph_facts(self.graph, relation, self.observed)
+        facts, (heads, tails, prediction) = self._relation(relation, stated)
+        if not self._same(stated, facts):
+            self.differing.add(relation)
+        return overlay(facts, heads, tails, prediction, len(self.graph.entities))
 
     def agreeing_graph(self) -> KnowledgeGraph:
         """The graph whose observed facts are those of the table, so that joins and truth values never contradict."""
-        return self.graph if not self.differing else graph_in_memory(self.write_graph, self.graph)
+        if not self.differing:
+            return self.graph
+        sink = GrowingArrays()
+        meta = self.write_graph(sink)
+        return graph_of_arrays(sink.arrays(), self.graph.entities, self.graph.relations, meta)
 
     def write_graph(self, sink: ArraySink) -> dict[str, Any]:
         """The same graph, relation by relation, and the meta of its folder."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE
+from tuplet.graph.graph_writer import GraphWriter
+from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
-from tuplet.graph.views import by_relation, edge_key
+from tuplet.graph.spill import RelationSpill, spill_memory
+from tuplet.graph.views import ArraySink, edge_key
 
 
 @dataclass(frozen=True)
 class FactColumns:
-    """Named facts of one split, as columns."""
+    """Some of the named facts of one split, as columns of strings, with dictionaries or without."""
 
     head: pa.ChunkedArray
     relation: pa.ChunkedArray
@@ -109,61 +111,93 @@ class ImportReport:
         return "\n".join(lines)
 
 
-def assemble(
-    splits: Mapping[str, FactColumns],
-    entity_list: NameList | None = None,
-    relation_list: NameList | None = None,
-    labels: NameList | None = None,
-) -> tuple[KnowledgeGraph, ImportReport]:
-    """The graph of the facts of each split.
+class FactCollector:
+    """Facts as they are read, some at a time; beyond `memory` bytes they wait in a file, only names are kept."""
 
-    A list gives its names the ids of their positions; other names follow in sorted order. `labels` may speak of
-    entities and relations alike; if it covers all entities (relations), its order gives their ids too.
-    """
-    parts = [splits[name] for name in SPLITS if name in splits]
-    codes = [SPLIT_CODE[name] for name in SPLITS if name in splits]
-    split = np.repeat(np.array(codes, np.uint8), [len(part.head) for part in parts])
-    truth, date = _truth(parts), _date(parts)
-    known = _known_labels(parts, labels)
-    found, (heads, tails) = _encode([[part.head for part in parts], [part.tail for part in parts]])
-    entities, of_entity, unlisted_entities = _vocabulary(found, entity_list, known)
-    found_relations, (relation,) = _encode([[part.relation for part in parts]])
-    relations, of_relation, unlisted_relations = _vocabulary(found_relations, relation_list, known)
-    heads, tails, relation = of_entity[heads], of_entity[tails], of_relation[relation]
-    order, bounds = by_relation(relation, len(relations))
-    order = np.arange(len(relation)) if order is None else order
-    counts, chosen = Counter(_NOTHING), [np.zeros(0, np.int64)]
-    for begin, end in pairwise(bounds.tolist()):
-        mine = order[begin:end]
-        found_here = distinct(
-            edge_key(heads[mine], tails[mine], len(entities)),
-            split[mine],
-            None if truth is None else truth[mine],
-            None if date is None else date[mine],
+    def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
+        self._entities, self._relations = NameTable(), NameTable()
+        self._facts = RelationSpill(spill_memory(memory), folder, defaults={"truth": 1.0, "date": NO_DATE})
+        self._labels: dict[str, str] = {}
+        self._seen = {"blank_lines": 0, "literals": 0, "maybe_headers": 0}
+
+    @property
+    def spilled(self) -> bool:
+        """Whether facts wait on disk."""
+        return self._facts.spilled
+
+    def add(self, split: str, part: FactColumns) -> None:
+        """Take facts of a split; they come in the order of the splits."""
+        columns: dict[str, NDArray[Any]] = {
+            "head": numbers(self._entities, part.head),
+            "tail": numbers(self._entities, part.tail),
+            "split": np.full(len(part.head), SPLIT_CODE[split], np.uint8),
+        }
+        if part.truth is not None:
+            columns["truth"] = part.truth
+        if part.date is not None:
+            columns["date"] = part.date
+        self._facts.append(numbers(self._relations, part.relation), columns)
+        for name, label in part.labels.items():
+            self._labels.setdefault(name, label)
+        counts = {"blank_lines": part.blank_lines, "literals": part.literals, "maybe_headers": int(part.maybe_header)}
+        self._seen = {name: self._seen[name] + count for name, count in counts.items()}
+
+    def write(
+        self,
+        sink: ArraySink,
+        entity_list: NameList | None = None,
+        relation_list: NameList | None = None,
+        labels: NameList | None = None,
+    ) -> tuple[ImportReport, GraphWriter, dict[str, Any]]:
+        """Write the graph of all facts, relation by relation; returns the report, the writer and the folder's meta.
+
+        A list gives its names the ids of their positions; other names follow in sorted order. `labels` may speak of
+        entities and relations alike; if it covers all entities (relations), its order gives their ids too.
+        """
+        # Labels of the files given, then of those stated among the facts; the first one of a name counts.
+        files = labels or NameList()
+        known = NameList({**files.labels, **self._labels} | files.labels, files.repeated)
+        found, found_relations = self._entities.names(), self._relations.names()
+        entities, of_entity, unlisted = _vocabulary(found, entity_list, known)
+        relations, of_relation, unlisted_relations = _vocabulary(found_relations, relation_list, known)
+        appeared = np.full(len(relations), -1, np.int64)
+        appeared[of_relation] = np.arange(len(of_relation))
+        writer = GraphWriter(sink, entities, relations)
+        counts, loops = Counter(_NOTHING), 0
+        for number in appeared.tolist():
+            facts = self._facts.relation(number)
+            heads, tails = of_entity[facts.pop("head")], of_entity[facts.pop("tail")]
+            key = edge_key(heads, tails, len(entities))
+            kept, dropped = distinct(key, facts["split"], facts.get("truth"), facts.get("date"))
+            counts.update(dropped)
+            heads, tails = heads[kept], tails[kept]
+            loops += int(np.count_nonzero(heads == tails))
+            names = {"truth": "weight"}
+            writer.relation(heads, tails, {names.get(name, name): column[kept] for name, column in facts.items()})
+        report = ImportReport(
+            entities=len(entities),
+            relations=len(relations),
+            edges=writer.counts,
+            self_loops=loops,
+            labelled_entities=entities.labelled,
+            labelled_relations=relations.labelled,
+            unlisted=unlisted + unlisted_relations,
+            unused_labels=_absent(known, found, found_relations) + known.repeated,
+            **self._seen,
+            **counts,
         )
-        chosen.append(mine[found_here[0]])
-        counts.update(found_here[1])
-    kept = np.concatenate(chosen)
-    heads, relation, tails, split = heads[kept], relation[kept], tails[kept], split[kept]
-    per_split = np.bincount(split, minlength=len(SPLITS) + 1)
-    report = ImportReport(
-        entities=len(entities),
-        relations=len(relations),
-        edges={name: int(per_split[code]) for name, code in SPLIT_CODE.items()},
-        self_loops=int(np.count_nonzero(heads == tails)),
-        blank_lines=sum(part.blank_lines for part in parts),
-        literals=sum(part.literals for part in parts),
-        labelled_entities=entities.labelled,
-        labelled_relations=relations.labelled,
-        unlisted=unlisted_entities + unlisted_relations,
-        unused_labels=_absent(known, found, found_relations) + known.repeated,
-        maybe_headers=sum(part.maybe_header for part in parts),
-        **counts,
-    )
-    weight = None if truth is None else truth[kept]
-    when = None if date is None else date[kept]
-    notes = {"report": report.as_dict()}
-    return KnowledgeGraph.of(entities, relations, heads, relation, tails, split, weight, notes, when), report
+        return report, writer, writer.finish({"report": report.as_dict()})
+
+
+def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
+    """The numbers of the names of a column; where it has dictionaries, only those are looked up."""
+    parts = [np.zeros(0, np.int32)]
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            parts.append(table.number(chunk.dictionary)[chunk.indices.to_numpy()])
+        else:
+            parts.append(table.number(chunk))
+    return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
 def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
@@ -180,58 +214,10 @@ def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
     return Strings(blob, offsets - offsets[0], order)
 
 
-def _truth(parts: Sequence[FactColumns]) -> NDArray[np.float64] | None:
-    """Truth of all facts; a split without the column is certain."""
-    if all(part.truth is None for part in parts):
-        return None
-    return np.concatenate([np.ones(len(part.head)) if part.truth is None else part.truth for part in parts])
-
-
-def _date(parts: Sequence[FactColumns]) -> NDArray[np.int64] | None:
-    """Dates of all facts, if any split has them."""
-    if all(part.date is None for part in parts):
-        return None
-    return np.concatenate([np.full(len(part.head), NO_DATE) if part.date is None else part.date for part in parts])
-
-
-def _known_labels(parts: Sequence[FactColumns], labels: NameList | None) -> NameList:
-    """Labels of the files given, then of those stated among the facts; the first one of a name counts."""
-    known = dict(labels.labels) if labels else {}
-    for part in parts:
-        for name, label in part.labels.items():
-            known.setdefault(name, label)
-    return NameList(known, labels.repeated if labels else 0)
-
-
 def _absent(known: NameList, *found: pa.Array) -> int:
     """How many labels are of names that do not occur."""
     names = pa.array(list(known.labels), pa.large_string())
     return int(pc.sum(pc.invert(pc.is_in(names, pa.concat_arrays(found)))).as_py() or 0)
-
-
-def _encode(groups: Sequence[Sequence[pa.ChunkedArray]]) -> tuple[pa.Array, list[NDArray[np.int32]]]:
-    """The distinct strings of all groups, and for each group the numbers of its strings.
-
-    Columns come as dictionaries chunk by chunk; only their dictionaries are compared, the indices are looked up.
-    """
-    chunks = [[chunk for column in group for chunk in column.chunks] for group in groups]
-    dictionaries = [chunk.dictionary.cast(pa.large_string()) for group in chunks for chunk in group]
-    if not dictionaries:
-        return pa.array([], pa.large_string()), [np.zeros(0, np.int32) for _ in groups]
-    encoded = pa.chunked_array(dictionaries).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    number = encoded.indices.to_numpy().astype(np.int32, copy=False)
-    codes, start = [], 0
-    for group in chunks:
-        out = np.empty(sum(len(chunk) for chunk in group), np.int32)
-        at = 0
-        for chunk in group:
-            stop = start + len(chunk.dictionary)
-            out[at : at + len(chunk)] = number[start:stop][chunk.indices.to_numpy()]
-            at, start = at + len(chunk), stop
-        codes.append(out)
-    return encoded.dictionary, codes
 
 
 def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tuple[Vocabulary, NDArray[np.int32], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,34 @@ from tuplet.graph.readers.columns import ALL_ROLES, ROLES, Choice, known_columns
 from tuplet.graph.readers.dates import seconds_of
 from tuplet.graph.readers.facts import FactColumns
 
+_BATCH = 1 << 18  # rows
 
-def read_parquet(path: Path, columns: Choice | None = None) -> FactColumns:
-    """The facts of a Parquet file; only the columns that matter are read."""
+
+def read_parquet(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """The facts of a Parquet file, some at a time; only the columns that matter are read."""
     if path.suffix.lower() == ".gz":
         raise BadInput(f"{path}: Parquet is compressed inside; unpack the .gz")
+    seen = 0
     try:
         with pq.ParquetFile(path) as file:
             role = _roles(str(path), file.schema_arrow.names, columns)
             names = [file.schema_arrow.names[i] for i in role.values()]
-            table = file.read(columns=names)
+            for batch in file.iter_batches(_BATCH, columns=names):
+                table = pa.Table.from_batches([batch]).select(names).rename_columns(list(role))
+                yield of_table(str(path), table, before=seen)
+                seen += len(batch)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
-    return of_table(str(path), table.select(names).rename_columns(list(role)))
+    if not seen:
+        raise BadInput(f"{path}: no facts")
 
 
-def of_table(where: str, table: pa.Table, columns: Choice | None = None) -> FactColumns:
-    """The facts of an Arrow table; `where` is its name in errors."""
+def of_table(where: str, table: pa.Table, columns: Choice | None = None, before: int = 0) -> FactColumns:
+    """The facts of an Arrow table; `where` is its name in errors, which count rows from `before` on."""
     role = _roles(where, table.column_names, columns)
     if not len(table):
         raise BadInput(f"{where}: no facts")
-    head, relation, tail = (_names(where, r, table.column(role[r])) for r in ROLES)
+    head, relation, tail = (_names(where, r, table.column(role[r]), before) for r in ROLES)
     truth = None
     if "truth" in role:
         try:
@@ -46,7 +53,7 @@ def of_table(where: str, table: pa.Table, columns: Choice | None = None) -> Fact
         truth = column.to_numpy().astype(np.float64)
         bad = np.flatnonzero(~((truth >= 0) & (truth <= 1)))
         if len(bad):
-            raise BadInput(f"{where}, row {bad[0] + 1}: the truth {truth[bad[0]]} is outside [0, 1]")
+            raise BadInput(f"{where}, row {before + bad[0] + 1}: the truth {truth[bad[0]]} is outside [0, 1]")
     date = seconds_of(where, table.column(role["date"])) if "date" in role else None
     return FactColumns(head, relation, tail, truth, date)
 
@@ -103,7 +110,7 @@ def _roles(where: str, names: Sequence[str], columns: Choice | None) -> dict[str
     return role
 
 
-def _names(where: str, role: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _names(where: str, role: str, column: pa.ChunkedArray, before: int) -> pa.ChunkedArray:
     try:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -114,6 +121,6 @@ def _names(where: str, role: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise BadInput(f"{where}: the {role} column of type {column.type} does not hold names") from None
     missing = pc.or_kleene(pc.is_null(strings), pc.equal(strings, ""))
     if pc.any(missing).as_py():
-        row = pc.index(missing, True).as_py() + 1
+        row = before + pc.index(missing, True).as_py() + 1
         raise BadInput(f"{where}, row {row}: the {role} is empty")
-    return pa.chunked_array([chunk.dictionary_encode() for chunk in strings.chunks])
+    return strings

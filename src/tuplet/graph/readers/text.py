@@ -13,7 +13,7 @@ import mmap
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -42,7 +42,7 @@ Data = bytes | mmap.mmap
 _OTHERS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _BOM = b"\xef\xbb\xbf"
-_BLOCK = 64 << 20
+_BLOCK = 16 << 20
 _FEW = 10  # facts: of so few, many names occur once
 _CONTENT = re.compile(rb"[^\r\n]")
 
@@ -58,26 +58,47 @@ class _Layout:
     header_lines: int
 
 
-def read_tsv(path: Path, columns: Choice | None = None) -> FactColumns:
+def read_tsv(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
     """The facts of a file whose columns are separated by tabs."""
     return read_facts(path, "\t", columns)
 
 
-def read_csv(path: Path, columns: Choice | None = None) -> FactColumns:
+def read_csv(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
     """The facts of a file whose columns are separated by commas."""
     return read_facts(path, ",", columns)
 
 
-def read_facts(path: Path, delimiter: str, columns: Choice | None = None) -> FactColumns:
-    """The facts of a delimited file."""
+def read_facts(path: Path, delimiter: str, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """The facts of a delimited file, some at a time."""
     data = load(path)
     layout = _layout(path, data, delimiter, columns)
     if not _CONTENT.search(data, layout.header):
         raise BadInput(f"{path}: no facts, only a header line")
+    if data.find(b"\0") >= 0:
+        _diagnose(path, data, layout, "a name holds a NUL byte")
+    seen, first = 0, _FirstFact()
     try:
-        table = _parse(data, layout)
+        for table in _parse(data, layout):
+            part = _facts(path, data, layout, table)
+            first.look_at(part)
+            seen += len(table)
+            yield part
+            _release(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         _diagnose(path, data, layout, str(error).splitlines()[0])
+    # What is known at the end alone comes with no more facts.
+    none = pa.chunked_array([], pa.utf8())
+    yield FactColumns(
+        none,
+        none,
+        none,
+        blank_lines=_blank_lines(data, seen + layout.header_lines),
+        maybe_header=not layout.header_lines and seen > _FEW and first.stands_alone,
+    )
+
+
+def _facts(path: Path, data: Data, layout: _Layout, table: pa.Table) -> FactColumns:
+    """The facts of some lines."""
     head, relation, tail = (table.column(role) for role in ROLES)
     truth = None
     if "truth" in layout.role:
@@ -90,17 +111,38 @@ def read_facts(path: Path, delimiter: str, columns: Choice | None = None) -> Fac
             date = seconds_of(str(path), table.column("date"))
         except BadInput as error:
             _diagnose(path, data, layout, error.message)
-    if _has_empty((head, relation, tail)) or data.find(b"\0") >= 0:
-        _diagnose(path, data, layout, "a name is empty or holds a NUL byte")
-    return FactColumns(
-        head,
-        relation,
-        tail,
-        truth,
-        date,
-        blank_lines=_blank_lines(data, len(table) + layout.header_lines),
-        maybe_header=not layout.header_lines and len(table) > _FEW and _stand_alone(head, relation, tail),
-    )
+    if any(pc.min(pc.binary_length(column)).as_py() == 0 for column in (head, relation, tail)):
+        _diagnose(path, data, layout, "a name is empty")
+    return FactColumns(head, relation, tail, truth, date)
+
+
+@dataclass
+class _FirstFact:
+    """Whether the three names of the first fact occur nowhere else, as those of a header."""
+
+    names: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
+
+    @property
+    def stands_alone(self) -> bool:
+        return self.counts == [1, 1, 1]
+
+    def look_at(self, part: FactColumns) -> None:
+        """Count the names in more facts, until one occurs again."""
+        self.names = self.names or [column[0].as_py() for column in (part.head, part.relation, part.tail)]
+        for i, columns in enumerate(((part.head, part.tail), (part.relation,), (part.head, part.tail))):
+            if max(self.counts) <= 1:
+                self.counts[i] += sum(_times(column, self.names[i]) for column in columns)
+
+
+def _times(column: pa.ChunkedArray, name: str) -> int:
+    return int(pc.sum(pc.equal(column, name)).as_py() or 0)
+
+
+def _release(data: Data) -> None:
+    """Pages that were read need not stay in memory."""
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)
 
 
 def read_names(path: Path, delimiter: str) -> NameList:
@@ -179,15 +221,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _parse(data: Data, layout: _Layout) -> pa.Table:
+def _parse(data: Data, layout: _Layout) -> Iterator[pa.Table]:
     quoted = layout.delimiter == ","
     physical = [f"column{i}" for i in range(layout.width)]
-    words = pa.dictionary(pa.int32(), pa.utf8())
-    types = {physical[i]: pa.float64() if role == "truth" else words for role, i in layout.role.items()}
+    types = {physical[i]: pa.float64() if role == "truth" else pa.utf8() for role, i in layout.role.items()}
     facts: Data | memoryview = memoryview(data)[layout.header :]
     if facts[:3] == _BOM:
         facts = _BOM + bytes(facts)  # Arrow takes one mark off, but this one belongs to a name
-    table = pacsv.read_csv(
+    lines = pacsv.open_csv(
         pa.BufferReader(pa.py_buffer(facts)),
         read_options=pacsv.ReadOptions(column_names=physical, block_size=_BLOCK),
         parse_options=pacsv.ParseOptions(
@@ -203,29 +244,9 @@ def _parse(data: Data, layout: _Layout) -> pa.Table:
             strings_can_be_null=False,
         ),
     )
-    return table.rename_columns(list(layout.role))
-
-
-def _has_empty(columns: Sequence[pa.ChunkedArray]) -> bool:
-    return any(
-        pc.any(pc.equal(chunk.dictionary, "")).as_py() or chunk.null_count
-        for column in columns
-        for chunk in column.chunks
-    )
-
-
-def _stand_alone(head: pa.ChunkedArray, relation: pa.ChunkedArray, tail: pa.ChunkedArray) -> bool:
-    """Whether the three names of the first fact occur nowhere else, as those of a header."""
-    names = [column[0].as_py() for column in (head, relation, tail)]
-    return _times(relation, names[1]) == 1 and all(
-        _times(head, name) + _times(tail, name) == 1 for name in (names[0], names[2])
-    )
-
-
-def _times(column: pa.ChunkedArray, name: str) -> int:
-    """How often a name occurs in a column; its dictionaries are compared, and indices only where they have it."""
-    places = [(chunk, pc.index(chunk.dictionary, name).as_py()) for chunk in column.chunks]
-    return sum(int(np.count_nonzero(chunk.indices.to_numpy() == at)) for chunk, at in places if at >= 0)
+    for batch in lines:
+        if len(batch):
+            yield pa.Table.from_batches([batch]).rename_columns(list(layout.role))
 
 
 def _blank_lines(data: Data, expected: int) -> int:
