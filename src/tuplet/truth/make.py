@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet import registry
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
 from tuplet.graph.graph import KIND as GRAPH
-from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
+from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
 from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
 from tuplet.truth.learned.reliability import table_reliability
+from tuplet.truth.predictor_choice import model_meta, open_predictor
 from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import (
@@ -172,7 +172,7 @@ class PredictorRecipe:
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = _why_not_learned(graph, self.calibration)
-        predictor, about = _predictor(self.predictor, graph, self.device, self.other_graph)
+        predictor, about = open_predictor(self.predictor, graph, self.device, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
         floor = min(PLAIN_THRESHOLD, 10 * least) if why is None else least
         folder = None if about.sha256 is None else work
@@ -216,7 +216,7 @@ class OnDemandRecipe:
         if self.calibration in (None, LEARNED):
             why = _not_learned("rows on demand: a learned calibration needs the whole table", self.calibration)
         folder = Path(self.model)
-        about = _model_meta(folder, graph, self.other_graph)
+        about = model_meta(folder, graph, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
@@ -359,61 +359,6 @@ def _learned(
 
     arrays = found.fit.learned.arrays()
     return StoreContent(graph, _table(graph, splits, found.edges, least), meta, calibration=arrays)
-
-
-# --- which predictor -------------------------------------------------------------------------------------------------
-
-
-def _predictor(
-    model: PathLike | LinkPredictor, graph: KnowledgeGraph, device: str, other_graph: bool
-) -> tuple[LinkPredictor, ModelMeta]:
-    """The predictor, opened or made if need be, and what a store says about it."""
-    from tuplet.predict import model_folder
-    from tuplet.predict.base import check_predictor
-
-    if isinstance(model, str | os.PathLike):
-        name = os.fspath(model)
-        if Path(name).exists() or not (":" in name or name in registry.names("predictors")):
-            about = _model_meta(Path(name), graph, other_graph)
-            return model_folder.load(Path(name), device), about
-        from tuplet.predict.predictors import ready
-
-        found, kind = check_predictor(ready(name, graph)), name
-    else:
-        found, kind = check_predictor(model), type(model).__name__
-    _refuse_sizes(graph, kind, {"entities": found.entities, "relations": found.relations})
-    return found, ModelMeta(kind)
-
-
-def _model_meta(folder: Path, graph: KnowledgeGraph, other_graph: bool) -> ModelMeta:
-    """What a store says about the model in a folder; a query model or one of another graph is refused."""
-    from tuplet.predict import model_folder
-
-    about = model_folder.describe(folder)
-    model_folder.refuse_query_model(folder, about)
-    _refuse_sizes(graph, folder, about)
-    # Sizes may agree by chance, and then every name would get the scores of another.
-    learned_from = about.get("graph")
-    if learned_from and not other_graph and learned_from not in (graph.hash, _fingerprint(graph)):
-        raise BadInput(
-            f"{folder} was trained on another graph ({str(learned_from)[:12]}…, this one is {graph.hash[:12]}…); ",
-            Option("other_graph"),
-            " takes it if entities and relations have the same numbers in both",
-        )
-    return ModelMeta(about["kind"], about["sha256"], about.get("rank"), about.get("metrics"))
-
-
-def _refuse_sizes(graph: KnowledgeGraph, model: object, about: Mapping[str, Any]) -> None:
-    for what, have in zip(("entities", "relations"), _sizes(graph), strict=True):
-        if about[what] != have:
-            raise BadInput(f"{model} knows {about[what]:,} {what}, the graph has {have:,}: not trained on this graph")
-
-
-def _fingerprint(graph: KnowledgeGraph) -> str:
-    """What a model says of its graph if it was trained on arrays of edges alone."""
-    from tuplet.predict.edges import fingerprint
-
-    return fingerprint({split: graph.edges(split) for split in SPLIT_CODE})
 
 
 # --- graph and report ------------------------------------------------------------------------------------------------
