@@ -19,6 +19,8 @@ from tuplet.query.query_graph import QueryGraph, connected
 Names: TypeAlias = tuple[str, ...]
 
 _NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
+# So many times fewer entities that can fill a variable than rows under one of its views: the search begins there.
+SELECTIVE = 32
 _LIST_PLACES = {
     "edges": [kernel.SPAN_A, kernel.SPAN_B, kernel.SPAN_ROW],
     "steps": [kernel.LIST_A, kernel.LIST_B, kernel.LIST_ROW],
@@ -184,14 +186,19 @@ def _part_outline(
 
 
 def _begin(shape: Shape, relation: list[int], rows: SearchRows) -> int:
-    """The variable to begin with: the first asked for, unless few entities can fill another (none: it ends at once)."""
-    ways = [_views(shape, relation, v) for v in range(shape.variables)]
-    lists = {v: few for v, views in enumerate(ways) if views and (few := rows.few(views)) is not None}
-    if not lists:
-        return shape.root
-    best = min(lists, key=lambda v: len(lists[v].order))
-    usual = rows.candidates(ways[shape.root]).order if ways[shape.root] else _NO_ROWS
-    return best if 8 * len(lists[best].order) <= len(usual) or not len(lists[best].order) else shape.root
+    """The variable to begin with: the first asked for, since equals come in order of its names, unless views of another
+    one share so few entities that most of a search would be in vain; with none, it ends at once.
+    """
+    counts = rows.adjacency.row_counts
+    shared: dict[int, int] = {}
+    for v in range(shape.variables):
+        views = _views(shape, relation, v)
+        if views and not min(counts[view] for view in views):
+            return v
+        few = rows.few(views) if len(views) > 1 else None
+        if few is not None and SELECTIVE * len(few.order) <= max(counts[view] for view in views):
+            shared[v] = len(few.order)
+    return min(shared, key=shared.__getitem__, default=shape.root)
 
 
 def _views(shape: Shape, relation: list[int], v: int) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ from tuplet.engines.exact.kernels.rows import Rows
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
 from tuplet.truth.table import TruthTable
 
-FEW = 1024  # entities that several views share are listed up to here
-KEPT = 4096  # such lists are kept
+FEW = 1 << 14  # entities that several views share are listed up to here
+KEPT = 512  # such lists are kept
 
 
 class RowList(NamedTuple):
