@@ -27,9 +27,9 @@ from tuplet import registry
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
+from tuplet.truth.edges import Predictions
 from tuplet.truth.rules import Calibration, combine
 from tuplet.truth.sweep import sweep
-from tuplet.truth.table import Predictions
 
 
 def observed_edges(path: Path, splits: list[str]) -> tuple[Any, Any, Any]:

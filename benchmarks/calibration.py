@@ -20,15 +20,21 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
 from tuplet.truth.learned.features import GROUPS, TrainEdges
 from tuplet.truth.learned.fit import SplitCorrection, fit
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.sweep import DirectionScores, sweep
-from tuplet.truth.table import Predictions, TruthTable, edge_keys, observed_facts
+from tuplet.truth.table import TruthTable
 
 OBSERVED = ("train", "valid")
+
+
+def edge_keys(entities, heads, relation, tails):  # type: ignore[no-untyped-def]
+    """One number per edge, in order of (relation, head, tail): of a small graph."""
+    return (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ import numpy as np
 
 from tuplet.engines import exact
 from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable
+from tuplet.truth.edges import HIGHEST_PREDICTION
+from tuplet.truth.table import TruthTable
 
 Atom = tuple[str, str, bool]
 

@@ -20,8 +20,9 @@ import torch
 from tuplet.graph.readers.read import read
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
+from tuplet.truth.edges import observed_facts
 from tuplet.truth.on_demand import TruthOnDemand
-from tuplet.truth.table import TruthTable, observed_facts
+from tuplet.truth.table import TruthTable
 
 
 def load_model(path: Path) -> EmbeddingModel:

@@ -28,8 +28,9 @@ from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.pipeline import with_valid
 from tuplet.query.source import Source
 from tuplet.store import Store, open_store
+from tuplet.truth.edges import HIGHEST_PREDICTION, observed_facts
 from tuplet.truth.learned.reliability import SURE, reliability
-from tuplet.truth.table import HIGHEST_PREDICTION, TruthTable, observed_facts
+from tuplet.truth.table import TruthTable
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
 from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
 from tuplet.store import Graph, Store
+from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
-from tuplet.truth.table import OBSERVED
 
 if TYPE_CHECKING:
     from tuplet.predict.train import TrainingResult

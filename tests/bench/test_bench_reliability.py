@@ -16,7 +16,8 @@ from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.source import Source
-from tuplet.truth.table import TruthTable, observed_facts
+from tuplet.truth.edges import observed_facts
+from tuplet.truth.table import TruthTable
 
 NOTHING = np.empty((0, 1), dtype=np.int32)
 

@@ -11,10 +11,11 @@ import numpy as np
 import tuplet
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import EditReport, states_of
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreChanges, StoreMeta, StoreReport
-from tuplet.truth.table import ADDED, TruthTable
+from tuplet.truth.table import TruthTable
 
 Edge = tuple[str, str, str]
 Fact = tuple[str, str, str] | tuple[str, str, str, float]

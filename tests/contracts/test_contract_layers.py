@@ -20,7 +20,8 @@ from tuplet.graph.names import Vocabulary
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Clauses, Ranking
-from tuplet.truth.table import ADDED, TRAIN, TruthTable
+from tuplet.truth.edges import ADDED, TRAIN
+from tuplet.truth.table import TruthTable
 
 LOGICS = ("product", "godel")
 BLOCKS = range(60 if SOAK else 4)

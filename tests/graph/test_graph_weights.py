@@ -13,9 +13,10 @@ from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.truth.assemble import falling
+from tuplet.truth.edges import observed_facts
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.table import TruthTable, observed_facts
+from tuplet.truth.table import TruthTable
 
 FACTS = [("a", "r", "b", 0.9), ("a", "r", "c", 1 / 3), ("b", "r", "c", 0.1), ("c", "r", "d", 1.0)]
 QUERY = "?x, ?y : r(?x, ?y)"

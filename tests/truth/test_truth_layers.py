@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.truth.table import ADDED, TRAIN, TruthTable
+from tuplet.truth.edges import ADDED, TRAIN
+from tuplet.truth.table import TruthTable
 
 ENTITIES, RELATIONS = 6, 3
 State = tuple[float, bool, float]  # truth, observed, prediction

@@ -17,6 +17,7 @@ from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx
 from tuplet.store import open_store
+from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.calibrate import CalibrationResult, calibrate
@@ -25,10 +26,14 @@ from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, Spl
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index
 from tuplet.truth.store_folder import StoreFiles
-from tuplet.truth.table import Predictions, edge_keys
 
 ENTITIES, RELATIONS = 150, 2
 TRAIN, VALID, TEST = 1, 2, 3
+
+
+def edge_keys(entities, heads, relation, tails):  # type: ignore[no-untyped-def]
+    """One number per edge, in order of (relation, head, tail): of a small graph."""
+    return (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
 
 
 def world(

@@ -10,10 +10,11 @@ import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, build_table, random_edges, random_model
 
 from tuplet import registry
+from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.rules import Calibration
 from tuplet.truth.sweep import Sweeper
-from tuplet.truth.table import FactEdges, TruthTable
+from tuplet.truth.table import TruthTable
 
 
 def facts_of(edges: tuple[np.ndarray, np.ndarray, np.ndarray]) -> FactEdges:

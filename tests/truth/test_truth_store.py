@@ -26,13 +26,13 @@ from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
 from tuplet.predict.edges import fingerprint
 from tuplet.predict.embeddings import ComplEx
+from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.make import FactsRecipe, index, make
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreChanges
 from tuplet.truth.sweep import Sweeper
-from tuplet.truth.table import ADDED
 
 ENTITIES, RELATIONS = 30, 3
 SOAK = os.environ.get("TUPLET_SOAK") == "1"

@@ -20,10 +20,10 @@ from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import model_class
 from tuplet.truth import sweep as sweeping
+from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.reliability import reliability
 from tuplet.truth.rules import Calibration
 from tuplet.truth.sweep import EdgeCounts, Sweeper, sweep
-from tuplet.truth.table import HIGHEST_PREDICTION, Predictions
 
 ENTITIES, RELATIONS = 60, 3
 Triples: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tuplet.array_folder import write_directory
 from tuplet.errors import CorruptStore
-from tuplet.truth.table import TRAIN, FactEdges, TruthTable
+from tuplet.truth.edges import TRAIN, FactEdges
+from tuplet.truth.table import TruthTable
 
 Edge = tuple[int, int, int]
 ENTITIES, RELATIONS = 5, 2

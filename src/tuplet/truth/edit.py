@@ -14,9 +14,9 @@ from tuplet.errors import BadInput, Option, UnknownName
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.truth.edges import ADDED, TRAIN, Floats
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
-from tuplet.truth.table import ADDED, TRAIN, Floats
 
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
 

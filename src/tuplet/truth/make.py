@@ -24,17 +24,13 @@ from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
 from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
+from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.predictor_choice import model_meta, open_predictor
 from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
-from tuplet.truth.table import (
-    HIGHEST_PREDICTION,
-    OBSERVED,
-    Predictions,
-    TruthTable,
-)
 from tuplet.truth.table import KIND as TABLE
+from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor

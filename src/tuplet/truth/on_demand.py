@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.rules import Calibration, combine
 from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper
-from tuplet.truth.table import Floats, Predictions, Row, TruthTable
+from tuplet.truth.table import Row, TruthTable
 
 Tensor = torch.Tensor
 Key = TypeVar("Key")

@@ -20,7 +20,8 @@ from tuplet.graph.name_table import NameTable
 from tuplet.graph.spill import RelationSpill, spill_memory
 from tuplet.graph.views import ArraySink, GrowingArrays, among, edge_key
 from tuplet.truth.assemble import RelationEdges, RelationFacts, given_truth, graph_facts, overlay
-from tuplet.truth.table import HIGHEST_PREDICTION, OBSERVED, TruthTable
+from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED
+from tuplet.truth.table import TruthTable
 
 Ids = NDArray[np.int32]
 

@@ -15,8 +15,8 @@ import torch
 
 from tuplet import registry
 from tuplet.errors import unknown
+from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.store_meta import LEARNED
-from tuplet.truth.table import HIGHEST_PREDICTION
 
 Tensor = torch.Tensor
 

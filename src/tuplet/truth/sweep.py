@@ -33,8 +33,8 @@ from tuplet.files import make_folder, replacing, system_errors, write_array
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.progress import Report
+from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.rules import Calibration, combine, side_floor
-from tuplet.truth.table import Floats, Predictions
 
 Tensor = torch.Tensor
 

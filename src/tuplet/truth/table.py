@@ -5,7 +5,6 @@ It is the only thing an engine sees of graph and predictor. An edge that is not 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,72 +19,13 @@ from tuplet.array_folder import Directory, open_directory, write_directory
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
-from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
 from tuplet.graph.layers import LayeredRows, RowEdit
 from tuplet.graph.views import GrowingArrays, relation_slices
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
+from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources
 from tuplet.truth.falling_truth import truth_columns
 
-Floats = NDArray[np.floating]  # float32; float64 where facts have a given truth, which is kept as it is
-Bools = NDArray[np.bool_]
-Sources = NDArray[np.uint8]
-
 KIND = "table"
-
-# A predicted edge is never as sure as an observed one.
-HIGHEST_PREDICTION = np.float32(0.9999)
-
-# Where an observed edge comes from; 1 to 3 are the splits of the graph.
-PREDICTED, TRAIN, VALID, TEST, ADDED = range(5)
-
-# What is known when a benchmark is answered; a graph without splits has train alone.
-OBSERVED = ("train", "valid")
-
-
-class FactEdges(NamedTuple):
-    """Observed edges with their truth and where they come from (arrays of one length)."""
-
-    heads: NDArray[np.integer]
-    relation: NDArray[np.integer]
-    tails: NDArray[np.integer]
-    truth: NDArray[np.floating]
-    source: Sources
-
-    def where(self, keep: Bools) -> FactEdges:
-        """Some of the facts."""
-        return FactEdges(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
-
-
-class Predictions(NamedTuple):
-    """Predicted edges in order of (relation, head, tail)."""
-
-    heads: Ints
-    relation: Ints
-    tails: Ints
-    prediction: Floats
-
-    @staticmethod
-    def of(
-        heads: NDArray[np.integer],
-        relation: NDArray[np.integer],
-        tails: NDArray[np.integer],
-        prediction: NDArray[np.floating],
-    ) -> Predictions:
-        """The same columns in their types."""
-        h, r, t = (np.asarray(side, dtype=np.int32) for side in (heads, relation, tails))
-        return Predictions(h, r, t, np.asarray(prediction, dtype=np.float32))
-
-    def reaching(self, threshold: float) -> Predictions:
-        """Those whose prediction reaches the threshold."""
-        keep = self.prediction >= threshold
-        return Predictions(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
-
-    def hash(self) -> str:
-        """Content hash of the four columns."""
-        digest = hashlib.sha256()
-        for column in self:
-            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
-        return digest.hexdigest()
 
 
 class Row(NamedTuple):
@@ -495,14 +435,6 @@ def _check(table: TruthTable) -> None:
     )
 
 
-def edge_keys(
-    entities: int, heads: NDArray[np.integer], relation: NDArray[np.integer], tails: NDArray[np.integer]
-) -> Longs:
-    """One number per edge, in order of (relation, head, tail)."""
-    keys: Longs = (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
-    return keys
-
-
 def _ends(states: EdgeStates) -> tuple[Ints, Ints, Ints]:
     return states.heads, states.relation, states.tails
 
@@ -512,12 +444,3 @@ def forward_entries(adjacency: Adjacency) -> Bools:
     adjacency.touch()
     per_view = np.diff(adjacency.row_ptr[adjacency.view_ptr])
     return np.repeat(np.arange(len(per_view)) % 2 == 0, per_view)
-
-
-def observed_facts(graph: KnowledgeGraph, observed: Sequence[str] = OBSERVED) -> FactEdges:
-    """The facts of the named splits: truth 1, in a weighted graph the given one; facts of truth 0 are none."""
-    heads, relation, tails, entry = graph.adjacency.triples()
-    split = graph.split[entry]
-    marked = np.isin(split, [SPLIT_CODE[name] for name in known_splits(observed)])
-    truth = np.ones(len(entry), dtype=np.float32) if graph.weight is None else graph.weight[entry]
-    return FactEdges(heads, relation, tails, truth, split).where(marked & (truth > 0))

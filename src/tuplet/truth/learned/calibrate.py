@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.graph.views import among, by_relation, edge_key
+from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.sweep import DirectionScores
-from tuplet.truth.table import Predictions
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise

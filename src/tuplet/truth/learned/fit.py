@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.learned.features import Candidates, TrainEdges, column_names, columns, is_known
 from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
-from tuplet.truth.table import HIGHEST_PREDICTION
 
 Tensor = torch.Tensor
 Item = TypeVar("Item")

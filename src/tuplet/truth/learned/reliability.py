@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.views import among, edge_key
-from tuplet.truth.table import VALID, TruthTable
+from tuplet.truth.edges import VALID
+from tuplet.truth.table import TruthTable
 
 SURE = 0.1  # from here on an edge is worth a look
 BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
