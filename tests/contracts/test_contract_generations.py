@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +16,7 @@ from store_model import ENGINES, StoreModel, answers, files_of
 
 import tuplet
 from random_queries import random_query
+from tuplet.truth import store_folder
 from tuplet.truth.make import FactsRecipe, make
 
 BLOCKS = range(100) if SOAK else range(3)
@@ -18,6 +24,13 @@ STORES, CHANGES = (5, 30) if SOAK else (2, 12)
 COMPACTS = hasattr(tuplet.Store, "compact")
 QUERIES = 20 if SOAK else 6
 LOGICS, ONLY = ("product", "godel"), (None, "predicted", "observed")
+
+
+@pytest.fixture(autouse=True)
+def few_changes_are_a_layer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In some blocks, so that there are layers, and deltas over them."""
+    block = request.node.callspec.params["block"] if hasattr(request.node, "callspec") else 0
+    monkeypatch.setattr(store_folder, "RECENT", (10_000, 3, 8)[block % 3])
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -118,3 +131,53 @@ def test_engines_answer_as_on_a_store_made_anew(block: int, tmp_path: Path) -> N
                 assert answers(edited, query, engine, **limits) == wanted, (engine, query, limits)
                 answered += bool(wanted)
     assert answered > STORES * QUERIES
+
+
+def soak(*arguments: str) -> dict[str, int]:
+    """What `store_soak.py` reports, in a process that has no threads: it forks."""
+    script = Path(__file__).with_name("store_soak.py")
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, int] = json.loads(done.stdout)
+    return report
+
+
+def test_a_killed_writer_loses_nothing_and_doubles_nothing() -> None:
+    report = soak("kills", "--count", "1000" if SOAK else "15")
+    assert report["changes"] > 5
+
+
+def test_readers_in_other_processes_see_whole_generations() -> None:
+    assert soak("readers", "--seconds", "60" if SOAK else "2")["generations"] > 5
+
+
+def test_threads_share_a_store_that_is_edited(pair: tuple[tuplet.Store, tuplet.Store]) -> None:
+    """Each change is two facts, from another Store or from the shared one; no thread sees one of them alone."""
+    other, shared = pair
+    done = threading.Event()
+
+    def read() -> int:
+        last = 0
+        while not done.is_set():
+            if last % 2:
+                shared.refresh()
+            assert shared.generation >= last
+            last = shared.generation
+            found = {(answer["x"], answer["y"]) for answer in shared.ask("?x, ?y : r(?x, ?y)", k="all")}
+            assert (("c", "a") in found) == (("c", "b") in found)
+        return last
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for number in range(200 if SOAK else 16):
+                editor = (shared, other)[number % 3 == 0]
+                (editor.remove if number % 2 else editor.add)([("c", "r", "a"), ("c", "r", "b")])
+                if number % 7 == 4:
+                    shared.compact()
+        finally:
+            done.set()
+        assert max(reader.result() for reader in readers) > 1
+    shared.refresh()
+    other.refresh()
+    assert shared.generation == other.generation

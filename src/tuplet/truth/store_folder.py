@@ -213,6 +213,8 @@ class StoreFiles:
     def _edited(self, delta: Delta) -> StoreFiles:
         """The state with a later delta over the same folders; only what it changes is made anew."""
         new = delta.since(self.delta)
+        if new.empty:
+            return self
         entities = self.graph.entities.extended(new.names)
         graph = self.graph.edited(new.states, entities)
         return replace(self, graph=graph, table=self.table.edited(new.states, len(entities)), delta=delta)
