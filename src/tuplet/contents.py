@@ -65,15 +65,20 @@ class EntityFacts(Listing[EntityFact]):
         return [["head", "relation", "tail", "truth", "status"], *rows]
 
 
+def by_facts(source: Source) -> list[int]:
+    """The relations, those with most facts first."""
+    stated, name = relation_counts(source.facts), source.graph.relations.name
+    return sorted(range(len(stated)), key=lambda r: (-stated[r], name(r)))
+
+
 def relations(source: Source) -> Listing[RelationRow]:
     """The relations of a source, those with most facts first."""
-    facts, graph = source.facts, source.graph
-    stated = relation_counts(facts)
+    graph, stated = source.graph, relation_counts(source.facts)
     listed = None
     if source.truth is not None and source.truth.tabulated:
-        listed = relation_counts(source.truth.table(range(len(graph.relations))).adjacency) - stated
+        listed = relation_counts(source.truth.table(()).adjacency) - stated  # to count edges is not to read them
     rows = []
-    for r in sorted(range(len(stated)), key=lambda r: (-stated[r], graph.relations.name(r))):
+    for r in by_facts(source):
         head, tail = _example(source, r)
         predicted = None if listed is None else int(listed[r])
         rows.append(

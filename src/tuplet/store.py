@@ -36,6 +36,7 @@ from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
+from tuplet.truth.store_info import generation, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Store:
         meta = files.meta
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = None if meta.model is None else str(meta.model)
-        about["calibrated"], about["not_calibrated"] = meta.calibrated, meta.why
+        about["calibrated"], about["not_calibrated"], about["stale"] = meta.calibrated, meta.why, meta.stale
         return Store(Source(files.graph, meta.observed, truth, about), Path(files.path), meta, files)
 
     @property
@@ -336,11 +337,11 @@ class Store:
 
     def info(self) -> dict[str, Any]:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
-        source, meta, _ = self._opened()
-        about = {**source.graph.info()}
-        if meta is not None:
-            about = {**about, "kind": "store", **meta.info()}
-        about["relation_names"] = names = [row.relation for row in contents.relations(source)]
+        source, meta, files = self._opened()
+        about = source.graph.info()
+        if meta is not None and files is not None:
+            about |= {"kind": "store", "generation": generation(files), **meta.info()}
+        about["relation_names"] = names = source.graph.relations.names(contents.by_facts(source))
         queries = [" ".join(example["query"].split()) for example in examples(source)[:2]]
         about["try"] = queries or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names[:1]]
         return about
@@ -425,12 +426,12 @@ def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
     if (root / "model.json").exists() or (root / "log.jsonl").exists():  # the second: a run that has not finished
         from tuplet.predict.model_folder import describe
 
+        if verify:
+            verify_model(root)
         return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
     if is_store(root):
         if verify:
-            for folder in StoreFiles.open(root).folders.values():
-                if (root / folder / "manifest.json").exists():
-                    verify_directory(root / folder)
+            verify_store(root)
         return open_store(root).info()
     directory = open_directory(root)
     if verify:

@@ -94,7 +94,6 @@ def test_no_way_to_read_a_relation_passes_by_its_checksum(folder: Path, read: Ca
     [
         lambda graph: graph.edges("train"),
         lambda graph: graph.observed(["valid"]),
-        lambda graph: graph.info(),
         lambda graph: graph.adjacency.find(0, 1, 0),
     ],
 )

@@ -163,9 +163,20 @@ def _add(command: CommandParser) -> None:
 def _remove(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
     command.add_argument("facts", metavar="FACTS", help="a file as `import` reads it")
-    command.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for another writer")
+    _turn(command)
     command.set_defaults(new_entities=False)
     _json(command)
+
+
+def _compact(command: CommandParser) -> None:
+    command.add_argument("store", metavar="STORE")
+    _turn(command)
+    _quiet(command)
+    _json(command)
+
+
+def _turn(command: CommandParser) -> None:
+    command.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for another writer")
 
 
 def _upgrade(command: CommandParser) -> None:
@@ -175,7 +186,7 @@ def _upgrade(command: CommandParser) -> None:
 
 def _info(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH")
-    command.add_argument("--verify", action="store_true", help="recompute the content hash from every byte")
+    command.add_argument("--verify", action="store_true", help="read every byte and compare it with what was written")
     _json(command)
 
 
@@ -399,6 +410,7 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
     "add": ("add observed facts, at once and without retraining", _add),
     "remove": ("remove observed facts, at once and without retraining", _remove),
+    "compact": ("merge what was added and removed since into the folders of a store", _compact),
     "upgrade": ("bring a store of an older format up to date", _upgrade),
     "engines": ("list the engines with their options", _engines),
     "serve": ("answer over HTTP, with a web page", _serve),

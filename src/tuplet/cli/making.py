@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 
 from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
+from tuplet.progress import shown
 from tuplet.settings import TrainConfig, given, load, preset, size
 from tuplet.store import Store
+from tuplet.truth.store_folder import PATIENCE, StoreFiles
+from tuplet.truth.store_info import generation
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -155,18 +159,47 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
 def run_edit(arguments: argparse.Namespace) -> None:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.graph.readers.read import read
-    from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.store_folder import PATIENCE, read_store
+    from tuplet.truth.compact import due
+    from tuplet.truth.edit import with_facts, without_facts
+    from tuplet.truth.store_folder import read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     facts = read(arguments.facts)
-    timeout = PATIENCE if arguments.timeout is None else arguments.timeout
     if arguments.command == "add":
-        report = add_facts(arguments.store, facts, arguments.new_entities, timeout)
+        report, store = with_facts(arguments.store, facts, arguments.new_entities, _patience(arguments))
     else:
-        report = remove_facts(arguments.store, facts, timeout)
-    shown = {key: value for key, value in report.as_dict().items() if value}
-    echo(report.as_dict() if arguments.json else lines(shown) or "nothing changed")
+        report, store = without_facts(arguments.store, facts, _patience(arguments))
+    done = report.as_dict()
+    if arguments.json:
+        echo(done | {"generation": generation(store)})
+        return
+    echo(lines({key: value for key, value in done.items() if value}) or "nothing changed")
+    if due(store):
+        waiting = f"{_waiting(store):,} changes wait to be merged"
+        print(f"{waiting}: tuplet compact {shlex.quote(arguments.store)}", file=sys.stderr)
+
+
+def run_compact(arguments: argparse.Namespace) -> None:
+    """`tuplet compact`."""
+    from tuplet.truth.compact import compact
+
+    before = StoreFiles.open(arguments.store)
+    with shown(not arguments.quiet) as report:
+        done = compact(arguments.store, _patience(arguments), report)
+    merged, after = _waiting(before) if done else 0, StoreFiles.open(arguments.store)
+    if arguments.json:
+        echo({"store": arguments.store, "merged": merged, "generation": generation(after)})
+        return
+    said = f"merged {merged:,} changed edges" if done else "nothing to merge"
+    print(f"{arguments.store}: {said}; generation {after.generation}")
+
+
+def _waiting(store: StoreFiles) -> int:
+    return sum(generation(store)["waiting"].values())
+
+
+def _patience(arguments: argparse.Namespace) -> float:
+    return PATIENCE if arguments.timeout is None else float(arguments.timeout)
 
 
 def run_upgrade(arguments: argparse.Namespace) -> None:

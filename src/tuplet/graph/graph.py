@@ -24,6 +24,7 @@ SPLITS = ("train", "valid", "test")
 SPLIT_CODE = {name: code for code, name in enumerate(SPLITS, start=1)}
 
 NO_DATE = int(np.iinfo(np.int64).min)  # in place of the date of a fact that has none
+LOOPS, DATED = "self_loops", "dated"  # what is counted beside the edges of each split
 
 Splits = NDArray[np.uint8]
 Floats = NDArray[np.floating]
@@ -47,7 +48,7 @@ class KnowledgeGraph:
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
     date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
-    counts: dict[str, int] | None = None  # what `split_edges` says, where it is known without reading `split`
+    counts: dict[str, int] | None = None  # what was counted when it was written: edges of each split and others
 
     def __repr__(self) -> str:
         sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
@@ -106,7 +107,7 @@ class KnowledgeGraph:
         rows, entries = flat.adjacency.sections()
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
         divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
-        meta = {"notes": self.notes, "counts": flat.split_edges}
+        meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts}
         write_directory(path, KIND, arrays, meta, force, divided=divided)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
@@ -157,15 +158,27 @@ class KnowledgeGraph:
         """The graph in which some edges are as the states say, in a newer layer; nothing else is copied."""
         rows = self._rows()
         values = {name: getattr(states, name) for name in rows.entry}
+        counts = self._counts_after(states)
+        rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
+        return self._with(rows, counts, entities or self.entities, hash)
+
+    def _counts_after(self, states: EdgeStates) -> dict[str, int]:
+        """What is counted without reading everything, after an edit."""
         place = self.adjacency.find_many(states.heads, states.relation, states.tails)
+        there, stays, known = place >= 0, states.split > 0, self.counts or {}
         before, after = (
             np.bincount(split, minlength=len(SPLITS) + 1)[1:].tolist()
-            for split in (self.split[place[place >= 0]], states.split)
+            for split in (self.split[place[there]], states.split)
         )
         counted = zip(self.split_edges.items(), before, after, strict=True)
         counts = {name: old - gone + come for (name, old), gone, come in counted}
-        rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
-        return self._with(rows, counts, entities or self.entities, hash)
+        if LOOPS in known:
+            loop = states.heads == states.tails
+            counts[LOOPS] = known[LOOPS] + int((loop & stays).sum()) - int((loop & there).sum())
+        if DATED in known and self.date is not None:
+            gone, come = self.date[place[there]], states.date[stays]
+            counts[DATED] = known[DATED] + int((come != NO_DATE).sum()) - int((gone != NO_DATE).sum())
+        return counts
 
     def over(
         self, layer: dict[str, NDArray[Any]], counts: dict[str, int], entities: Vocabulary, hash: str
@@ -217,6 +230,21 @@ class KnowledgeGraph:
         per_split = np.bincount(self.split[entries], minlength=len(SPLITS) + 1)[1:] // 2
         return {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)}
 
+    @cached_property
+    def other_counts(self) -> dict[str, int]:
+        """How many edges are loops, and if there are dates, how many have one."""
+        wanted = (LOOPS,) if self.date is None else (LOOPS, DATED)
+        known = self.counts or {}
+        if all(name in known for name in wanted):
+            return {name: known[name] for name in wanted}
+        found = dict.fromkeys(wanted, 0)
+        for relation in range(len(self.relations)):
+            heads, tails, entries = self.adjacency.relation(relation)
+            found[LOOPS] += int(np.count_nonzero(heads == tails))
+            if self.date is not None:
+                found[DATED] += int(np.count_nonzero(self.date[entries] != NO_DATE))
+        return found
+
     def edges(self, *splits: str) -> tuple[Ints, Ints, Ints]:
         """Heads, relations and tails of the edges of the named splits (of all if none is named)."""
         heads, relation, tails, entry = self.adjacency.triples()
@@ -236,19 +264,14 @@ class KnowledgeGraph:
 
     def info(self) -> dict[str, Any]:
         """Sizes and identity of the graph, ready for JSON."""
-        loops = dated = 0
-        for relation in range(len(self.relations)):
-            heads, tails, entries = self.adjacency.relation(relation)
-            loops += int(np.count_nonzero(heads == tails))
-            dated += 0 if self.date is None else int(np.count_nonzero(self.date[entries] != NO_DATE))
         return {
             "kind": KIND,
             "entities": len(self.entities),
             "relations": len(self.relations),
             "edges": dict(self.split_edges),
-            "self_loops": loops,
+            LOOPS: self.other_counts[LOOPS],
             "weighted": self.weighted,
-            **({} if self.date is None else {"dated": dated}),
+            **{name: count for name, count in self.other_counts.items() if name == DATED},
             "labelled_entities": self.entities.labelled,
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tuplet.array_folder import content_hash
 from tuplet.graph.adjacency import LAYOUT, Adjacency
-from tuplet.graph.graph import KIND, SPLITS, KnowledgeGraph
+from tuplet.graph.graph import DATED, KIND, LOOPS, NO_DATE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.views import NO_VIEWS, ArraySink, ViewsWriter, relation_views
 
@@ -22,12 +22,16 @@ class GraphWriter:
         self._sink, self._views = sink, ViewsWriter(sink)
         self.entities, self.relations = entities, relations
         self._counts = np.zeros(len(SPLITS) + 1, np.int64)
+        self._others = {LOOPS: 0}
 
     def relation(
         self, heads: NDArray[np.integer], tails: NDArray[np.integer], columns: Mapping[str, NDArray[Any]]
     ) -> None:
         """Add the distinct edges of the next relation, with their split and perhaps weight and date."""
         self._counts += np.bincount(columns["split"], minlength=len(self._counts))
+        self._others[LOOPS] += int(np.count_nonzero(heads == tails))
+        if "date" in columns:
+            self._others[DATED] = self._others.get(DATED, 0) + int(np.count_nonzero(columns["date"] != NO_DATE))
         views = relation_views(heads, tails, len(self.entities)) if len(heads) else NO_VIEWS
         self._views.relation(views, {name: column[views.edge] for name, column in columns.items()})
 
@@ -42,7 +46,7 @@ class GraphWriter:
         for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():
                 self._sink.append(name, array)
-        return {"notes": dict(notes), "counts": self.counts}
+        return {"notes": dict(notes), "counts": self.counts | self._others}
 
 
 def graph_of_arrays(

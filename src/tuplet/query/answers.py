@@ -71,6 +71,11 @@ class Answers(Sequence[Answer]):
         """Whether the truth of what is predicted passed a learned calibration; None where nothing is predicted."""
         return self.about.get("calibrated")
 
+    @property
+    def stale(self) -> float | None:
+        """The share of the facts that changed since the truth values were made, where it is more than a tenth."""
+        return self.about.get("stale")
+
     def __len__(self) -> int:
         return len(self.ranking.tuples)
 
@@ -132,6 +137,7 @@ class Answers(Sequence[Answer]):
             "bound": self.bound,
             "pruned": self.pruned,
             "calibrated": self.calibrated,
+            "stale": self.stale,
             "elapsed_ms": self.elapsed_ms,
             "about": dict(self.about),
         }
@@ -251,6 +257,11 @@ class Answers(Sequence[Answer]):
         if self.calibrated is False:
             reason = self.about.get("not_calibrated")
             parts.append(f"truth values are not calibrated{f': {reason}' if reason else ''}")
+        if self.stale is not None:
+            made = f"the truth values were {'calibrated' if self.calibrated else 'made'} before"
+            parts.append(
+                f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
+            )
         return " · ".join(parts)
 
     def _order(self) -> str:

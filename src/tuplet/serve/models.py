@@ -172,6 +172,7 @@ class AnswersBody(BaseModel):
     bound: float
     pruned: str | None
     calibrated: bool | None
+    stale: float | None
     elapsed_ms: float
     about: dict[str, Any]
     answers: list[Answer]

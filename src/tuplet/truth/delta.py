@@ -91,7 +91,7 @@ def write_layer(folder: Path, layer: Delta, graph: KnowledgeGraph, table: TruthT
     arrays = layer.arrays()
     for part, rows in (("graph_", graph.layer()), ("table_", table.layer())):
         arrays |= {part + name: array for name, array in rows.items()}
-    return write_directory(folder, LAYER, arrays, {"split_edges": graph.split_edges})
+    return write_directory(folder, LAYER, arrays, {"counts": graph.counts})
 
 
 def read_layer(folder: Path, graph: KnowledgeGraph, table: TruthTable) -> tuple[Delta, KnowledgeGraph, TruthTable]:
@@ -100,7 +100,7 @@ def read_layer(folder: Path, graph: KnowledgeGraph, table: TruthTable) -> tuple[
     try:
         layer = Delta.of_arrays(opened.arrays)
         entities = graph.entities.extended(layer.names)
-        rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["split_edges"], entities, "")
+        rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
         return layer, rows, table.over(_part(opened.arrays, "table_"), layer.states, len(entities))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptStore(f"{folder} is not a whole layer: {error}") from None

@@ -205,7 +205,7 @@ class StoreFiles:
         folders = {part: folder for part, folder in self.folders.items() if part != "layer"}
         with system_errors(self.path):
             for part, digest in hashes.items():
-                folders[part] = _name(part, digest)
+                folders[part] = folder_name(part, digest)
                 if folders[part] != self.folders[part]:  # the changes may have undone each other
                     rename(work / part, root / folders[part])
             _switch(root, folders, self.meta, later, self.generation)
@@ -254,7 +254,7 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     graph = KnowledgeGraph.open(root / folders["graph"])
     opened = open_directory(root / folders["table"], "table")
     for part, found in (("graph", graph.hash), ("table", opened.hash)):
-        if folders[part] != _name(part, found):
+        if folders[part] != folder_name(part, found):
             raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
     table = TruthTable.of_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
@@ -281,7 +281,7 @@ def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
 
 
 def _delta_name(data: bytes) -> str:
-    return f"{_name('delta', hashlib.sha256(data).hexdigest())}.npz"
+    return f"{folder_name('delta', hashlib.sha256(data).hexdigest())}.npz"
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -384,17 +384,18 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     return content
 
 
-def _name(part: str, digest: str) -> str:
+def folder_name(part: str, digest: str) -> str:
+    """Parts are named by their content."""
     return f"{part}-{digest[:16]}"
 
 
 def _place(root: Path, part: str, digest: str | None, write: Callable[[Path], str | None]) -> str:
     """Let `write` fill a new folder, named by its hash: the one given, or the one that `write` returns."""
-    if digest is not None and _is_whole(root / _name(part, digest), part):
-        return _name(part, digest)
+    if digest is not None and _is_whole(root / folder_name(part, digest), part):
+        return folder_name(part, digest)
     fresh = root / f".{part}-{os.urandom(4).hex()}"
     written = write(fresh)
-    name = _name(part, digest or written or "")
+    name = folder_name(part, digest or written or "")
     if _is_whole(root / name, part):
         shutil.rmtree(fresh)  # the same content is there already
     else:

@@ -10,6 +10,7 @@ from tuplet.errors import CorruptStore
 
 LEARNED = "learned"  # the calibration that is fitted to valid edges
 GIVEN = "given"  # the values of a table made elsewhere, as they are
+AGED = 0.1  # share of the facts that may change until the truth values should be made again
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class StoreChanges:
     removed: int = 0
     new_entities: int = 0
 
+    @property
+    def facts(self) -> int:
+        """How many changes of facts that were."""
+        return self.added + self.removed
+
 
 @dataclass(frozen=True)
 class StoreReport:
@@ -62,6 +68,9 @@ class StoreMeta:
     >>> meta = StoreMeta("1f3a", ("train",), 0.005, {"name": "softmax-count"}, report=StoreReport(5, 3, 2))
     >>> meta.calibrated, meta.why
     (False, 'calibration softmax-count was asked for')
+    >>> from dataclasses import replace
+    >>> replace(meta, changes=StoreChanges(added=1)).info()["truth_age"]
+    {'edits': 1, 'changed': 0.5, 'again_after': 0, 'make_again': True}
     >>> StoreMeta.of(meta.as_dict(), "store.json") == meta
     True
     >>> StoreMeta.of(meta.as_dict() | {"threshold": "high"}, "store.json")
@@ -96,6 +105,23 @@ class StoreMeta:
             return "the truth values were given and taken as they are"
         return f"calibration {self.calibration['name']} was asked for"
 
+    @property
+    def changed(self) -> float | None:
+        """The share of the facts that came or went since the truth values were made; None where none is predicted."""
+        if self.report.predicted == 0:
+            return None
+        return min(1.0, self.changes.facts / max(1, self._facts_then))
+
+    @property
+    def stale(self) -> float | None:
+        """The same where it is so much that the truth values should be made again."""
+        changed = self.changed
+        return changed if changed is not None and changed > AGED else None
+
+    @property
+    def _facts_then(self) -> int:
+        return self.report.facts - self.changes.added + self.changes.removed
+
     def as_dict(self) -> dict[str, Any]:
         """As store.json has it."""
         return {
@@ -111,8 +137,12 @@ class StoreMeta:
 
     def info(self) -> dict[str, Any]:
         """As `tuplet info` shows it."""
-        known = {"calibrated": self.calibrated} | ({} if self.why is None else {"why": self.why})
-        return {key: value for key, value in self.as_dict().items() if key != "graph"} | known
+        known = {key: value for key, value in self.as_dict().items() if key != "graph"}
+        known |= {"calibrated": self.calibrated} | ({} if self.why is None else {"why": self.why})
+        if self.changed is None:
+            return known
+        age = {"edits": self.changes.facts, "changed": self.changed, "again_after": int(AGED * self._facts_then)}
+        return known | {"truth_age": age | {"make_again": self.stale is not None}}
 
     @staticmethod
     def of(values: Mapping[str, Any], where: object) -> StoreMeta:
