@@ -15,8 +15,9 @@ import pytest
 import tuplet
 from tuplet.errors import CorruptStore
 from tuplet.files import sealed
+from tuplet.truth.compact import upgrade
 from tuplet.truth.edit import add_facts
-from tuplet.truth.store_folder import FORMAT, FORMAT_VERSION, StoreFiles, read_store, upgrade
+from tuplet.truth.store_folder import FORMAT, FORMAT_VERSION, StoreFiles, read_store
 from tuplet.truth.store_meta import StoreMeta, StoreReport
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -204,7 +204,7 @@ def _patience(arguments: argparse.Namespace) -> float:
 
 def run_upgrade(arguments: argparse.Namespace) -> None:
     """`tuplet upgrade`."""
-    from tuplet.truth.store_folder import upgrade
+    from tuplet.truth.compact import upgrade
 
     changed = upgrade(arguments.store)
     said = "upgraded to the format of this version" if changed else "up to date already"

@@ -21,7 +21,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.graph_writer import GraphWriter
 from tuplet.progress import Report
 from tuplet.truth.assemble import RelationEdges, write_table
-from tuplet.truth.store_folder import COMPACTING, PATIENCE, StoreFiles, newest, writing
+from tuplet.truth.store_folder import COMPACTING, FORMAT_VERSION, PATIENCE, StoreFiles, newest, read_store, writing
 from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
 
@@ -49,6 +49,15 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                 now.merged(work, hashes, store)
         finally:
             remove(work)
+    return True
+
+
+def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
+    """Write a store of an older format in the current one, in one step; False if there is nothing to do."""
+    if read_store(path)["version"] == FORMAT_VERSION:
+        return False
+    with writing(path, timeout) as store:
+        store.replaced(store.graph, store.table, store.meta)
     return True
 
 

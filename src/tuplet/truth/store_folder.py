@@ -318,15 +318,6 @@ def _generation(root: Path) -> int:
         return 0
 
 
-def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
-    """Write a store of an older format in the current one, in one step; False if there is nothing to do."""
-    if read_store(path)["version"] == FORMAT_VERSION:
-        return False
-    with writing(path, timeout) as store:
-        store.replaced(store.graph, store.table, store.meta)
-    return True
-
-
 def refuse_existing(target: str | os.PathLike[str], force: bool) -> None:
     """An error if a store may not be written there: said before the work, not after it."""
     files.refuse_existing(target, force, _not_a_store)
