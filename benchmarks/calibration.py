@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
 from tuplet.truth.learned.features import GROUPS, TrainEdges
@@ -30,11 +30,6 @@ from tuplet.truth.sweep import DirectionScores, sweep
 from tuplet.truth.table import TruthTable
 
 OBSERVED = ("train", "valid")
-
-
-def edge_keys(entities, heads, relation, tails):  # type: ignore[no-untyped-def]
-    """One number per edge, in order of (relation, head, tail): of a small graph."""
-    return (np.asarray(relation, dtype=np.int64) * entities + heads) * entities + tails
 
 
 def main() -> None:
@@ -52,18 +47,17 @@ def main() -> None:
     scored = read(arguments, graph)
     given = scored.predictions() if isinstance(scored, DirectionScores) else scored
     size = len(graph.entities)
-    key = edge_keys(size, *given[:3])
-    unseen = ~(marked(graph, "train", key) | marked(graph, "valid", key))
-    fact = marked(graph, "test", key)[unseen]
+    train, valid_edge, test = (marked(graph, split, *given[:3]) for split in SPLITS)
+    unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
-    print(f"{len(key):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
+    print(f"{len(test):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
     titles = ("top 2k", "top 20k", "ECE", "loss", "fit s", "CPU s", "apply")
     print(f"{'':22} {' '.join(f'{title:>7}' for title in titles)}  facts by truth")
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
     device = arguments.device
     known = TrainEdges.of(size, len(graph.relations), *(tensor(side, device) for side in graph.edges("train")))
     candidates = candidates_of(scored, given, device)
-    valid = tensor(marked(graph, "valid", key), device).bool()
+    valid = tensor(valid_edge, device).bool()
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], True)
     left_out: list[tuple[str, ...]] = [()]
     if arguments.ablation:

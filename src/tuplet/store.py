@@ -23,14 +23,13 @@ from tuplet.engines.given import judge
 from tuplet.errors import BadInput, Option, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
-from tuplet.lang.printer import written
 from tuplet.listing import Listing
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
-from tuplet.query.examples import examples
+from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
@@ -341,10 +340,8 @@ class Store:
         about = source.graph.info()
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info()}
-        about["relation_names"] = names = source.graph.relations.names(contents.by_facts(source))
-        queries = [" ".join(example["query"].split()) for example in examples(source)[:2]]
-        about["try"] = queries or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names[:1]]
-        return about
+        about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
+        return about | {"try": starting_queries(source)}
 
     def close(self) -> None:
         """Let go of the files; a closed store cannot be asked."""

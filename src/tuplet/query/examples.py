@@ -12,7 +12,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.lang.printer import to_logic, to_sparql, written
 from tuplet.query.source import Source
 
 WORLD = Path(__file__).parents[1] / "data" / "world" / "examples.toml"
@@ -26,6 +26,14 @@ def examples(source: Source) -> list[dict[str, str]]:
     if source.truth is None:
         known = [{key: value for key, value in example.items() if key != "only"} for example in known]
     return known or _from_facts(source)
+
+
+def starting_queries(source: Source) -> list[str]:
+    """One or two of them on a line each."""
+    found = [" ".join(example["query"].split()) for example in examples(source)[:2]]
+    often = source.graph.relation_edges
+    names = [source.graph.relations.name(int(often.argmax()))] if len(often) else []
+    return found or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names]
 
 
 def _names_are_known(query: Query, graph: KnowledgeGraph) -> bool:
