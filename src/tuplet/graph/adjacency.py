@@ -324,6 +324,10 @@ class Adjacency:
     def places(self, entities: Ints, view: int) -> Longs:
         """The rows of several entities under one view, -1 where there is none. [n]"""
         self.touch((view // 2,))
+        return self.unverified_places(entities, view)
+
+    def unverified_places(self, entities: Ints, view: int) -> Longs:
+        """The same, for who copies rows that nobody reads before their relation is verified."""
         found = np.full(len(entities), -1, dtype=np.int64)
         wanted = np.arange(len(entities))
         layers = [self.view_ptr] if self.newer is None else [*self.newer, self.view_ptr]

@@ -154,13 +154,19 @@ class KnowledgeGraph:
             date,
         )
 
-    def edited(self, states: EdgeStates, entities: Vocabulary | None = None, hash: str = "") -> KnowledgeGraph:
-        """The graph in which some edges are as the states say, in a newer layer; nothing else is copied."""
+    def edited(
+        self, states: EdgeStates, entities: Vocabulary | None = None, counts: dict[str, int] | None = None
+    ) -> KnowledgeGraph:
+        """The graph in which some edges are as the states say, in a newer layer; nothing else is copied.
+
+        `counts` are those of the edited graph, where they are known.
+        """
         rows = self._rows()
         values = {name: getattr(states, name) for name in rows.entry}
-        counts = self._counts_after(states)
+        if counts is None:
+            counts = self._counts_after(states)
         rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
-        return self._with(rows, counts, entities or self.entities, hash)
+        return self._with(rows, counts, entities or self.entities, "")
 
     def _counts_after(self, states: EdgeStates) -> dict[str, int]:
         """What is counted without reading everything, after an edit."""

@@ -1,6 +1,7 @@
 """Newer layers of rows: an edit copies the rows it touches, changed, behind the rows that are there.
 
-Nothing is written over, so whoever reads an older state goes on reading it. A state of a store is a base of mapped
+Nothing is written over, so whoever reads an older state goes on reading it. The rows are copied as they are: what they
+come from is verified, like all of a relation, when it is first asked for. A state of a store is a base of mapped
 files, perhaps a layer of mapped files, and a layer in memory for what was changed lately; the last one grows.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, consecutive
 from tuplet.segments import Columns, Segments, place_after
 
@@ -83,7 +85,6 @@ class LayeredRows:
         values: Columns,
     ) -> list[RowEdit]:
         """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
-        self.adjacency.touch(np.unique(relation).tolist())
         found = []
         first = np.ones(len(relation), dtype=bool)
         first[1:] = relation[1:] != relation[:-1]
@@ -98,9 +99,11 @@ class LayeredRows:
     def _edit(self, view: int, near: Ints, far: Ints, listed: NDArray[np.bool_], values: Columns) -> RowEdit:
         a = self.adjacency
         entities, row_of = np.unique(near, return_inverse=True)
-        rows = a.places(entities, view)
+        rows = a.unverified_places(entities, view)
         starts, stops = (np.where(rows >= 0, a.row_ptr[rows + end], 0) for end in (0, 1))
         old_lengths = stops - starts
+        if len(rows) and (old_lengths.min() < 0 or starts.min() < 0 or stops.max() > len(a.neighbour)):
+            raise CorruptStore("the rows under an edit do not fit their entries; the store is damaged")
         old = consecutive(starts, old_lengths)
         row = np.concatenate([np.repeat(np.arange(len(entities)), old_lengths), row_of])
         # A change comes behind the entry it replaces: of equals the last one counts.

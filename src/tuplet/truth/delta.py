@@ -7,6 +7,7 @@ they touch, which readers map instead of making them.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Delta:
 
     states: EdgeStates = field(default_factory=EdgeStates.none)
     names: tuple[str, ...] = ()
+    counts: dict[str, int] | None = None  # what is counted in the graph that has it: opening need not look
 
     def then(self, states: EdgeStates, names: Sequence[str] = ()) -> Delta:
         """This delta and what came later."""
@@ -67,14 +69,18 @@ class Delta:
     def arrays(self) -> dict[str, Any]:
         """Everything as arrays."""
         names = Strings.of(self.names)
-        return {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
+        arrays = {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
+        if self.counts is not None:
+            arrays["counts"] = np.frombuffer(json.dumps(self.counts).encode(), dtype=np.uint8)
+        return arrays
 
     @staticmethod
     def of_arrays(arrays: Mapping[str, NDArray[Any]]) -> Delta:
         """The inverse of `arrays`."""
         names = Strings(arrays["name_blob"], arrays["name_offsets"], np.zeros(0, dtype=np.int32))
         states = EdgeStates(**{name: arrays[name] for name in EdgeStates._fields})
-        return Delta(states, tuple(names.texts(range(len(names)))))
+        counts = json.loads(arrays["counts"].tobytes()) if "counts" in arrays else None
+        return Delta(states, tuple(names.texts(range(len(names)))), counts)
 
     @staticmethod
     def decoded(data: bytes, where: object) -> Delta:

@@ -189,7 +189,8 @@ class StoreFiles:
                 folders = self.folders | {"layer": _place(root, "layer", None, write)}
                 _switch(root, folders, meta, Delta(), self.generation)
                 return newest(self.path)
-            manifest = _switch(root, self.folders, meta, delta, self.generation)
+            counted = replace(delta, counts=after.graph.counts)
+            manifest = _switch(root, self.folders, meta, counted, self.generation)
         return after._named(manifest)
 
     def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> None:
@@ -201,7 +202,7 @@ class StoreFiles:
         if any(self.folders[part] != older.folders[part] for part in hashes) or not now.continues(known):
             return
         root = Path(os.path.realpath(self.path))
-        later = now.since(known)
+        later = replace(now.since(known), counts=self.graph.counts)
         folders = {part: folder for part, folder in self.folders.items() if part != "layer"}
         with system_errors(self.path):
             for part, digest in hashes.items():
@@ -216,7 +217,7 @@ class StoreFiles:
         if new.empty:
             return self
         entities = self.graph.entities.extended(new.names)
-        graph = self.graph.edited(new.states, entities)
+        graph = self.graph.edited(new.states, entities, delta.counts)
         return replace(self, graph=graph, table=self.table.edited(new.states, len(entities)), delta=delta)
 
     def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
