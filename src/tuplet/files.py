@@ -155,12 +155,15 @@ def reason(error: OSError) -> str:
 
 
 @contextmanager
-def locked(path: PathLike, timeout: float = 0.0) -> Iterator[None]:
-    """Hold the right to write `path`; `StoreBusy` if somebody else still has it after `timeout` seconds."""
+def locked(path: PathLike, timeout: float = 0.0, called: PathLike | None = None) -> Iterator[None]:
+    """Hold the right to write `path`; `StoreBusy` if somebody else still has it after `timeout` seconds.
+
+    `called` is what errors call it.
+    """
     from filelock import FileLock, Timeout
 
-    target = Path(os.path.realpath(path))
-    with system_errors(path):
+    target, called = Path(os.path.realpath(path)), path if called is None else called
+    with system_errors(called):
         make_folder(target.parent)
         lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=timeout, poll_interval=0.02)
         try:
@@ -168,7 +171,7 @@ def locked(path: PathLike, timeout: float = 0.0) -> Iterator[None]:
         except Timeout:
             # filelock also waits where no file can be made at all; then this says why.
             os.close(os.open(lock.lock_file, os.O_RDWR | os.O_CREAT, 0o644))
-            raise StoreBusy(path, timeout) from None
+            raise StoreBusy(called, timeout) from None
     try:
         yield
     finally:

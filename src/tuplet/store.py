@@ -420,7 +420,7 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
 def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
     """What the directory is: kind, sizes, splits, hashes, metrics."""
     root = Path(path)
-    if (root / "model.json").exists() or (root / "log.jsonl").exists():  # the second: a run that has not finished
+    if any(os.path.exists(root / file) for file in ("model.json", "log.jsonl")):  # the second: an unfinished run
         from tuplet.predict.model_folder import describe
 
         if verify:

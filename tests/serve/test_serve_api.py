@@ -140,6 +140,8 @@ def test_schema_lists_relations_engines_examples(client: httpx.Client) -> None:
     counts = {relation["name"]: relation["count"] for relation in schema["relations"]}
     assert counts["member_of"] == max(counts.values()) > 500
     assert sum(counts.values()) == schema["facts"]
+    assert schema["generation"]["number"] == 1
+    assert schema["truth_age"]["make_again"] is False
     for example in schema["examples"]:
         assert ask(client, query=example["query"], k=2)["answers"], example["title"]
 

@@ -224,7 +224,7 @@ def test_filters_pages_and_keys(desk: Visit) -> None:
 
 def test_what_was_not_finished_is_shown_as_not_known(desk: Visit) -> None:
     """The server's own answer, changed to one that ran out of time."""
-    changes: dict[str, Any] = {"pruned": "timeout", "calibrated": False}
+    changes: dict[str, Any] = {"pruned": "timeout", "calibrated": False, "stale": 0.12}
 
     def change(route: Any) -> None:
         body = route.fetch().json()
@@ -238,6 +238,7 @@ def test_what_was_not_finished_is_shown_as_not_known(desk: Visit) -> None:
     assert page.locator("tbody .status").first.inner_text() == "?"
     assert page.inner_text(".badge") == "exact: timeout"
     assert "truth values are not calibrated" in page.inner_text(".panel .bar")
+    assert "12 % of the facts changed since" in page.inner_text(".panel .bar")
     changes.update(answers=[], exact=False, bound=1.0)
     run(page, "?x : borders(?x, spain)")
     page.wait_for_selector(".panel p")

@@ -178,8 +178,8 @@ def run_edit(arguments: argparse.Namespace) -> None:
         return
     echo(lines({key: value for key, value in done.items() if value}) or "nothing changed")
     if due(store):
-        waiting = f"{_waiting(store):,} changes wait to be merged"
-        print(f"{waiting}: tuplet compact {shlex.quote(arguments.store)}", file=sys.stderr)
+        compact = f"tuplet compact {shlex.quote(arguments.store)}"
+        print(f"{_waiting(store):,} changes wait; {compact} merges them", file=sys.stderr)
 
 
 def run_compact(arguments: argparse.Namespace) -> None:
@@ -193,7 +193,7 @@ def run_compact(arguments: argparse.Namespace) -> None:
     if arguments.json:
         echo({"store": arguments.store, "merged": merged, "generation": generation(after)})
         return
-    said = f"merged {merged:,} changed edges" if done else "nothing to merge"
+    said = f"merged {merged:,} change{'' if merged == 1 else 's'}" if done else "nothing to merge"
     print(f"{arguments.store}: {said}; generation {after.generation}")
 
 

@@ -226,8 +226,9 @@ class Service:
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def _schema(self, name: str | None) -> bytes:
-        """`GET /schema`: stores, engines, relations with counts, example queries, limits."""
+        """`GET /schema`: stores, engines, relations with counts, example queries, limits, the generation served."""
         store = self.store(name)
+        about = store.info()
         relations, graph = store.graph.relations, store.graph
         counts = relation_counts(store.source.facts).tolist()
         often = sorted(range(len(relations)), key=lambda i: (-counts[i], relations.name(i)))
@@ -238,6 +239,8 @@ class Service:
                 "entities": len(graph.entities),
                 "facts": sum(counts),
                 "predicted": store.source.truth is not None,
+                "generation": about.get("generation"),
+                "truth_age": about.get("truth_age"),
                 "relations": [
                     {"name": relations.name(i), "label": relations.label(i), "count": counts[i]} for i in often
                 ],

@@ -33,7 +33,7 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
     """Merge all changes into new folders; False if there are none. `StoreBusy` if it is being compacted already."""
     root = Path(os.path.realpath(path))
     newest(path)  # a wrong path is said before anything is written
-    with locked(root / COMPACTING):
+    with locked(root / COMPACTING, called=path):
         store = newest(path)
         if store.layer.empty and store.delta.empty:
             return False

@@ -287,7 +287,7 @@ def _delta_name(data: bytes) -> str:
 
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether there is a store at `path`, whole or not."""
-    return (Path(path) / MANIFEST).exists()
+    return os.path.exists(Path(path) / MANIFEST)  # a folder that may not be read is not one
 
 
 @contextmanager

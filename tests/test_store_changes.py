@@ -1,0 +1,226 @@
+"""A store that is changed: what info and answers say of it, merging what waits, and whether every byte is whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tuplet
+from tuplet.cli.commands import main
+from tuplet.errors import CorruptStore
+from tuplet.files import locked
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.readers.read import read
+from tuplet.settings import TrainConfig
+from tuplet.truth.compact import ENOUGH, compact
+from tuplet.truth.make import index
+
+QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
+PEOPLE = [f"p{i:02}" for i in range(24)]
+FACTS = [(PEOPLE[i], "knows", PEOPLE[(i + step) % 24]) for i in range(24) for step in (1, 2, 3)]
+NEW = [(name, "knows", name) for name in PEOPLE]
+
+Shown = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, one that computes rows on demand, and one with so many changes that they are a layer."""
+    root = tmp_path_factory.mktemp("changes")
+    built = tuplet.build(FACTS, root / "a.store", config=QUICK, keep_model=root / "a.model", progress=False)
+    index(built.graph, root / "a.model", root / "rows.store", on_demand=True)
+    tuplet.build([("a", "r", "b", 0.5), ("b", "r", "c", 0.5)], root / "many.store", progress=False)
+    many = "".join(f"a\tr\tn{i}\t0.5\n" for i in range(ENOUGH + 1))
+    (root / "many.tsv").write_text(many)
+    (root / "one.tsv").write_text("c\tr\ta\t0.5\n")
+    return root
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(made / name, tmp_path / name))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Shown:
+    def run(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["a.store", "rows.store"])
+def test_a_store_tells_its_generation_and_how_old_its_truth_is(copy: Callable[[str], Path], name: str) -> None:
+    store = tuplet.open(copy(name))
+    first = store.info()
+    assert first["generation"]["number"] == 1
+    assert first["truth_age"] == {"edits": 0, "changed": 0.0, "again_after": 7, "make_again": False}
+    store.add(NEW[:5])
+    store.remove(NEW[:2])
+    now = store.info()
+    assert now["generation"]["number"] == store.generation == 3
+    assert now["generation"]["hash"] != first["generation"]["hash"]
+    assert now["generation"]["waiting"] == {"layer": 0, "delta": 5}
+    assert now["truth_age"] == {"edits": 7, "changed": 7 / 72, "again_after": 7, "make_again": False}
+    answers = store.ask("?x : knows(?x, p00)")
+    assert answers.stale is answers.to_dict()["stale"] is None
+    assert "facts changed" not in answers.summary()
+    store.add(NEW[:1])
+    assert store.info()["truth_age"]["make_again"]
+    answers = store.ask("?x : knows(?x, p00)")
+    assert answers.stale == answers.to_dict()["stale"] == 8 / 72
+    told = "the truth values were made before 11 % of the facts changed; build again (tuplet build, tuplet index)"
+    assert str(answers).splitlines()[-1].endswith(told)
+    assert told in answers._repr_html_()
+    assert store.ask("?x : knows(?x, p00)", engine="crisp").stale is None, "facts do not age"
+    assert store.compact()
+    merged = store.info()
+    assert (merged["generation"]["number"], merged["generation"]["waiting"]) == (5, {"layer": 0, "delta": 0})
+    assert merged["truth_age"]["edits"] == 8, "merging makes no truth values"
+
+
+def test_given_truth_does_not_age(made: Path) -> None:
+    store = tuplet.open(made / "many.store")
+    assert store.info()["generation"]["number"] == 1
+    assert "truth_age" not in store.info()
+
+
+def test_changes_wait_until_they_are_merged(copy: Callable[[str], Path], made: Path, run: Shown) -> None:
+    store = copy("many.store")
+    assert run("compact", store) == (0, f"{store}: nothing to merge; generation 1\n", "")
+    few = run("add", store, made / "one.tsv")
+    assert few == (0, "added  1\n", "")
+    code, out, err = run("add", store, made / "many.tsv", "--new-entities")
+    assert (code, out.splitlines()[0]) == (0, f"added         {ENOUGH + 1:,}")
+    assert err == f"{ENOUGH + 2:,} changes wait; tuplet compact {store} merges them\n"
+    told = json.loads(run("remove", store, made / "one.tsv", "--json")[1])
+    assert (told["removed"], told["generation"]["waiting"]) == (1, {"layer": ENOUGH + 2, "delta": 1})
+    assert "  layer  20,002\n    delta  1\n" in run("info", store)[1]
+    assert json.loads(run("info", "--verify", store, "--json")[1])["generation"]["number"] == 4
+    before = tuplet.open(store).ask("?x : r(a, ?x)", k="all").to_dict()["answers"]
+    code, out, err = run("compact", store)
+    assert (code, out) == (0, f"{store}: merged 20,003 changes; generation 5\n")
+    assert "table: 100 % (1/1)" in err
+    assert {part.name.split("-")[0] for part in store.iterdir()} == {"store.json", "graph", "table"}
+    assert tuplet.open(store).ask("?x : r(a, ?x)", k="all").to_dict()["answers"] == before
+    code, out, err = run("compact", store, "--json", "--quiet")
+    assert (code, json.loads(out)["merged"], json.loads(out)["generation"]["number"], err) == (0, 0, 5, "")
+
+
+def test_one_line_where_a_store_cannot_be_merged(copy: Callable[[str], Path], tmp_path: Path, run: Shown) -> None:
+    store = copy("a.store")
+    read(FACTS).save(tmp_path / "a.graph")
+    graph = f"error: {tmp_path}/a.graph is a graph, not a store; tuplet index makes a store of it\n"
+    assert run("compact", tmp_path / "a.graph") == (1, "", graph)
+    assert run("compact", tmp_path / "b.store") == (
+        1,
+        "",
+        f"error: no such store: {tmp_path}/b.store; did you mean {store}?\n",
+    )
+    (tmp_path / "new.tsv").write_text("p00\tknows\tp00\n")
+    assert run("add", store, tmp_path / "new.tsv")[0] == 0
+    busy = f"error: {store} is being written by another thread or process"
+    with locked(store / "compact"):
+        assert run("compact", store, "--quiet") == (1, "", f"{busy}\n")
+    with locked(store):
+        assert run("compact", store, "--quiet", "--timeout", 0.1) == (1, "", f"{busy} (waited 0.1 s)\n")
+    assert run("compact", store, "--quiet")[0] == 0
+
+
+@pytest.mark.parametrize("step", ["graph", "table"])
+def test_a_merge_that_is_stopped_changes_nothing(copy: Callable[[str], Path], step: str) -> None:
+    path = copy("a.store")
+    store = tuplet.open(path)
+    store.add(NEW[:5])
+    there = sorted(path.rglob("*"))
+
+    def stop(now: str, done: float, total: float, note: str) -> None:
+        if now == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(path, progress=stop)
+    assert sorted(path.rglob("*")) == there
+    assert not store.refresh()
+    assert store.compact()
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("a.store", "graph-*/neighbour.npy"),
+        ("a.store", "table-*/truth.npy"),
+        ("a.store", "delta-*.npz"),
+        ("a.store", "store.json"),
+        ("rows.store", "rows-*/heads.npy"),
+        ("rows.store", "model-*/model.safetensors"),
+        ("many.store", "layer-*/graph_neighbour.npy"),
+    ],
+)
+def test_every_byte_is_verified(copy: Callable[[str], Path], made: Path, run: Shown, name: str, pattern: str) -> None:
+    path = copy(name)
+    if name == "many.store":
+        run("add", path, made / "many.tsv", "--new-entities")
+    else:
+        tuplet.open(path).add(NEW[:1])
+    assert run("info", path, "--verify")[0] == 0
+    [file] = path.glob(pattern)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    code, out, err = run("info", path, "--verify")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {file}: ")
+    assert err.count("\n") == 1
+
+
+def test_a_part_that_is_whole_but_another_one_is_noticed(copy: Callable[[str], Path], made: Path) -> None:
+    path = copy("rows.store")
+    assert tuplet.info(path, verify=True)["kind"] == "store"
+    [model] = path.glob("model-*")
+    shutil.rmtree(model)
+    graph = read([("a", "r", "b"), ("b", "r", "a")] * 4)
+    tuplet.train(graph, model, config=QUICK, progress=False)
+    with pytest.raises(CorruptStore, match=r"model-\w+: not the model that"):
+        tuplet.info(path, verify=True)
+
+
+def test_info_reads_no_facts(tmp_path: Path) -> None:
+    """Loops and dates are counted when a graph is written and edited, so a large one need not be read."""
+    dated = [{"h": f"e{i}", "r": "r", "t": f"e{i % 3}", "d": "2020-01-01" if i % 2 else ""} for i in range(6)]
+    (tmp_path / "f.csv").write_text("h,r,t,d\n" + "".join(",".join(row.values()) + "\n" for row in dated))
+    graph = read(tmp_path / "f.csv", columns="head=h,relation=r,tail=t,date=d")
+    graph.save(tmp_path / "g")
+    opened = KnowledgeGraph.open(tmp_path / "g")
+    assert (opened.info()["self_loops"], opened.info()["dated"]) == (3, 3)
+    assert graph.info() == opened.info()
+    file = tmp_path / "g" / "neighbour.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    damaged = KnowledgeGraph.open(tmp_path / "g")
+    assert damaged.info() == opened.info()
+    with pytest.raises(CorruptStore):
+        damaged.edges()
+
+
+def test_counts_follow_edits(tmp_path: Path) -> None:
+    store = tuplet.build([("a", "r", "b", 0.5), ("b", "r", "b", 0.5)], tmp_path / "s", progress=False)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        facts = [(*rng.choice(["a", "b", "c"], 1), "r", *rng.choice(["a", "b", "c"], 1)) for _ in range(3)]
+        if rng.random() < 0.5:
+            store.add([(*map(str, fact), 0.5) for fact in facts], new_entities=True)
+        else:
+            store.remove([fact for fact in facts if "c" not in fact or store.graph.entities.find("c") >= 0])
+        heads, _, tails = store.graph.edges()
+        assert store.info()["self_loops"] == int((heads == tails).sum())
+    assert store.compact()
+    assert store.info()["self_loops"] == int((heads == tails).sum())
