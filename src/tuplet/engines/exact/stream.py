@@ -12,7 +12,7 @@ from tuplet.engines.exact.effort import SLICE, SLOWEST, Effort
 from tuplet.engines.exact.kernels import best as best_kernel
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
-from tuplet.engines.exact.kernels import search as search_kernel
+from tuplet.engines.exact.kernels.heap import NODE, TUPLE
 from tuplet.engines.exact.kernels.rows import Rows, State
 from tuplet.engines.exact.part import BoundClause, Part
 from tuplet.engines.exact.state import MOST_NODES, enlarged, longer, new_state, release, size_of
@@ -175,11 +175,11 @@ class PartStream:
         state, steps = self.state, self.part.program.steps
         size, last = int(state.count[kernel.HEAP]), len(steps) - 1
         items, bounds = state.heap_item[:size], state.heap_bound[:size]
-        ready = search_kernel.TUPLE if self.part.layout.lazy else search_kernel.NODE
+        ready = TUPLE if self.part.layout.lazy else NODE
         node = items & kernel.LOWEST_BITS
         complete = ((items >> kernel.NODE_BITS) & 3 == ready) & (state.nodes[node, kernel.STEP] == last)
         # a tuple may wait several times, with several values of an existential
-        repeated = ready == search_kernel.NODE and bool(steps[last, kernel.DEDUPE])
+        repeated = ready == NODE and bool(steps[last, kernel.DEDUPE])
         if repeated:
             stage = state.nodes[state.nodes[node, kernel.PARENT], kernel.STAGE]
             keys = ((((stage << 5) | last) << 31) | state.nodes[node, kernel.ENTITY]) + 1
