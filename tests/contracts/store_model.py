@@ -58,11 +58,10 @@ class StoreModel:
     relations: list[str]
     edges: dict[Edge, EdgeModel] = field(default_factory=dict)
     changes: StoreChanges = field(default_factory=StoreChanges)
-    pending: bool = False  # whether there is anything to compact
 
     @staticmethod
     def random(rng: np.random.Generator) -> StoreModel:
-        """Some facts of all splits, some predictions, also of facts; perhaps weights, perhaps dates."""
+        """Some facts of all splits, some predictions, also of facts; perhaps weights (or all are 1), perhaps dates."""
         entities, relations = int(rng.integers(4, 8)), int(rng.integers(1, 4))
         model = StoreModel(
             weighted=bool(rng.random() < 0.4),
@@ -70,12 +69,13 @@ class StoreModel:
             entities=[f"n{i}" for i in rng.permutation(entities)],
             relations=[f"r{i}" for i in range(relations)],
         )
+        certain = rng.random() < 0.4
         for edge in model.all_edges():
             stated, predicted = rng.random(2) < (0.25, 0.3)
             state = EdgeModel(prediction=int(rng.integers(1, 16)) / 16 if predicted else 0.0)
             if stated:
                 split = int(rng.choice([1, 1, 1, 2, 3]))
-                weight = int(rng.integers(1, 9)) / 8 if model.weighted else 1.0
+                weight = int(rng.integers(1, 9)) / 8 if model.weighted and not certain else 1.0
                 date = int(rng.integers(0, 5)) if model.dated and rng.random() < 0.7 else NO_DATE
                 state = replace(state, split=split, weight=weight, date=date)
                 if split < SPLIT_CODE["test"]:
@@ -108,7 +108,7 @@ class StoreModel:
                     head = f"new{int(rng.integers(50))}"
                 edge = (head, str(rng.choice(self.relations)), tail)
             if adding and self.weighted and rng.random() < 0.7:
-                chosen.append((*edge, int(rng.integers(1, 9)) / 8))
+                chosen.append((*edge, float(rng.choice([0.125, 0.25, 0.5, 0.625, 0.75, 1.0, 0.3]))))
             else:
                 chosen.append(edge)
         return Change("add" if adding else "remove", tuple(chosen))
@@ -116,12 +116,10 @@ class StoreModel:
     def apply(self, change: Change) -> EditReport | None:
         """Change the model; returns what the store should report."""
         if change.kind == "compact":
-            self.pending = False
             return None
         last = {(fact[0], fact[1], fact[2]): fact[3] if len(fact) == 4 else 1.0 for fact in change.facts}
         duplicates = len(change.facts) - len(last)
         report = self._add(last) if change.kind == "add" else self._remove(last)
-        self.pending |= bool(report.added + report.updated + report.removed)
         self.changes = StoreChanges(
             self.changes.added + report.added,
             self.changes.removed + report.removed,
@@ -151,10 +149,12 @@ class StoreModel:
         shown = sum(self.edges[edge].prediction > 0 for edge in gone)
         return EditReport(removed=len(gone), shown_as_predicted=shown, not_found=len(facts) - len(gone))
 
-    def makes_a_generation(self, change: Change) -> bool:
+    def makes_a_generation(self, change: Change, files: StoreFiles) -> bool:
         """Whether a change of the store has anything to write."""
         report = self.copy().apply(change)
-        return self.pending if report is None else bool(report.added + report.updated + report.removed)
+        if report is None:
+            return not (files.layer.empty and files.delta.empty)
+        return bool(report.added + report.updated + report.removed)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -197,7 +197,7 @@ class StoreModel:
 
     def make(self, path: Path) -> StoreFiles:
         """A new store that holds what the model says."""
-        graph, table = self.graph(), self.table(self.weighted)
+        graph, table = self.graph(), self.table(double=False)
         meta = StoreMeta(graph.hash, OBSERVED, 0.0, {"name": "given"}, report=StoreReport(**self.sizes))
         return StoreFiles.create(path, graph, table, meta, force=True)
 

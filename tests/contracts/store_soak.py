@@ -140,7 +140,6 @@ class Killing:
         else:
             assert not wrong, wrong
         self.model.check(files)
-        self.model.pending = not (files.layer.empty and files.delta.empty)
 
     def write_on(self) -> None:
         """The next writer goes on from there and leaves nothing behind that is not the store's."""
@@ -158,7 +157,6 @@ class Killing:
         found = {entry.name for entry in self.path.iterdir()} - {f".{COMPACTING}.lock"}
         assert found == named, found ^ named
         assert [entry.name for entry in self.path.parent.iterdir()] == [self.path.name]
-        self.model.pending = True
 
 
 def kills(count: int, seed: int, per_store: int = 25) -> Counter[str]:

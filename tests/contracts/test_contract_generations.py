@@ -44,7 +44,8 @@ def test_a_store_equals_the_model_after_every_change(block: int, tmp_path: Path)
         held = [(tuplet.open(path), model.copy())]  # older generations
         for _ in range(CHANGES):
             change = model.random_change(rng, COMPACTS)
-            before, changes = (store.generation, files_of(store).hash), model.makes_a_generation(change)
+            before = store.generation, files_of(store).hash
+            changes = model.makes_a_generation(change, files_of(store))
             editor = store if rng.random() < 0.5 else tuplet.open(path)
             expected = model.apply(change)
             report = model.do(editor, change)

@@ -100,15 +100,15 @@ class KnowledgeGraph:
         _check(graph)
         return graph
 
-    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
-        """Write the graph as a directory; an existing one is replaced only with `force`."""
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
+        """Write the graph as a directory and return its content hash; one is replaced only with `force`."""
         flat = self.flat
         arrays = flat._arrays()
         rows, entries = flat.adjacency.sections()
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
         divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
         meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts}
-        write_directory(path, KIND, arrays, meta, force, divided=divided)
+        return write_directory(path, KIND, arrays, meta, force, divided=divided)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
         """The same edges with other splits [edges in the order of `adjacency.triples`]."""

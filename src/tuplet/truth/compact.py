@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tuplet.array_folder import read_manifest
+from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import StoreBusy
 from tuplet.files import locked, remove, system_errors
@@ -54,11 +57,18 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
 
 def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
     """Write a store of an older format in the current one, in one step; False if there is nothing to do."""
-    if read_store(path)["version"] == FORMAT_VERSION:
+    if _is_current(path, read_store(path)):
         return False
     with writing(path, timeout) as store:
         store.replaced(store.graph, store.table, store.meta)
     return True
+
+
+def _is_current(path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> bool:
+    """Whether all is in the format of this version; an edited store has a new store.json over older folders."""
+    folders = [Path(path) / manifest["folders"][part] for part in ("graph", "table")]
+    formats = [read_manifest(folder)["version"] for folder in folders]
+    return manifest["version"] == FORMAT_VERSION and set(formats) == {ARRAY_FORMAT}
 
 
 def due(store: StoreFiles) -> bool:

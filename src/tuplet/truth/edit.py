@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -73,8 +73,6 @@ def with_facts(
             raise BadInput(
                 f"{store.path} is not weighted: a fact there is true, it has no truth of {given.truth.min():g}"
             )
-        if graph.weighted and not store.table.double and (given.truth != given.truth.astype(np.float32)).any():
-            store = _in_double(store)
         now = states_of(store, given.relation, given.heads, given.tails)
         updated = now.observed & (now.truth != given.truth)
         changed = ~now.observed | updated
@@ -96,7 +94,10 @@ def with_facts(
             weight=given.truth,
         ).take(changed)
         listed = int((now.truth[changed] > 0).sum())
-        return report, store.changed(states, fresh, _counted(store, report, states.edges - listed))
+        meta = _counted(store, report, states.edges - listed)
+        if not store.table.double and (states.truth != states.truth.astype(np.float32)).any():
+            return report, _changed_in_double(store, states, fresh, meta)
+        return report, store.changed(states, fresh, meta)
 
 
 def without_facts(
@@ -253,11 +254,11 @@ def _resolve(graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.i
     return _Given(relation, heads, tails, truth, len(order) - len(truth))
 
 
-def _in_double(store: StoreFiles) -> StoreFiles:
-    """The store with its truth in double precision: a given truth is kept as it is."""
-    table = store.table.flat
+def _changed_in_double(store: StoreFiles, states: EdgeStates, names: Sequence[str], meta: StoreMeta) -> StoreFiles:
+    """`StoreFiles.changed`, with all truth in double precision from now on: a given truth is kept as it is."""
+    table, entities = store.table.flat, store.graph.entities.extended(names)
     wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
-    return store.replaced(store.graph.flat, wide, store.meta)
+    return store.replaced(store.graph.edited(states, entities), wide.edited(states, len(entities)), meta)
 
 
 def _counted(store: StoreFiles, report: EditReport, listed: int) -> StoreMeta:

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import files
-from tuplet.array_folder import open_directory, write_directory
+from tuplet.array_folder import open_directory, read_manifest, write_directory
+from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError
 from tuplet.files import (
     clean_leftovers,
@@ -186,7 +187,7 @@ class StoreFiles:
             if delta.states.edges > max(RECENT, RECENT_SHARE * self.layer.states.edges):
                 layer = self.layer.then(delta.states, delta.names)
                 write = partial(write_layer, layer=layer, graph=after.graph, table=after.table)
-                folders = self.folders | {"layer": _place(root, "layer", None, write)}
+                folders = self.folders | {"layer": _place(root, "layer", write)}
                 _switch(root, folders, meta, Delta(), self.generation)
                 return newest(self.path)
             counted = replace(delta, counts=after.graph.counts)
@@ -255,7 +256,7 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     graph = KnowledgeGraph.open(root / folders["graph"])
     opened = open_directory(root / folders["table"], "table")
     for part, found in (("graph", graph.hash), ("table", opened.hash)):
-        if folders[part] != folder_name(part, found):
+        if not is_named(folders[part], part, found):
             raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
     table = TruthTable.of_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
@@ -341,21 +342,18 @@ def _commit(
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
     folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
-    folders["table"] = _place(root, "table", None, table.save if isinstance(table, TruthTable) else table)
-    if isinstance(graph, KnowledgeGraph):
-        folders["graph"] = _place(root, "graph", graph.hash, graph.save)
-    else:
-        folders["graph"] = _place(root, "graph", None, graph)
+    folders["table"] = _place(root, "table", table.save if isinstance(table, TruthTable) else table)
+    folders["graph"] = _place(root, "graph", graph.save if isinstance(graph, KnowledgeGraph) else graph)
     if not isinstance(meta, StoreMeta):
         written = graph if isinstance(graph, KnowledgeGraph) else KnowledgeGraph.open(root / folders["graph"])
         meta = meta(written, TruthTable.open(root / folders["table"]))
     if basis is not None:
         arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
-        folders["rows"] = _place(root, "rows", None, lambda folder: write_directory(folder, "rows", arrays, {}))
-        folders["model"] = _place(root, "model", None, lambda folder: _copy_model(basis.model, folder))
+        folders["rows"] = _place(root, "rows", lambda folder: write_directory(folder, "rows", arrays, {}))
+        folders["model"] = _place(root, "model", lambda folder: _copy_model(basis.model, folder))
     if calibration is not None:
         write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
-        folders["calibration"] = _place(root, "calibration", None, lambda folder: write(folder))
+        folders["calibration"] = _place(root, "calibration", lambda folder: write(folder))
     _switch(root, folders, meta, Delta(), generation)
 
 
@@ -381,31 +379,37 @@ def folder_name(part: str, digest: str) -> str:
     return f"{part}-{digest[:16]}"
 
 
-def _place(root: Path, part: str, digest: str | None, write: Callable[[Path], str | None]) -> str:
-    """Let `write` fill a new folder, named by its hash: the one given, or the one that `write` returns."""
-    if digest is not None and _is_whole(root / folder_name(part, digest), part):
-        return folder_name(part, digest)
+def is_named(folder: str, part: str, digest: str) -> bool:
+    """Whether a folder is named by a hash; the format of its arrays may follow, see `_place`."""
+    return folder.split(".")[0] == folder_name(part, digest)
+
+
+def _place(root: Path, part: str, write: Callable[[Path], str]) -> str:
+    """Let `write` fill a new folder, named by the hash that it returns."""
     fresh = root / f".{part}-{os.urandom(4).hex()}"
-    written = write(fresh)
-    name = folder_name(part, digest or written or "")
-    if _is_whole(root / name, part):
+    name = folder_name(part, write(fresh))
+    there = _whole_format(root / name, part)
+    if there == ARRAY_FORMAT:
         shutil.rmtree(fresh)  # the same content is there already
-    else:
-        rename(fresh, root / name)
+        return name
+    if there is not None:
+        name += f".{ARRAY_FORMAT}"  # in an older format, and somebody may read it
+    rename(fresh, root / name)
     return name
 
 
-def _is_whole(folder: Path, part: str) -> bool:
+def _whole_format(folder: Path, part: str) -> int | None:
+    """The format of the arrays in a folder; None if it is not there, or damaged."""
     try:
         if part == "model":
             from tuplet.predict import model_folder
 
             model_folder.load(folder)
-        else:
-            open_directory(folder, part).verify_all()
+            return ARRAY_FORMAT
+        open_directory(folder, part).verify_all()
+        return int(read_manifest(folder, part)["version"])
     except TupletError:
-        return False
-    return True
+        return None
 
 
 def _copy_model(source: Path, folder: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuplet.array_folder import verify
 from tuplet.errors import CorruptStore, TupletError
-from tuplet.truth.store_folder import MANIFEST, StoreFiles, folder_name, read_store
+from tuplet.truth.store_folder import MANIFEST, StoreFiles, is_named, read_store
 
 
 def generation(store: StoreFiles) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def verify_store(path: str | os.PathLike[str]) -> None:
         store = StoreFiles.open(root)  # this reads store.json and the delta
         try:
             for part, folder in store.folders.items():
-                if folder != folder_name(part, _digest(root / folder, part)):
+                if not is_named(folder, part, _digest(root / folder, part)):
                     raise CorruptStore(f"{root / folder}: not the {part} that {root / MANIFEST} names")
             return
         except TupletError:
