@@ -139,22 +139,19 @@ def run_build(arguments: argparse.Namespace) -> None:
 
 def _made(store: Store, arguments: argparse.Namespace) -> None:
     """What there is now, in three lines, and what to do with it."""
-    from tuplet.query.examples import starting_queries
-    from tuplet.truth.store_folder import read_store
-
+    about = store.info()
     if arguments.json:
-        echo(store.info())
+        echo(about)
         return
-    # Not the whole of `info`, for which all facts are read.
-    graph, report = store.source.graph, read_store(arguments.output)["meta"]["report"]
+    report = about["report"]
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
-    print(f"{len(graph.entities):,} entities, {len(graph.relations):,} relations")
+    print(f"{about['entities']:,} entities, {about['relations']:,} relations")
     print(f"{report['facts']:,} facts, predictions: {predicted}")
     if store.source.about.get("calibrated") is False:
         print(f"truth values are not calibrated: {store.source.about.get('not_calibrated')}")
     print(arguments.output)
     path = shlex.quote(arguments.output)
-    for query in starting_queries(store.source)[:1]:
+    for query in about["try"][:1]:
         print(f"\nask it:      tuplet ask {path} {shlex.quote(query)}")
         print(f"look inside: tuplet info {path}, tuplet relations {path}, tuplet find {path} TEXT")
 
