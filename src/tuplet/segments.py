@@ -86,6 +86,19 @@ class Segments:
         self._put(at, piece)
         return at
 
+    def beyond(self, pieces: int) -> int:
+        """How many elements lie behind the first pieces."""
+        at, last = self._pieces[pieces - 1]
+        return self._used - at - _length(last)
+
+    def fresh(self, pieces: int, room: int) -> Segments:
+        """The first pieces alone, at the same places, in a space of their own."""
+        first, *others = self._pieces[:pieces]
+        made = Segments(first[1], room)
+        for _, piece in others:
+            made.append(piece, apart=True)
+        return made
+
 
 def _length(columns: Columns) -> int:
     return max((len(array) for array in columns.values()), default=0)

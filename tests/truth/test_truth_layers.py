@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tuplet.graph import layers
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -69,7 +71,16 @@ def same(one: TruthTable, other: TruthTable) -> None:
         assert np.array_equal(array, other.arrays()[name]), name
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.fixture(params=[False, True], ids=["roomy", "tidied"])
+def narrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no room, the layer in memory is begun anew again and again."""
+    if request.param:
+        monkeypatch.setattr(layers, "ENTRY_ROOM", -1000)
+        monkeypatch.setattr(layers, "ROW_ROOM", -1000)
+
+
+@pytest.mark.usefixtures("narrow")
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents, st.lists(contents, min_size=1, max_size=4), st.integers(0, 4))
 def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], settle: int) -> None:
     """After edit number `settle` all is put into one layer that stays, and edited further."""

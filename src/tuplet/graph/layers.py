@@ -42,11 +42,11 @@ class RowEdit(NamedTuple):
         return np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths)
 
 
-# What follows from the entries of new rows: further columns of entries, and columns of rows.
-Derive = Callable[[RowEdit], tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
+# What follows from the entries of new rows (and the columns of old ones): further columns of entries, columns of rows.
+Derive = Callable[[RowEdit, Columns, Columns], tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
 
 
-def _nothing(edit: RowEdit) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+def _nothing(edit: RowEdit, entry: Columns, row: Columns) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     return {}, {}
 
 
@@ -75,6 +75,31 @@ class LayeredRows:
         adjacency = Adjacency(*layout, newer, counts, guard=a.guard)
         entry, row = {name: e[name] for name in self.entry}, {name: r[name] for name in self.row}
         return replace(self, adjacency=adjacency, entry=entry, row=row, space=(rows, entries))
+
+    def _tidied(self) -> LayeredRows:
+        """The same rows; where most of the layer in memory is rows that newer ones hide, it is begun anew.
+
+        Whoever holds an older state keeps the space that it lies in.
+        """
+        a = self.adjacency
+        if self.space is None or a.newer is None or len(a.newer) == self.fixed:
+            return self
+        rows, entries = self.space
+        place, view = _places(a.newer[0])
+        starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
+        kept = 1 + self.fixed
+        if entries.beyond(kept) <= ENTRY_ROOM + 4 * int(lengths.sum()) and rows.beyond(kept) <= ROW_ROOM + 8 * len(
+            place
+        ):
+            return self
+        rows, entries = rows.fresh(kept, ROW_ROOM), entries.fresh(kept, ENTRY_ROOM)
+        here = consecutive(starts, lengths)
+        columns = {"neighbour": a.neighbour, **self.entry}
+        stops = entries.append({name: column[here] for name, column in columns.items()}) + np.cumsum(lengths)
+        live = {"view": view, "start": stops - lengths, "stop": stops, "row_entity": a.row_entity[place]}
+        live |= {name: column[place] for name, column in self.row.items()}
+        newer = _put_layer(rows, live, len(a.view_ptr), a.newer[1:])
+        return self._in(rows, entries, newer, a.counts)
 
     def edits(
         self,
@@ -134,11 +159,11 @@ class LayeredRows:
         """The rows after some edges got other values or, where `listed` is false, went away."""
         if not len(relation):
             return self
-        this = self._roomy()
+        this = self._roomy()._tidied()
         assert this.space is not None
         counts = this.adjacency.view_entries.copy()
         edits = this.edits(relation, heads, tails, listed, values)
-        derived = [derive(edit) for edit in edits]
+        derived = [derive(edit, this.entry, this.row) for edit in edits]
         for edit in edits:
             counts[edit.view] += len(edit.origin) - len(edit.old_entries)
         names = ("neighbour", *this.entry)
@@ -159,9 +184,8 @@ class LayeredRows:
         """The rows of all newer layers as one layer, in arrays that can be written down and put over the base again."""
         a = self.adjacency
         assert a.newer is not None
-        at = [np.arange(layer[0], layer[-1], 2) for layer in a.newer[::-1]]
-        views = [np.repeat(np.arange(len(a.view_ptr) - 1), np.diff(layer) // 2) for layer in a.newer[::-1]]
-        place, view = np.concatenate(at), np.concatenate(views)
+        layers = [_places(layer) for layer in a.newer[::-1]]
+        place, view = (np.concatenate(part) for part in zip(*layers, strict=True))
         kept = _last_of_equals((view << 32) | a.row_entity[place])
         place, view = place[kept], view[kept]
         starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
@@ -194,19 +218,27 @@ class LayeredRows:
         a = self.adjacency
         older = np.zeros((0, len(a.view_ptr)), dtype=np.int64) if a.newer is None else a.newer
         if len(older) > self.fixed:
-            mine, older = older[0], older[1:]
-            at = np.arange(mine[0], mine[-1], 2)
-            view = np.repeat(np.arange(len(mine) - 1), np.diff(mine) // 2)
+            at, view = _places(older[0])
+            older = older[1:]
             kept = {"view": view, "start": a.row_ptr[at], "stop": a.row_ptr[at + 1], "row_entity": a.row_entity[at]}
             kept |= {name: column[at] for name, column in self.row.items()}
             both = {name: np.concatenate([kept[name], new[name]]) for name in new}
             chosen = _last_of_equals((both["view"] << 32) | both["row_entity"])
             new = {name: column[chosen] for name, column in both.items()}
-        piece = {name: np.repeat(new[name], 2) for name in ("row_entity", *self.row)}
-        piece["row_ptr"] = np.stack([new["start"], new["stop"]], axis=1).reshape(-1)
-        first = rows.append(piece)
-        pointers = first + 2 * np.searchsorted(new["view"], np.arange(len(a.view_ptr)))
-        return np.ascontiguousarray(np.concatenate([pointers[None, :], older]))
+        return _put_layer(rows, new, len(a.view_ptr), older)
+
+
+def _places(layer: Longs) -> tuple[Longs, Longs]:
+    """Where the rows of a newer layer lie, and their views."""
+    return np.arange(layer[0], layer[-1], 2), np.repeat(np.arange(len(layer) - 1), np.diff(layer) // 2)
+
+
+def _put_layer(rows: Segments, new: dict[str, NDArray[Any]], pointers: int, older: Longs) -> Longs:
+    """Append the rows of a layer, in order of view and entity; returns its pointers before those of older layers."""
+    piece = {name: np.repeat(new[name], 2) for name in new if name not in ("view", "start", "stop")}
+    piece["row_ptr"] = np.stack([new["start"], new["stop"]], axis=1).reshape(-1)
+    own = rows.append(piece) + 2 * np.searchsorted(new["view"], np.arange(pointers))
+    return np.ascontiguousarray(np.concatenate([own[None, :], older]))
 
 
 def _last_of_equals(key: Longs) -> Longs:

@@ -21,6 +21,7 @@ from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers,
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows, RowEdit
 from tuplet.graph.views import GrowingArrays, relation_slices
+from tuplet.segments import Columns
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
 from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources
 from tuplet.truth.falling_truth import truth_columns
@@ -287,13 +288,16 @@ class TruthTable:
         columns.setdefault("row_dropped", np.broadcast_to(np.float32(self.threshold), len(columns["row_best"])))
         return replace(self, entities=entities, adjacency=rows.adjacency, layered=rows, changes=changes, **columns)
 
-    def _follows(self, edit: RowEdit) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    def _follows(
+        self, edit: RowEdit, entry: Columns, row: Columns
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
         """The columns of changed rows that follow from their entries, and what is known of rows that stay."""
-        entry, row = truth_columns(edit, self.by_truth)
+        entries, rows = truth_columns(edit, entry["by_truth"])
         dropped = np.full(len(edit.old_rows), self.threshold, dtype=np.float32)
-        known = edit.old_rows >= 0
-        dropped[known] = self.row_dropped[edit.old_rows[known]]
-        return entry, row | {"row_dropped": dropped}
+        if "row_dropped" in row:
+            known = edit.old_rows >= 0
+            dropped[known] = row["row_dropped"][edit.old_rows[known]]
+        return entries, rows | {"row_dropped": dropped}
 
     @property
     def base(self) -> TruthTable:
