@@ -89,7 +89,8 @@ class Store:
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = None if meta.model is None else str(meta.model)
         about["calibrated"], about["not_calibrated"], about["stale"] = meta.calibrated, meta.why, meta.stale
-        return Store(Source(files.graph, meta.observed, truth, about), Path(files.path), meta, files)
+        stated = None if files.facts is None else files.facts.adjacency
+        return Store(Source(files.graph, meta.observed, truth, about, stated), Path(files.path), meta, files)
 
     @property
     def source(self) -> Source:

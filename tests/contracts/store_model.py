@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tuplet
-from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph, hides
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import EditReport, states_of
@@ -253,6 +253,12 @@ class StoreModel:
         for name, column in graph._arrays().items():
             assert np.array_equal(ours._arrays()[name], column), name
         assert files.graph.split_edges == graph.split_edges
+        if files.facts is None:
+            assert not hides(graph, OBSERVED)
+        else:
+            stated, wanted = files.facts.adjacency, graph.observed(OBSERVED)
+            assert stated.edges == wanted.edges == self.sizes["facts"]
+            assert all(map(np.array_equal, stated.flattened()[0].arrays, wanted.arrays))
         if files.layer.empty and files.delta.empty:
             assert files.graph.info() == graph.info()
             assert files.graph.adjacency.newer is files.table.adjacency.newer is None

@@ -264,9 +264,7 @@ class KnowledgeGraph:
 
         Splits of a benchmark are cumulative: what is known when testing is `observed(["train", "valid"])`.
         """
-        if splits is None or all(name in known_splits(splits) or not count for name, count in self.split_edges.items()):
-            return self.adjacency
-        return self.adjacency.filter(self._mark(splits))
+        return self.adjacency.filter(self._mark(splits)) if hides(self, splits) else self.adjacency
 
     def info(self) -> dict[str, Any]:
         """Sizes and identity of the graph, ready for JSON."""
@@ -283,11 +281,9 @@ class KnowledgeGraph:
             "hash": self.hash,
         }
 
-    def _mark(self, splits: Sequence[str]) -> NDArray[np.bool_]:
-        marked = np.zeros(256, dtype=bool)
-        marked[[SPLIT_CODE[name] for name in known_splits(splits)]] = True
+    def _mark(self, splits: Sequence[str] | None) -> NDArray[np.bool_]:
         self.adjacency.touch()
-        return marked[self.split]
+        return marked_splits(splits)[self.split]
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         a = self.adjacency
@@ -328,3 +324,20 @@ def known_splits(splits: Sequence[str]) -> tuple[str, ...]:
         if name not in SPLITS:
             raise unknown("split", name, SPLITS)
     return tuple(name for name in SPLITS if name in splits)
+
+
+def hides(graph: KnowledgeGraph, splits: Sequence[str] | None) -> bool:
+    """Whether a graph has edges outside the named splits."""
+    known = SPLITS if splits is None else known_splits(splits)
+    return any(count and name not in known for name, count in graph.split_edges.items())
+
+
+def marked_splits(splits: Sequence[str] | None) -> NDArray[np.bool_]:
+    """For each code whether it is one of the splits (of any if None).
+
+    >>> marked_splits(["train"])[:4].tolist()
+    [False, True, False, False]
+    """
+    marked = np.zeros(256, dtype=bool)
+    marked[[SPLIT_CODE[name] for name in (SPLITS if splits is None else known_splits(splits))]] = True
+    return marked

@@ -23,10 +23,12 @@ class Source:
     truth: Truth | None = None
     about: Mapping[str, Any] = field(default_factory=dict)  # what made the truth: threshold, calibration, predictor
 
+    stated: Adjacency | None = None  # the observed facts, where they are known without looking at splits
+
     @cached_property
     def facts(self) -> Adjacency:
         """The observed facts."""
-        return self.graph.observed(self.splits)
+        return self.graph.observed(self.splits) if self.stated is None else self.stated
 
     def facts_of(self, clauses: Clauses) -> Adjacency:
         """The observed facts, with the relations of a query verified: what compiled code joins."""

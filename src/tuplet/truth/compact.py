@@ -1,4 +1,4 @@
-"""Compaction: new folders of graph and table in which all changes so far are merged.
+"""Compaction: new folders of graph, table and facts in which all changes so far are merged.
 
 They are written beside the current ones, relation by relation, while others read and edit the store. Then the store is
 switched to them in one step, and what was edited meanwhile becomes the delta over them.
@@ -19,8 +19,9 @@ from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import StoreBusy
 from tuplet.files import locked, remove, system_errors
+from tuplet.graph.fact_rows import write_facts
 from tuplet.graph.graph import KIND as GRAPH
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import KnowledgeGraph, hides
 from tuplet.graph.graph_writer import GraphWriter
 from tuplet.progress import Report
 from tuplet.truth.assemble import RelationEdges, write_table
@@ -48,6 +49,8 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                     "graph": write_graph(work / "graph", store.graph, progress),
                     "table": write_merged(work / "table", store.table, progress),
                 }
+                if hides(store.graph, store.meta.observed):
+                    hashes["facts"] = write_facts(work / "facts", store.graph, store.meta.observed)
             with writing(path, timeout, store) as now:
                 now.merged(work, hashes, store)
         finally:

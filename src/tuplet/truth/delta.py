@@ -21,6 +21,7 @@ from tuplet.array_folder import open_directory, write_directory
 from tuplet.errors import CorruptStore
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Strings
 from tuplet.truth.table import TruthTable
 
@@ -92,22 +93,26 @@ class Delta:
             raise CorruptStore(f"{where} is damaged: {error}") from None
 
 
-def write_layer(folder: Path, layer: Delta, graph: KnowledgeGraph, table: TruthTable) -> str:
+def write_layer(folder: Path, layer: Delta, graph: KnowledgeGraph, table: TruthTable, facts: LayeredRows | None) -> str:
     """Write a delta with the rows that it touches in a graph and a table that have it; returns the content hash."""
     arrays = layer.arrays()
-    for part, rows in (("graph_", graph.layer()), ("table_", table.layer())):
+    more = {} if facts is None else facts.layer()
+    for part, rows in (("graph_", graph.layer()), ("table_", table.layer()), ("facts_", more)):
         arrays |= {part + name: array for name, array in rows.items()}
     return write_directory(folder, LAYER, arrays, {"counts": graph.counts})
 
 
-def read_layer(folder: Path, graph: KnowledgeGraph, table: TruthTable) -> tuple[Delta, KnowledgeGraph, TruthTable]:
-    """The delta that `write_layer` wrote, and graph and table with it."""
+def read_layer(
+    folder: Path, graph: KnowledgeGraph, table: TruthTable, facts: LayeredRows | None
+) -> tuple[Delta, KnowledgeGraph, TruthTable, LayeredRows | None]:
+    """The delta that `write_layer` wrote, and graph, table and facts with it."""
     opened = open_directory(folder, LAYER)
     try:
         layer = Delta.of_arrays(opened.arrays)
         entities = graph.entities.extended(layer.names)
         rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
-        return layer, rows, table.over(_part(opened.arrays, "table_"), layer.states, len(entities))
+        edges = table.over(_part(opened.arrays, "table_"), layer.states, len(entities))
+        return layer, rows, edges, None if facts is None else facts.over(_part(opened.arrays, "facts_"))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptStore(f"{folder} is not a whole layer: {error}") from None
 

@@ -4,6 +4,7 @@
       store.json         which of the folders below are current, and everything known about them; sealed
       graph-1f3a…/       the graph (kind "graph")
       table-9c02…/       the truth table; on demand, the observed facts alone (kind "table")
+      facts-3d0e…/       the observed facts, where the graph has others that are hidden (kind "facts")
       rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import files
-from tuplet.array_folder import open_directory, read_manifest, write_directory
-from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.array_folder import open_directory, write_directory
 from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError
 from tuplet.files import (
     clean_leftovers,
@@ -49,9 +48,12 @@ from tuplet.files import (
     write_bytes,
 )
 from tuplet.graph.edge_states import EdgeStates
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.fact_rows import open_facts, write_facts
+from tuplet.graph.graph import KnowledgeGraph, hides
+from tuplet.graph.layers import LayeredRows
 from tuplet.truth.delta import Delta, read_layer, write_layer
 from tuplet.truth.store_meta import StoreMeta
+from tuplet.truth.store_parts import PARTS, copy_model, folder_name, is_named, place
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
@@ -66,8 +68,6 @@ FORMAT_VERSION = 3
 CACHE = "cache"
 COMPACTING = "compact"  # who compacts a store holds this lock in it, and works in a hidden folder of this name
 PATIENCE = 60.0  # seconds that a change waits for another one to end
-
-_PARTS = ("graph", "table", "layer", "rows", "model", "calibration")
 
 # More changes than these become a layer: until then each edit writes them all down anew, and each reader applies them.
 # A store whose layer is large waits a little longer.
@@ -102,6 +102,7 @@ class StoreFiles:
     generation: int = 0
     layer: Delta = field(default_factory=Delta)  # what graph and table have beyond their folders
     delta: Delta = field(default_factory=Delta)  # and beyond their layer
+    facts: LayeredRows | None = None  # the observed facts, where they have a folder of their own
 
     @property
     def on_demand(self) -> bool:
@@ -186,8 +187,8 @@ class StoreFiles:
         with system_errors(self.path):
             if delta.states.edges > max(RECENT, RECENT_SHARE * self.layer.states.edges):
                 layer = self.layer.then(delta.states, delta.names)
-                write = partial(write_layer, layer=layer, graph=after.graph, table=after.table)
-                folders = self.folders | {"layer": _place(root, "layer", write)}
+                write = partial(write_layer, layer=layer, graph=after.graph, table=after.table, facts=after.facts)
+                folders = self.folders | {"layer": place(root, "layer", write)}
                 _switch(root, folders, meta, Delta(), self.generation)
                 return newest(self.path)
             counted = replace(delta, counts=after.graph.counts)
@@ -200,15 +201,16 @@ class StoreFiles:
         The caller holds `writing(path)`. Where somebody else has written new folders meanwhile, nothing is changed.
         """
         known, now = (files.layer.then(files.delta.states, files.delta.names) for files in (older, self))
-        if any(self.folders[part] != older.folders[part] for part in hashes) or not now.continues(known):
+        same = all(self.folders.get(part) == older.folders.get(part) for part in ("graph", "table", "facts"))
+        if not (same and now.continues(known)):
             return
         root = Path(os.path.realpath(self.path))
         later = replace(now.since(known), counts=self.graph.counts)
-        folders = {part: folder for part, folder in self.folders.items() if part != "layer"}
+        folders = {part: folder for part, folder in self.folders.items() if part not in ("layer", "facts")}
         with system_errors(self.path):
             for part, digest in hashes.items():
                 folders[part] = folder_name(part, digest)
-                if folders[part] != self.folders[part]:  # the changes may have undone each other
+                if folders[part] != self.folders.get(part):  # the changes may have undone each other
                     rename(work / part, root / folders[part])
             _switch(root, folders, self.meta, later, self.generation)
 
@@ -219,7 +221,10 @@ class StoreFiles:
             return self
         entities = self.graph.entities.extended(new.names)
         graph = self.graph.edited(new.states, entities, delta.counts)
-        return replace(self, graph=graph, table=self.table.edited(new.states, len(entities)), delta=delta)
+        table = self.table.edited(new.states, len(entities))
+        s = new.states
+        facts = None if self.facts is None else self.facts.edited(s.relation, s.heads, s.tails, s.observed, {})
+        return replace(self, graph=graph, table=table, facts=facts, delta=delta)
 
     def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
         """The state as store.json describes it."""
@@ -255,8 +260,9 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     folders = manifest["folders"]
     graph = KnowledgeGraph.open(root / folders["graph"])
     opened = open_directory(root / folders["table"], "table")
-    for part, found in (("graph", graph.hash), ("table", opened.hash)):
-        if not is_named(folders[part], part, found):
+    facts, digest = open_facts(root / folders["facts"], graph) if "facts" in folders else (None, "")
+    for part, found in (("graph", graph.hash), ("table", opened.hash), ("facts", digest)):
+        if part in folders and not is_named(folders[part], part, found):
             raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
     table = TruthTable.of_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
@@ -264,8 +270,8 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
     layer = Delta()
     if "layer" in folders:
-        layer, graph, table = read_layer(root / folders["layer"], graph, table)
-    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], layer=layer)
+        layer, graph, table, facts = read_layer(root / folders["layer"], graph, table, facts)
+    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], layer=layer, facts=facts)
 
 
 def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
@@ -342,25 +348,27 @@ def _commit(
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
     folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
-    folders["table"] = _place(root, "table", table.save if isinstance(table, TruthTable) else table)
-    folders["graph"] = _place(root, "graph", graph.save if isinstance(graph, KnowledgeGraph) else graph)
+    folders["table"] = place(root, "table", table.save if isinstance(table, TruthTable) else table)
+    folders["graph"] = place(root, "graph", graph.save if isinstance(graph, KnowledgeGraph) else graph)
+    written = graph if isinstance(graph, KnowledgeGraph) else KnowledgeGraph.open(root / folders["graph"])
     if not isinstance(meta, StoreMeta):
-        written = graph if isinstance(graph, KnowledgeGraph) else KnowledgeGraph.open(root / folders["graph"])
         meta = meta(written, TruthTable.open(root / folders["table"]))
+    if hides(written, meta.observed):
+        folders["facts"] = place(root, "facts", partial(write_facts, graph=written, splits=meta.observed))
     if basis is not None:
         arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
-        folders["rows"] = _place(root, "rows", lambda folder: write_directory(folder, "rows", arrays, {}))
-        folders["model"] = _place(root, "model", lambda folder: _copy_model(basis.model, folder))
+        folders["rows"] = place(root, "rows", lambda folder: write_directory(folder, "rows", arrays, {}))
+        folders["model"] = place(root, "model", lambda folder: copy_model(basis.model, folder))
     if calibration is not None:
         write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
-        folders["calibration"] = _place(root, "calibration", lambda folder: write(folder))
+        folders["calibration"] = place(root, "calibration", lambda folder: write(folder))
     _switch(root, folders, meta, Delta(), generation)
 
 
 def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, generation: int) -> dict[str, Any]:
     """Make the generation after `generation` the current one; returns what store.json says now."""
     known = meta.as_dict()
-    made_of: list[Any] = [folders[part] for part in _PARTS if part in folders]
+    made_of: list[Any] = [folders[part] for part in PARTS if part in folders]
     made_of += [known[key] for key in ("model", "calibration", "threshold")]
     content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
     if not delta.empty:
@@ -374,60 +382,11 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     return content
 
 
-def folder_name(part: str, digest: str) -> str:
-    """Parts are named by their content."""
-    return f"{part}-{digest[:16]}"
-
-
-def is_named(folder: str, part: str, digest: str) -> bool:
-    """Whether a folder is named by a hash; the format of its arrays may follow, see `_place`."""
-    return folder.split(".")[0] == folder_name(part, digest)
-
-
-def _place(root: Path, part: str, write: Callable[[Path], str]) -> str:
-    """Let `write` fill a new folder, named by the hash that it returns."""
-    fresh = root / f".{part}-{os.urandom(4).hex()}"
-    name = folder_name(part, write(fresh))
-    there = _whole_format(root / name, part)
-    if there == ARRAY_FORMAT:
-        shutil.rmtree(fresh)  # the same content is there already
-        return name
-    if there is not None:
-        name += f".{ARRAY_FORMAT}"  # in an older format, and somebody may read it
-    rename(fresh, root / name)
-    return name
-
-
-def _whole_format(folder: Path, part: str) -> int | None:
-    """The format of the arrays in a folder; None if it is not there, or damaged."""
-    try:
-        if part == "model":
-            from tuplet.predict import model_folder
-
-            model_folder.load(folder)
-            return ARRAY_FORMAT
-        open_directory(folder, part).verify_all()
-        return int(read_manifest(folder, part)["version"])
-    except TupletError:
-        return None
-
-
-def _copy_model(source: Path, folder: Path) -> str:
-    from tuplet.predict import model_folder
-
-    digest = str(model_folder.describe(source)["sha256"])
-    folder.mkdir()
-    for name in (model_folder.TENSORS, model_folder.CARD, model_folder.DESCRIPTION):
-        if (source / name).exists():
-            shutil.copyfile(source / name, folder / name)
-    return digest
-
-
 def _collect(root: Path, manifest: Mapping[str, Any]) -> None:
     """Delete parts that store.json does not name: an older state, or what a killed writer left."""
     current = {*manifest["folders"].values(), manifest.get("delta")}
     for entry in root.iterdir():
-        ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in (*_PARTS, "delta")))
+        ours = entry.name.lstrip(".").startswith(tuple(f"{part}-" for part in (*PARTS, "delta")))
         if (ours and entry.name not in current) or entry.name.startswith(f".{MANIFEST}."):
             remove(entry)
         elif entry.name.startswith(f".{COMPACTING}-"):

@@ -8,7 +8,8 @@ from typing import Any
 
 from tuplet.array_folder import verify
 from tuplet.errors import CorruptStore, TupletError
-from tuplet.truth.store_folder import MANIFEST, StoreFiles, is_named, read_store
+from tuplet.truth.store_folder import MANIFEST, StoreFiles, read_store
+from tuplet.truth.store_parts import is_named
 
 
 def generation(store: StoreFiles) -> dict[str, Any]:

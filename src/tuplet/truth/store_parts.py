@@ -1,0 +1,65 @@
+"""The folders that a store is made of: each is named by its content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tuplet.array_folder import open_directory, read_manifest
+from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.errors import TupletError
+from tuplet.files import rename
+
+PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration")
+
+
+def folder_name(part: str, digest: str) -> str:
+    """Parts are named by their content."""
+    return f"{part}-{digest[:16]}"
+
+
+def is_named(folder: str, part: str, digest: str) -> bool:
+    """Whether a folder is named by a hash; the format of its arrays may follow, see `place`."""
+    return folder.split(".")[0] == folder_name(part, digest)
+
+
+def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
+    """Let `write` fill a new folder, named by the hash that it returns."""
+    fresh = root / f".{part}-{os.urandom(4).hex()}"
+    name = folder_name(part, write(fresh))
+    there = _whole_format(root / name, part)
+    if there == ARRAY_FORMAT:
+        shutil.rmtree(fresh)  # the same content is there already
+        return name
+    if there is not None:
+        name += f".{ARRAY_FORMAT}"  # in an older format, and somebody may read it
+    rename(fresh, root / name)
+    return name
+
+
+def _whole_format(folder: Path, part: str) -> int | None:
+    """The format of the arrays in a folder; None if it is not there, or damaged."""
+    try:
+        if part == "model":
+            from tuplet.predict import model_folder
+
+            model_folder.load(folder)
+            return ARRAY_FORMAT
+        open_directory(folder, part).verify_all()
+        return int(read_manifest(folder, part)["version"])
+    except TupletError:
+        return None
+
+
+def copy_model(source: Path, folder: Path) -> str:
+    """Write the folder of a predictor again; returns its content hash."""
+    from tuplet.predict import model_folder
+
+    digest = str(model_folder.describe(source)["sha256"])
+    folder.mkdir()
+    for name in (model_folder.TENSORS, model_folder.CARD, model_folder.DESCRIPTION):
+        if (source / name).exists():
+            shutil.copyfile(source / name, folder / name)
+    return digest
