@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -48,56 +49,61 @@ class Segments:
     """
 
     def __init__(self, base: Columns, room: int) -> None:
-        self._pieces: list[tuple[int, Columns]] = []
-        self._dtypes = {name: array.dtype for name, array in base.items()}
-        self._reserve(place_after(_length(base)) + place_after(room))
-        self._put(0, base)
+        self._turn = threading.Lock()  # threads may make two states in one space, each with pieces of its own
+        self._fill([(0, base)], place_after(_length(base)) + place_after(room))
 
-    def _reserve(self, size: int) -> None:
-        self._size = size
-        self._writable = {name: _column(dtype, size) for name, dtype in self._dtypes.items()}
-        self.columns = {name: _read_only(array) for name, array in self._writable.items()}
-
-    def _put(self, at: int, piece: Columns) -> None:
-        for name, array in piece.items():
-            _place(self._writable[name], at, array)
-        self._used = at + _length(piece)
-        self._mapped = any(_is_file(array) for array in piece.values())
-        # What is a file is mapped again when there must be more room; what is memory is here and nowhere else.
-        here = {
-            name: array if _is_file(array) else self.columns[name][at : at + len(array)]
-            for name, array in piece.items()
-        }
-        self._pieces.append((at, here))
+    def _fill(self, pieces: Sequence[tuple[int, Columns]], size: int) -> None:
+        """Take a new range of addresses with these pieces at their places."""
+        writable = {name: _column(array.dtype, size) for name, array in pieces[0][1].items()}
+        columns = {name: _read_only(array) for name, array in writable.items()}
+        here = [_put(writable, columns, at, piece) for at, piece in pieces]
+        # Others may look at the columns any time: they are shown when they are whole.
+        self._pieces, self._writable, self._size, self.columns = here, writable, size, columns
 
     def append(self, piece: Columns, apart: bool = False) -> int:
         """Put a piece behind the last one and say where it begins; `apart`: at the place that a file would have.
 
         What was there before stays as it is, so older readers may go on. Where there was no room `columns` are others.
         """
-        apart = apart or self._mapped or any(_is_file(array) for array in piece.values())
-        at = place_after(self._used) if apart else self._used
-        needed = at + _length(piece)
-        if needed > self._size:
-            pieces, self._pieces = self._pieces, []
-            self._reserve(2 * place_after(needed))
-            for place, older in pieces:
-                self._put(place, older)
-        self._put(at, piece)
-        return at
+        with self._turn:
+            at, last = self._pieces[-1]
+            end = at + _length(last)
+            if apart or _has_files(last) or _has_files(piece):
+                end = place_after(end)
+            if end + _length(piece) > self._size:
+                self._fill(self._pieces, 2 * place_after(end + _length(piece)))
+            self._pieces.append(_put(self._writable, self.columns, end, piece))
+            return end
 
     def beyond(self, pieces: int) -> int:
         """How many elements lie behind the first pieces."""
-        at, last = self._pieces[pieces - 1]
-        return self._used - at - _length(last)
+        (at, one), (end, last) = self._pieces[pieces - 1], self._pieces[-1]
+        return end + _length(last) - at - _length(one)
 
     def fresh(self, pieces: int, room: int) -> Segments:
         """The first pieces alone, at the same places, in a space of their own."""
-        first, *others = self._pieces[:pieces]
-        made = Segments(first[1], room)
-        for _, piece in others:
-            made.append(piece, apart=True)
+        made = Segments(self._pieces[0][1], room)
+        at, last = self._pieces[pieces - 1]
+        made._fill(self._pieces[:pieces], place_after(at + _length(last)) + place_after(room))
         return made
+
+
+def _put(
+    writable: dict[str, NDArray[Any]], columns: dict[str, NDArray[Any]], at: int, piece: Columns
+) -> tuple[int, Columns]:
+    """Let a piece lie at a place; returns where it is to be had from when there must be more room.
+
+    What is a file is mapped again then; what is memory is here and nowhere else.
+    """
+    for name, array in piece.items():
+        _place(writable[name], at, array)
+    return at, {
+        name: array if _is_file(array) else columns[name][at : at + len(array)] for name, array in piece.items()
+    }
+
+
+def _has_files(piece: Columns) -> bool:
+    return any(_is_file(array) for array in piece.values())
 
 
 def _length(columns: Columns) -> int:
