@@ -27,6 +27,7 @@ import tuplet
 from tuplet.errors import StoreBusy
 from tuplet.truth import store_folder
 from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreFiles
+from tuplet.truth.store_meta import StoreChanges
 
 # A kill leaves to the system what was written, so nothing is lost in memory either; and syncing costs nothing there.
 PLACE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -240,28 +241,36 @@ def compact(path: Path, until: float) -> None:
         time.sleep(0.02)
 
 
-def readers(seconds: float, seed: int) -> int:
-    """Processes that read, two that edit and one that compacts; returns the generations that there were."""
+def readers(seconds: float, seed: int) -> dict[str, int]:
+    """Processes that read, two that edit and one that compacts, of which now and then one is killed and begins anew."""
+    rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory(dir=PLACE) as folder:
         path = Path(folder, "some.store")
         model = StoreModel(False, False, ["a0", "b0"], ["left", "right"])
         model.apply(Change("add", tuple(pair(0))))
-        model.changes = type(model.changes)()
+        model.changes = StoreChanges()
         model.make(path)
         look(tuplet.open(path))  # compiled code is loaded once, before the forks
         until = time.monotonic() + seconds
-        work: list[Callable[[], None]] = [
-            lambda: edit(path, until, seed),
-            lambda: edit(path, until, seed + 1),
+        writing: list[Callable[[], None]] = [
+            lambda: edit(path, until, int(rng.integers(2**31))),
+            lambda: edit(path, until, int(rng.integers(2**31))),
             lambda: compact(path, until),
-            lambda: read(path, until, False),
-            lambda: read(path, until, True),
         ]
-        children = [forked(job) for job in work]
-        failed = [number for number, child in enumerate(children) if os.waitpid(child, 0)[1] != 0]
-        assert not failed, f"of the processes {failed} failed"
+        reading = [forked(lambda: read(path, until, False)), forked(lambda: read(path, until, True))]
+        children, killed = [forked(job) for job in writing], 0
+        while time.monotonic() < until - 0.5:
+            time.sleep(rng.uniform(0, 0.5))
+            victim = int(rng.integers(len(children)))
+            os.kill(children[victim], signal.SIGKILL)
+            _, status = os.waitpid(children[victim], 0)
+            assert os.WIFSIGNALED(status), f"writer {victim} failed"
+            rng.random()  # each fork has its own future
+            children[victim], killed = forked(writing[victim]), killed + 1
+        failed = [child for child in (*reading, *children) if os.waitpid(child, 0)[1] != 0]
+        assert not failed, f"of the readers {reading} and writers {children} failed {failed}"
         look(tuplet.open(path))
-        return tuplet.open(path).generation
+        return {"generations": tuplet.open(path).generation, "killed": killed}
 
 
 def main() -> None:
@@ -274,7 +283,7 @@ def main() -> None:
     if arguments.what == "kills":
         sys.stdout.write(json.dumps(dict(kills(arguments.count, arguments.seed))) + "\n")
     else:
-        sys.stdout.write(json.dumps({"generations": readers(arguments.seconds, arguments.seed)}) + "\n")
+        sys.stdout.write(json.dumps(readers(arguments.seconds, arguments.seed)) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from engine_contract import SOAK
-from store_model import ENGINES, StoreModel, answers, files_of
+from store_model import ENGINES, EdgeModel, StoreModel, answers, files_of
 
 import tuplet
 from random_queries import random_query
+from tuplet.predict import model_folder
+from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import store_folder
-from tuplet.truth.make import FactsRecipe, make
+from tuplet.truth.make import FactsRecipe, index, make
 
 BLOCKS = range(100) if SOAK else range(3)
 STORES, CHANGES = (5, 30) if SOAK else (2, 12)
@@ -182,3 +185,36 @@ def test_threads_share_a_store_that_is_edited(pair: tuple[tuplet.Store, tuplet.S
     shared.refresh()
     other.refresh()
     assert shared.generation == other.generation
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_store_on_demand_is_edited_like_a_table(block: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng([block, 11])
+    facts = {(f"n{h}", f"r{r}", f"n{t}") for h, r, t in rng.integers(0, (8, 2, 8), (20, 3))}
+    graph = tuplet.read(sorted(facts))
+    entities, relations = len(graph.entities), len(graph.relations)
+    model = ComplEx.create(entities, relations, 4, 0.9, 2, torch.Generator().manual_seed(block))
+    model_folder.save(model, tmp_path / "model")
+    for on_demand in (False, True):
+        index(graph, tmp_path / "model", tmp_path / f"{on_demand}", threshold=0.02, on_demand=on_demand)
+    names = StoreModel(False, False, graph.entities.names(range(entities)), graph.relations.names(range(relations)))
+    names.edges = {fact: EdgeModel(given=1.0) for fact in facts}
+    tabled, demanded = tuplet.open(tmp_path / "False"), tuplet.open(tmp_path / "True")
+    for _ in range(CHANGES // 2):
+        change = names.random_change(rng, COMPACTS)
+        names.apply(change)
+        reports = [names.do(store, change) for store in (tabled, demanded)]
+        for field in ("added", "removed", "already", "not_found", "new_entities"):
+            assert getattr(reports[0], field, None) == getattr(reports[1], field, None)
+        assert tabled.generation == demanded.generation
+        for store in (demanded, tuplet.open(tmp_path / "True")):
+            wanted, found = tabled.source.truth, store.source.truth
+            assert wanted is not None
+            assert found is not None
+            assert found.entities == wanted.entities == len(names.entities)
+            for entity in range(found.entities):
+                for view in range(2 * relations):
+                    row, other = (truth.row(entity, view // 2, view % 2 == 1) for truth in (wanted, found))
+                    assert row.ids.tolist() == other.ids.tolist()
+                    assert row.observed.tolist() == other.observed.tolist()
+                    np.testing.assert_allclose(row.truth, other.truth, atol=1e-5)

@@ -53,11 +53,14 @@ def names_of(words: Vocabulary) -> list[str]:
 
 
 def edit(store: tuplet.Store, rng: np.random.Generator) -> None:
-    """A fact more or a fact less."""
+    """A fact more or a fact less, or all changes so far merged."""
+    if rng.random() < 0.2:
+        store.compact()
+        return
     entities, relations = names_of(store.graph.entities), names_of(store.graph.relations)
-    fact = (str(rng.choice(entities)), str(rng.choice(relations)), str(rng.choice(entities)))
+    fact = (str(rng.choice([*entities, "new"])), str(rng.choice(relations)), str(rng.choice(entities)))
     if rng.random() < 0.5:
-        store.add([fact])
+        store.add([fact], new_entities=True)
     else:
         stated = [f for f in ([h, r, t] for h in entities for r in relations for t in entities) if _stated(store, f)]
         if len(stated) > 1:
