@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from store_model import Change, StoreModel, files_of
 import tuplet
 from tuplet.errors import StoreBusy
 from tuplet.truth import store_folder
+from tuplet.truth.compact import upgrade
 from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreFiles
 from tuplet.truth.store_meta import StoreChanges
 
@@ -51,24 +53,29 @@ def forked(work: Callable[[], None]) -> int:
         os._exit(status)
 
 
+def die_at(step: int, folder: Path) -> None:
+    """Be killed before the given step from now on with a file or a folder in there."""
+    left = [step]
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        if event in STEPS and str(arguments[0]).startswith(str(folder)):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
 # --- kills --------------------------------------------------------------------------------------------------------
 
 
 def write_until_killed(path: Path, model: StoreModel, seed: int, log: Path, step: int | None) -> NoReturn:
     """Change a store again and again, logging each change before and after; die at the given step, if there is one."""
-    left = [step or 0]
-
-    def count(event: str, arguments: tuple[object, ...]) -> None:
-        if event in STEPS and str(arguments[0]).startswith(str(path.parent)):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
     rng = np.random.default_rng(seed)
     lines = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     store = tuplet.open(path)
     if step is not None:
-        sys.addaudithook(count)
+        die_at(step, path.parent)
     while True:
         change = model.random_change(rng)
         _note(lines, asdict(change))
@@ -174,6 +181,29 @@ def kills(count: int, seed: int, per_store: int = 25) -> Counter[str]:
     return seen
 
 
+def upgrades(old: Path, stride: int) -> dict[str, int]:
+    """Kill whoever brings a store of an older format up, at each step or some; returns the formats that were left."""
+    wanted = StoreFiles.open(old).table.flat.arrays()
+    step, killed, found = 1, True, Counter[str]()
+    while killed:
+        with tempfile.TemporaryDirectory(dir=PLACE) as folder:
+            path = Path(shutil.copytree(old, Path(folder, "some.store")))
+
+            def work(path: Path = path, step: int = step) -> None:
+                die_at(step, path.parent)
+                upgrade(path)
+
+            killed = os.WIFSIGNALED(os.waitpid(forked(work), 0)[1])
+            for again in (False, True):
+                found[f"format {store_folder.read_store(path)['version']}"] += not again
+                tuplet.info(path, verify=True)
+                arrays = StoreFiles.open(path).table.flat.arrays()
+                assert all(np.array_equal(arrays[name], array) for name, array in wanted.items())
+                upgrade(path)
+        step += stride
+    return dict(found)
+
+
 # --- readers ------------------------------------------------------------------------------------------------------
 
 PAIRS = 6
@@ -275,15 +305,20 @@ def readers(seconds: float, seed: int) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("kills", "readers"))
+    parser.add_argument("what", choices=("kills", "readers", "upgrades"))
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", type=Path, help="of an older format")
+    parser.add_argument("--stride", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.what == "kills":
-        sys.stdout.write(json.dumps(dict(kills(arguments.count, arguments.seed))) + "\n")
+        report = dict(kills(arguments.count, arguments.seed))
+    elif arguments.what == "readers":
+        report = readers(arguments.seconds, arguments.seed)
     else:
-        sys.stdout.write(json.dumps(readers(arguments.seconds, arguments.seed)) + "\n")
+        report = upgrades(arguments.store, arguments.stride)
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

@@ -151,6 +151,11 @@ def test_a_killed_writer_loses_nothing_and_doubles_nothing() -> None:
     assert report["changes"] > 5
 
 
+def test_a_killed_upgrade_leaves_the_old_store_or_the_new_one() -> None:
+    old = Path(__file__).parents[1] / "truth" / "fixtures" / "format-1-table"
+    assert set(soak("upgrades", "--store", str(old), "--stride", "1" if SOAK else "40")) == {"format 1", "format 3"}
+
+
 def test_readers_in_other_processes_see_whole_generations() -> None:
     assert soak("readers", "--seconds", "60" if SOAK else "2")["generations"] > 5
 
