@@ -17,8 +17,9 @@ from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.settings import TrainConfig
-from tuplet.truth.compact import ENOUGH, compact
+from tuplet.truth.compact import ENOUGH, compact, compact_behind
 from tuplet.truth.make import index
+from tuplet.truth.store_folder import StoreFiles
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
 PEOPLE = [f"p{i:02}" for i in range(24)]
@@ -54,6 +55,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Shown:
         return code, said.out, said.err
 
     return run
+
+
+def damage(folder: Path, pattern: str) -> Path:
+    """Change the last byte of a file."""
+    [file] = folder.glob(pattern)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    return file
 
 
 @pytest.mark.parametrize("name", ["a.store", "rows.store"])
@@ -107,7 +117,7 @@ def test_changes_wait_until_they_are_merged(copy: Callable[[str], Path], made: P
     before = tuplet.open(store).ask("?x : r(a, ?x)", k="all").to_dict()["answers"]
     code, out, err = run("compact", store)
     assert (code, out) == (0, f"{store}: merged 20,003 changes; generation 5\n")
-    assert "table: 100 % (1/1)" in err
+    assert "table: 100 % (20,003/20,003)  edges" in err
     assert {part.name.split("-")[0] for part in store.iterdir()} == {"store.json", "graph", "table"}
     assert tuplet.open(store).ask("?x : r(a, ?x)", k="all").to_dict()["answers"] == before
     code, out, err = run("compact", store, "--json", "--quiet")
@@ -152,6 +162,15 @@ def test_a_merge_that_is_stopped_changes_nothing(copy: Callable[[str], Path], st
     assert store.compact()
 
 
+def test_what_goes_wrong_in_the_background_is_one_warning(copy: Callable[[str], Path]) -> None:
+    path = copy("a.store")
+    tuplet.open(path).add(NEW[:5])
+    damage(path, "graph-*/neighbour.npy")
+    with pytest.warns(RuntimeWarning, match=r"could not be merged: .*neighbour\.npy: checksum does not match"):
+        compact_behind(StoreFiles.open(path)).join()
+    assert not list(path.glob(".compact*"))
+
+
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
@@ -171,10 +190,7 @@ def test_every_byte_is_verified(copy: Callable[[str], Path], made: Path, run: Sh
     else:
         tuplet.open(path).add(NEW[:1])
     assert run("info", path, "--verify")[0] == 0
-    [file] = path.glob(pattern)
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
+    file = damage(path, pattern)
     code, out, err = run("info", path, "--verify")
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {file}: ")
@@ -201,10 +217,7 @@ def test_info_reads_no_facts(tmp_path: Path) -> None:
     opened = KnowledgeGraph.open(tmp_path / "g")
     assert (opened.info()["self_loops"], opened.info()["dated"]) == (3, 3)
     assert graph.info() == opened.info()
-    file = tmp_path / "g" / "neighbour.npy"
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
+    damage(tmp_path, "g/neighbour.npy")
     damaged = KnowledgeGraph.open(tmp_path / "g")
     assert damaged.info() == opened.info()
     with pytest.raises(CorruptStore):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import numpy as np
 from tuplet.array_folder import read_manifest
 from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.array_writer import FolderWriter
-from tuplet.errors import StoreBusy
+from tuplet.errors import StoreBusy, TupletError
 from tuplet.files import locked, remove, system_errors
+from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.fact_rows import write_facts
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, hides
@@ -88,6 +90,8 @@ def compact_behind(store: StoreFiles) -> threading.Thread:
             compact(store.path)
         except StoreBusy:
             return  # somebody else does it, or edits all the time: the next edit tries again
+        except TupletError as error:
+            warnings.warn(f"the changes of {store.path} could not be merged: {error}", RuntimeWarning, stacklevel=2)
 
     thread = threading.Thread(target=work, name=f"compact {store.path}", daemon=True)
     thread.start()
@@ -104,8 +108,7 @@ def write_graph(folder: Path, graph: KnowledgeGraph, progress: Report | None = N
             writer.relation(
                 heads, tails, {name: array[entries] for name, array in columns.items() if array is not None}
             )
-            if progress is not None:
-                progress("graph", r + 1, len(graph.relations), "")
+            _tell(progress, "graph", graph.adjacency, r)
         return sink.finish(writer.finish(graph.notes))
 
 
@@ -126,5 +129,11 @@ def _relations(table: TruthTable, progress: Report | None) -> Iterator[RelationE
         same = np.full(np.count_nonzero(observed), r, dtype=np.int32)
         prediction[observed], source[observed] = table.fact_values(heads[observed], same, tails[observed])
         yield RelationEdges(heads, tails, table.truth[entries], observed, prediction, source)
-        if progress is not None:
-            progress("table", r + 1, table.relations, "")
+        _tell(progress, "table", table.adjacency, r)
+
+
+def _tell(progress: Report | None, step: str, rows: Adjacency, relation: int) -> None:
+    """Relations differ in size: what is done is told in edges."""
+    edges = rows.view_entries[::2]
+    if progress is not None and rows.edges:
+        progress(step, int(edges[: relation + 1].sum()), rows.edges, "edges")
