@@ -31,10 +31,11 @@ Shown = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store, one that computes rows on demand, and one with so many changes that they are a layer."""
+    """Stores: a plain one, with rows on demand, with a hidden split, of given truth; and facts for the last."""
     root = tmp_path_factory.mktemp("changes")
     built = tuplet.build(FACTS, root / "a.store", config=QUICK, keep_model=root / "a.model", progress=False)
     index(built.graph, root / "a.model", root / "rows.store", on_demand=True)
+    index(built.graph, root / "a.model", root / "hidden.store", observed=("train",))
     tuplet.build([("a", "r", "b", 0.5), ("b", "r", "c", 0.5)], root / "many.store", progress=False)
     many = "".join(f"a\tr\tn{i}\t0.5\n" for i in range(ENOUGH + 1))
     (root / "many.tsv").write_text(many)
@@ -176,6 +177,7 @@ def test_what_goes_wrong_in_the_background_is_one_warning(copy: Callable[[str], 
     [
         ("a.store", "graph-*/neighbour.npy"),
         ("a.store", "table-*/truth.npy"),
+        ("hidden.store", "facts-*/neighbour.npy"),
         ("a.store", "delta-*.npz"),
         ("a.store", "store.json"),
         ("rows.store", "rows-*/heads.npy"),
