@@ -13,7 +13,7 @@ from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph, hides
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreFiles, read_store
 from tuplet.truth.store_meta import StoreChanges, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
@@ -285,6 +285,14 @@ def files_of(store: tuplet.Store) -> StoreFiles:
     files = store._opened()[2]
     assert files is not None
     return files
+
+
+def leftovers(path: Path) -> set[str | None]:
+    """What lies in the folder of a store and is not part of it, or the other way round."""
+    manifest = read_store(path)
+    named = {MANIFEST, *manifest["folders"].values(), manifest.get("delta")} - {None}
+    found = {entry.name for entry in path.iterdir()} - {f".{COMPACTING}.lock"}  # of a killed compaction, for the next
+    return named ^ found
 
 
 def answers(store: tuplet.Store, query: Any, engine: str, **limits: Any) -> list[tuple[Any, ...]]:

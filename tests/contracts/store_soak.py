@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-from store_model import Change, StoreModel, files_of
+from store_model import Change, StoreModel, files_of, leftovers
 
 import tuplet
 from tuplet.errors import StoreBusy
 from tuplet.truth import store_folder
 from tuplet.truth.compact import upgrade
-from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreFiles
+from tuplet.truth.store_folder import StoreFiles, read_store
 from tuplet.truth.store_meta import StoreChanges
 
 # A kill leaves to the system what was written, so nothing is lost in memory either; and syncing costs nothing there.
@@ -160,10 +160,7 @@ class Killing:
         assert self.model.apply(change) == self.model.do(store, change)
         assert store.generation == generation + 1
         self.model.check(files_of(store))
-        manifest = store_folder.read_store(self.path)
-        named = {MANIFEST, *manifest["folders"].values(), manifest.get("delta")} - {None}
-        found = {entry.name for entry in self.path.iterdir()} - {f".{COMPACTING}.lock"}
-        assert found == named, found ^ named
+        assert leftovers(self.path) == set()
         assert [entry.name for entry in self.path.parent.iterdir()] == [self.path.name]
 
 
@@ -195,7 +192,7 @@ def upgrades(old: Path, stride: int) -> dict[str, int]:
 
             killed = os.WIFSIGNALED(os.waitpid(forked(work), 0)[1])
             for again in (False, True):
-                found[f"format {store_folder.read_store(path)['version']}"] += not again
+                found[f"format {read_store(path)['version']}"] += not again
                 tuplet.info(path, verify=True)
                 arrays = StoreFiles.open(path).table.flat.arrays()
                 assert all(np.array_equal(arrays[name], array) for name, array in wanted.items())

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from engine_contract import SOAK
-from store_model import ENGINES, EdgeModel, StoreModel, answers, files_of
+from store_model import ENGINES, Change, EdgeModel, StoreModel, answers, files_of, leftovers
 
 import tuplet
 from random_queries import random_query
+from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import store_folder
@@ -154,6 +158,40 @@ def test_a_killed_writer_loses_nothing_and_doubles_nothing() -> None:
 def test_a_killed_upgrade_leaves_the_old_store_or_the_new_one() -> None:
     old = Path(__file__).parents[1] / "truth" / "fixtures" / "format-1-table"
     assert set(soak("upgrades", "--store", str(old), "--stride", "1" if SOAK else "40")) == {"format 1", "format 3"}
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond a size: the system refuses, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_change_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    model = StoreModel.random(rng)
+    model.make(tmp_path / "s")
+    store = tuplet.open(tmp_path / "s")
+    first = Change("add", (("new", model.relations[0], model.entities[0]),))
+    model.apply(first)
+    model.do(store, first)
+    fact = ("newer", model.relations[0], model.entities[1])
+    for size in (0, 100, 1000, 3000):
+        for change in (Change("add", (fact,)), Change("remove", first.facts), Change("compact")):
+            with files_end_at(size), pytest.raises(BadInput, match=r"cannot write .*: File too large"):
+                model.do(store, change)
+            assert store.generation == 2
+            model.check(files_of(store))
+            model.check(files_of(tuplet.open(tmp_path / "s")))
+    for change in (Change("add", (fact,)), Change("compact")):
+        model.apply(change)
+        model.do(store, change)
+        model.check(files_of(store))
+    assert leftovers(tmp_path / "s") == set()
 
 
 def test_readers_in_other_processes_see_whole_generations() -> None:
