@@ -142,6 +142,10 @@ def test_one_line_where_a_store_cannot_be_merged(copy: Callable[[str], Path], tm
         assert run("compact", store, "--quiet") == (1, "", f"{busy}\n")
     with locked(store):
         assert run("compact", store, "--quiet", "--timeout", 0.1) == (1, "", f"{busy} (waited 0.1 s)\n")
+    for wrong in ("nan", "-1"):
+        refused = f"error: timeout must be a number of seconds from 0, not {float(wrong)!r}\n"
+        assert run("add", store, tmp_path / "new.tsv", "--timeout", wrong) == (1, "", refused)
+        assert run("compact", store, "--timeout", wrong, "--quiet") == (1, "", refused)
     assert run("compact", store, "--quiet")[0] == 0
 
 

@@ -14,6 +14,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -162,6 +163,8 @@ def locked(path: PathLike, timeout: float = 0.0, called: PathLike | None = None)
     """
     from filelock import FileLock, Timeout
 
+    if not isinstance(timeout, Real) or not timeout >= 0:
+        raise BadInput(f"timeout must be a number of seconds from 0, not {timeout!r}")
     target, called = Path(os.path.realpath(path)), path if called is None else called
     with system_errors(called):
         make_folder(target.parent)
