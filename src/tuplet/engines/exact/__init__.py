@@ -25,7 +25,7 @@ from tuplet.engines.exact.effort import Effort
 from tuplet.engines.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.merge import Filter, Maximum, Union
-from tuplet.engines.exact.missing import missing_clauses, split_rows
+from tuplet.engines.exact.missing import are_doubted, missing_clauses, split_rows
 from tuplet.engines.exact.part import BoundClause, bind_clause
 from tuplet.engines.exact.search_rows import rows_of
 from tuplet.engines.exact.state import enlarged, new_state
@@ -173,9 +173,9 @@ class _CombinedSearch:
         """For each clause, what it gives beyond the facts."""
         table = self.plan.table
         assert table is not None
-        weighted = bool((table.truth[table.observed] < 1).any()) if len(table.truth) else False
         found: list[Stream] = []
         for clause in self.plan.clauses:
+            weighted = are_doubted(table, {edge.relation for edge in clause.edges if edge.negated})
             rows, clauses = split_rows(table, missing_clauses(clause, weighted), self.plan.rows.rank)
             own = [ClauseStream(bind_clause(c, rows), self.logic, self.effort) for c in clauses]
             found.append(Maximum(own, self.width))

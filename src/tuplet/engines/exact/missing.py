@@ -9,7 +9,7 @@ its truth; tuples that the facts give through another witness come up, too, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from tuplet.truth.table import TruthTable
 # Parts of a truth table: every edge; stated ones; predicted ones; every edge with stated ones certain (so that a
 # negation is 0 there); stated ones that are not certain, with the truth of their negation.
 ALL, STATED, PREDICTED, CERTAIN, DOUBTED = range(5)
-KEPT = 8  # sets of relations whose parts are kept
+KEPT = 256 << 20  # bytes of parts that are kept: kernels read one array, so each set of relations has its own copies
 
 
 def missing_clauses(clause: QueryGraph, weighted: bool) -> list[QueryGraph]:
@@ -65,12 +65,34 @@ def split_rows(table: TruthTable, clauses: Clauses, rank: NDArray[np.int32]) -> 
         kept = {}
         table.prepared["split"] = rank, kept
     key = tuple(wanted)
-    if key not in kept:
-        if len(kept) >= KEPT:
-            kept.pop(next(iter(kept)))
-        kept[key] = _rows(table, wanted, rank)
+    rows = kept.pop(key, None) or _rows(table, wanted, rank)
+    kept[key] = rows  # the last ones that were asked for stay
+    sizes = [(key, _bytes(parts)) for key, parts in list(kept.items())]
+    left = sum(size for _, size in sizes)
+    for oldest, size in sizes:
+        if left > KEPT:
+            kept.pop(oldest, None)
+            left -= size
     numbered = [replace(c, edges=tuple(e._replace(relation=number[e.relation]) for e in c.edges)) for c in clauses]
-    return kept[key], numbered
+    return rows, numbered
+
+
+def _bytes(rows: SearchRows) -> int:
+    own = (*rows.adjacency.arrays, rows.rows.truth, rows.rows.by_truth, rows.rows.row_best)
+    return sum(array.nbytes for array in own)
+
+
+def are_doubted(table: TruthTable, relations: Iterable[int]) -> bool:
+    """Whether a fact of one of the relations is less than certain, as in a weighted graph."""
+    known: dict[int, bool] = table.prepared.setdefault("doubted", {})
+    for relation in relations:
+        if relation not in known:
+            own = table.adjacency.view(2 * relation)
+            entries = consecutive(own.starts, own.lengths)
+            known[relation] = bool((table.truth[entries][table.observed[entries]] < 1).any())
+        if known[relation]:
+            return True
+    return False
 
 
 def _rows(table: TruthTable, wanted: Sequence[int], rank: NDArray[np.int32]) -> SearchRows:
