@@ -26,6 +26,7 @@ from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
 from tuplet.predict.edges import fingerprint
 from tuplet.predict.embeddings import ComplEx
+from tuplet.truth import edit
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.make import FactsRecipe, index, make
@@ -253,7 +254,9 @@ def _vocabularies(graph: KnowledgeGraph) -> tuple[Vocabulary, Vocabulary, Vocabu
     return graph.entities, graph.relations, graph.entities
 
 
-def test_new_names(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [0, edit.MANY])
+def test_new_names(many: int, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit, "MANY", many)
     path = tmp_path / "s"
     shutil.copytree(made / "a.store", path)
     state = (path / "store.json").read_bytes()
@@ -261,6 +264,11 @@ def test_new_names(made: Path, tmp_path: Path) -> None:
         UnknownName, match=r"entity 'e299' is not in the store; did you mean 'e29'.*new_entities=True adds it"
     ):
         add_facts(path, [("e0", "r0", "e299")])
+    for adding in (False, True):
+        with pytest.raises(BadInput, match=r"'\\ud800' (is not in the store|cannot be written)"):
+            add_facts(path, [("e0", "r0", "\ud800")], new_entities=adding)
+    with pytest.raises(BadInput, match="without a name"):
+        add_facts(path, [("e0", "r0", "")], new_entities=True)
     with pytest.raises(UnknownName, match="unknown relation 'r9'"):
         add_facts(path, [("e0", "r9", "e1")], new_entities=True)
     with pytest.raises(UnknownName, match="entity 'new' is not in the store"):
@@ -279,6 +287,9 @@ def test_new_names(made: Path, tmp_path: Path) -> None:
     assert store.table.row(new, 0, False).ids.tolist() == [1, ENTITIES + 1]
     assert store.table.row(new, 1, True).ids.tolist() == [2]
     assert store.meta.changes.new_entities == 2
+    report = add_facts(path, [("newer", "r0", "new"), ("newest", "r0", "e1")], new_entities=True)
+    assert report.new_entities == ("newest",)
+    assert StoreFiles.open(path).table.row(ENTITIES + 1, 0, False).ids.tolist() == [ENTITIES]
     remove_facts(path, [("new", "r0", "newer")])
     assert StoreFiles.open(path).table.row(ENTITIES + 1, 0, True).ids.tolist() == []
 

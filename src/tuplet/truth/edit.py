@@ -18,6 +18,9 @@ from tuplet.truth.edges import ADDED, TRAIN, Floats
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
 
+# So many names are looked up in a table of all, which takes a while to be made; fewer are searched for one by one.
+MANY, MANY_SHARE = 5_000, 0.01
+
 Triples = KnowledgeGraph | Iterable[tuple[Any, ...]]
 
 
@@ -212,19 +215,37 @@ class _NamedFacts:
 
 def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[NDArray[np.int64], list[str]]:
     """Ids of the entity names, and the names that got a new id."""
-    ids: list[int] = []
+    ids = _found(vocabulary, names.entities)
     fresh: list[str] = []
-    for name in names.entities:
-        found = vocabulary.find(name)
-        if found < 0:
-            if not grow:
-                raise NewEntity(name, vocabulary.suggest(name))
-            if not name:
-                raise BadInput("an entity without a name cannot be added")
-            found = len(vocabulary) + len(fresh)
-            fresh.append(name)
-        ids.append(found)
-    return np.array(ids, dtype=np.int64), fresh
+    for place in np.flatnonzero(ids < 0).tolist():
+        name = names.entities[place]
+        if not grow:
+            raise NewEntity(name, vocabulary.suggest(name))
+        if not name:
+            raise BadInput("an entity without a name cannot be added")
+        ids[place] = len(vocabulary) + len(fresh)
+        fresh.append(name)
+    return ids, fresh
+
+
+def _found(vocabulary: Vocabulary, names: list[str]) -> NDArray[np.int64]:
+    """The ids of names, -1 where there is none. [names]"""
+    if len(names) > max(MANY, MANY_SHARE * len(vocabulary)):
+        import pyarrow as pa
+
+        from tuplet.graph.name_table import NameTable
+
+        try:
+            wanted = pa.array(names)
+        except UnicodeEncodeError:
+            pass  # one of them is no name at all; who it is comes out one by one
+        else:
+            ids = NameTable.of(vocabulary.strings).find(wanted).astype(np.int64)
+            if vocabulary.more is not None:
+                later = NameTable.of(vocabulary.more.strings).find(wanted)
+                ids = np.where((ids < 0) & (later >= 0), len(vocabulary.strings) + later, ids)
+            return ids
+    return np.array([vocabulary.find(name) for name in names], dtype=np.int64)
 
 
 class _Given(NamedTuple):
