@@ -23,7 +23,7 @@ from random_queries import random_query
 from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
-from tuplet.truth import store_folder
+from tuplet.truth import compact, store_folder
 from tuplet.truth.make import FactsRecipe, index, make
 
 BLOCKS = range(100) if SOAK else range(3)
@@ -261,3 +261,26 @@ def test_a_store_on_demand_is_edited_like_a_table(block: int, tmp_path: Path) ->
                     assert row.ids.tolist() == other.ids.tolist()
                     assert row.observed.tolist() == other.observed.tolist()
                     np.testing.assert_allclose(row.truth, other.truth, atol=1e-5)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_edits_go_on_while_the_store_is_compacted_behind_them(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "ENOUGH", 2)
+    rng = np.random.default_rng([block, 13])
+    model = StoreModel.random(rng)
+    model.make(tmp_path / "s")
+    store, folders = tuplet.open(tmp_path / "s"), set()
+    for _ in range(3 * CHANGES):
+        change = model.random_change(rng, compact=False)
+        assert model.apply(change) == model.do(store, change)
+        assert model.differences(files_of(store)) == []
+        folders.add(files_of(store).folders["table"])
+    assert len(folders) > 1
+    if store._compacting is not None:
+        store._compacting.join()
+    store.refresh()
+    model.check(files_of(store))
+    model.check(files_of(tuplet.open(tmp_path / "s")))
+    assert leftovers(tmp_path / "s") == set()
