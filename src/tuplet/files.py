@@ -155,6 +155,12 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
 
 
+def refuse_timeout(timeout: float) -> None:
+    """An error if this is no time to wait: said before the work, not after it."""
+    if not isinstance(timeout, Real) or not timeout >= 0:
+        raise BadInput(f"timeout must be a number of seconds from 0, not {timeout!r}")
+
+
 @contextmanager
 def locked(path: PathLike, timeout: float = 0.0, called: PathLike | None = None) -> Iterator[None]:
     """Hold the right to write `path`; `StoreBusy` if somebody else still has it after `timeout` seconds.
@@ -163,8 +169,7 @@ def locked(path: PathLike, timeout: float = 0.0, called: PathLike | None = None)
     """
     from filelock import FileLock, Timeout
 
-    if not isinstance(timeout, Real) or not timeout >= 0:
-        raise BadInput(f"timeout must be a number of seconds from 0, not {timeout!r}")
+    refuse_timeout(timeout)
     target, called = Path(os.path.realpath(path)), path if called is None else called
     with system_errors(called):
         make_folder(target.parent)

@@ -19,7 +19,7 @@ from tuplet.array_folder import read_manifest
 from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import StoreBusy, TupletError
-from tuplet.files import locked, remove, system_errors
+from tuplet.files import locked, refuse_timeout, remove, system_errors
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.fact_rows import write_facts
 from tuplet.graph.graph import KIND as GRAPH
@@ -36,7 +36,11 @@ SHARE, ENOUGH = 0.05, 20_000
 
 
 def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: Report | None = None) -> bool:
-    """Merge all changes into new folders; False if there are none. `StoreBusy` if it is being compacted already."""
+    """Merge all changes into new folders; `StoreBusy` if it is being compacted already.
+
+    False if there are none, or if the store was made anew meanwhile.
+    """
+    refuse_timeout(timeout)
     root = Path(os.path.realpath(path))
     newest(path)  # a wrong path is said before anything is written
     with locked(root / COMPACTING, called=path):
@@ -54,10 +58,9 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                 if hides(store.graph, store.meta.observed):
                     hashes["facts"] = write_facts(work / "facts", store.graph, store.meta.observed)
             with writing(path, timeout, store) as now:
-                now.merged(work, hashes, store)
+                return now.merged(work, hashes, store)
         finally:
             remove(work)
-    return True
 
 
 def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:

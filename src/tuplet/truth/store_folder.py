@@ -195,15 +195,15 @@ class StoreFiles:
             manifest = _switch(root, self.folders, meta, counted, self.generation)
         return after._named(manifest)
 
-    def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> None:
+    def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> bool:
         """Switch to folders in `work` that have all of an older generation; what came since is the delta over them.
 
-        The caller holds `writing(path)`. Where somebody else has written new folders meanwhile, nothing is changed.
+        The caller holds `writing(path)`. False, and nothing is changed, if there are other folders meanwhile.
         """
         known, now = (files.layer.then(files.delta.states, files.delta.names) for files in (older, self))
         same = all(self.folders.get(part) == older.folders.get(part) for part in ("graph", "table", "facts"))
         if not (same and now.continues(known)):
-            return
+            return False
         root = Path(os.path.realpath(self.path))
         later = replace(now.since(known), counts=self.graph.counts)
         folders = {part: folder for part, folder in self.folders.items() if part not in ("layer", "facts")}
@@ -213,6 +213,7 @@ class StoreFiles:
                 if folders[part] != self.folders.get(part):  # the changes may have undone each other
                     rename(work / part, root / folders[part])
             _switch(root, folders, self.meta, later, self.generation)
+        return True
 
     def _edited(self, delta: Delta) -> StoreFiles:
         """The state with a later delta over the same folders; only what it changes is made anew."""
