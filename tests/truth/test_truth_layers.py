@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 import numpy as np
@@ -13,6 +14,7 @@ from tuplet.graph import layers
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.graph.views import GrowingArrays
 from tuplet.truth.edges import ADDED, TRAIN
 from tuplet.truth.table import TruthTable
 
@@ -66,6 +68,13 @@ def graph_of(model: Model, dated: dict[tuple[int, int, int], int]) -> KnowledgeG
     return KnowledgeGraph.of(*names, h, r, t, date=[dated[fact] for fact in facts])
 
 
+def joined(pieces: Iterable[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    sink = GrowingArrays()
+    for name, piece in pieces:
+        sink.append(name, piece)
+    return sink.arrays()
+
+
 def same(one: TruthTable, other: TruthTable) -> None:
     for name, array in one.arrays().items():
         assert np.array_equal(array, other.arrays()[name]), name
@@ -93,7 +102,7 @@ def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], 
         model |= edit
         same(older.flat, table_of(known))  # whoever holds the older state still has it
         if number == settle and table.changes:
-            table = before.over(table.layer(), reduce(EdgeStates.then, table.changes), ENTITIES)
+            table = before.over(joined(table.layer()), reduce(EdgeStates.then, table.changes), ENTITIES)
     new = table_of(model)
     same(table.flat, new)
     same(before, table_of(first))
@@ -125,7 +134,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
         model |= edit
         dated |= {edge: i for i, edge in enumerate(edit)}
         if number == 1 and graph.layered is not None and graph.adjacency.newer is not None:
-            graph = before.over(graph.layer(), graph.split_edges, graph.entities, "")
+            graph = before.over(joined(graph.layer()), graph.split_edges, graph.entities, "")
     new = graph_of(model, dated)
     flat = graph.flat
     assert flat.date is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -192,8 +192,8 @@ class KnowledgeGraph:
         """The graph under a layer that `layer` gave."""
         return self._with(self._rows().over(layer), counts, entities, hash)
 
-    def layer(self) -> dict[str, NDArray[Any]]:
-        """All that was edited, as arrays to be written down."""
+    def layer(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """All that was edited, as arrays to be written down, in pieces."""
         return self._rows().layer()
 
     def _rows(self) -> LayeredRows:

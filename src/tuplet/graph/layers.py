@@ -7,7 +7,7 @@ files, perhaps a layer of mapped files, and a layer in memory for what was chang
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from tuplet.segments import Columns, Segments, place_after
 # Entries and rows that the layer in memory has room for at first; it takes memory only when it is used.
 ENTRY_ROOM = 1 << 22
 ROW_ROOM = 1 << 20
+# So many entries of changed rows are in memory beside their place.
+PIECE = 1 << 20
 
 
 class RowEdit(NamedTuple):
@@ -108,18 +110,16 @@ class LayeredRows:
         tails: Ints,
         listed: NDArray[np.bool_],
         values: Columns,
-    ) -> list[RowEdit]:
+    ) -> Iterator[RowEdit]:
         """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
-        found = []
         first = np.ones(len(relation), dtype=bool)
         first[1:] = relation[1:] != relation[:-1]
         bounds: list[int] = [*np.flatnonzero(first).tolist(), len(relation)]
         for low, high in pairwise(bounds):
             part, r = slice(low, high), int(relation[low])
             own = {name: column[part] for name, column in values.items()}
-            found.append(self._edit(2 * r, heads[part], tails[part], listed[part], own))
-            found.append(self._edit(2 * r + 1, tails[part], heads[part], listed[part], own))
-        return found
+            yield self._edit(2 * r, heads[part], tails[part], listed[part], own)
+            yield self._edit(2 * r + 1, tails[part], heads[part], listed[part], own)
 
     def _edit(self, view: int, near: Ints, far: Ints, listed: NDArray[np.bool_], values: Columns) -> RowEdit:
         a = self.adjacency
@@ -162,26 +162,38 @@ class LayeredRows:
         this = self._roomy()._tidied()
         assert this.space is not None
         counts = this.adjacency.view_entries.copy()
-        edits = this.edits(relation, heads, tails, listed, values)
-        derived = [derive(edit, this.entry, this.row) for edit in edits]
-        for edit in edits:
-            counts[edit.view] += len(edit.origin) - len(edit.old_entries)
-        names = ("neighbour", *this.entry)
-        entry = {n: np.concatenate([(e.columns | d[0])[n] for e, d in zip(edits, derived, strict=True)]) for n in names}
         rows, entries = this.space
-        ends = entries.append(entry) + np.cumsum(np.concatenate([e.lengths for e in edits]))
-        table = {
-            "view": np.concatenate([np.full(len(e.entities), e.view, dtype=np.int64) for e in edits]),
-            "start": ends - np.concatenate([e.lengths for e in edits]),
-            "stop": ends,
-            "row_entity": np.concatenate([e.entities for e in edits]),
-            **{n: np.concatenate([d[1][n] for d in derived]) for n in this.row},
-        }
-        newer = this._index(rows, table)
+        made, waiting, size = [], [], 0
+        for edit in this.edits(relation, heads, tails, listed, values):
+            counts[edit.view] += len(edit.origin) - len(edit.old_entries)
+            waiting.append((edit, *derive(edit, this.entry, this.row)))
+            size += len(edit.origin)
+            if size > PIECE:
+                made.append(this._put(entries, waiting))
+                waiting, size = [], 0
+        if waiting:
+            made.append(this._put(entries, waiting))
+        newer = this._index(rows, {name: np.concatenate([part[name] for part in made]) for name in made[0]})
         return this._in(rows, entries, newer, counts)
 
-    def layer(self) -> dict[str, NDArray[Any]]:
-        """The rows of all newer layers as one layer, in arrays that can be written down and put over the base again."""
+    def _put(
+        self, entries: Segments, edits: list[tuple[RowEdit, dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
+    ) -> dict[str, NDArray[Any]]:
+        """Put the entries of touched rows, with what follows from them, into their place; returns the rows."""
+        names = ("neighbour", *self.entry)
+        piece = {name: np.concatenate([(edit.columns | more)[name] for edit, more, _ in edits]) for name in names}
+        lengths = np.concatenate([edit.lengths for edit, _, _ in edits])
+        stops = entries.append(piece) + np.cumsum(lengths)
+        return {
+            "view": np.concatenate([np.full(len(edit.entities), edit.view, dtype=np.int64) for edit, _, _ in edits]),
+            "start": stops - lengths,
+            "stop": stops,
+            "row_entity": np.concatenate([edit.entities for edit, _, _ in edits]),
+            **{name: np.concatenate([own[name] for _, _, own in edits]) for name in self.row},
+        }
+
+    def layer(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The rows of all newer layers as one layer: arrays to be put over the base again, in pieces to be joined."""
         a = self.adjacency
         assert a.newer is not None
         layers = [_places(layer) for layer in a.newer[::-1]]
@@ -189,17 +201,18 @@ class LayeredRows:
         kept = _last_of_equals((view << 32) | a.row_entity[place])
         place, view = place[kept], view[kept]
         starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
-        entries = consecutive(starts, lengths)
-        stops = place_after(a.row_ptr.item(a.view_ptr.item(-1))) + np.cumsum(lengths)
-        return {
-            "view_ptr": 2 * np.searchsorted(view, np.arange(len(a.view_ptr))),
-            "counts": a.view_entries,
-            "row_ptr": np.stack([stops - lengths, stops], axis=1).reshape(-1),
-            "row_entity": np.repeat(a.row_entity[place], 2),
-            **{name: np.repeat(column[place], 2) for name, column in self.row.items()},
-            "neighbour": a.neighbour[entries],
-            **{name: column[entries] for name, column in self.entry.items()},
-        }
+        ends = np.cumsum(lengths)
+        stops = place_after(a.row_ptr.item(a.view_ptr.item(-1))) + ends
+        yield "view_ptr", 2 * np.searchsorted(view, np.arange(len(a.view_ptr)))
+        yield "counts", a.view_entries
+        yield "row_ptr", np.stack([stops - lengths, stops], axis=1).reshape(-1)
+        for name, column in {"row_entity": a.row_entity, **self.row}.items():
+            yield name, np.repeat(column[place], 2)
+        cuts = np.searchsorted(ends, np.arange(PIECE, lengths.sum(), PIECE)).tolist()
+        for low, high in pairwise([0, *cuts, len(place)]):
+            entries = consecutive(starts[low:high], lengths[low:high])
+            for name, column in {"neighbour": a.neighbour, **self.entry}.items():
+                yield name, column[entries]
 
     def over(self, layer: Columns) -> LayeredRows:
         """A base with a layer over it that `layer` gave: its arrays, when they are files, are not copied."""

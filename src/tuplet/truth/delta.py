@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import open_directory, write_directory
+from tuplet.array_folder import open_directory
+from tuplet.array_writer import FolderWriter
 from tuplet.errors import CorruptStore
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
@@ -95,11 +96,16 @@ class Delta:
 
 def write_layer(folder: Path, layer: Delta, graph: KnowledgeGraph, table: TruthTable, facts: LayeredRows | None) -> str:
     """Write a delta with the rows that it touches in a graph and a table that have it; returns the content hash."""
-    arrays = layer.arrays()
-    more = {} if facts is None else facts.layer()
-    for part, rows in (("graph_", graph.layer()), ("table_", table.layer()), ("facts_", more)):
-        arrays |= {part + name: array for name, array in rows.items()}
-    return write_directory(folder, LAYER, arrays, {"counts": graph.counts})
+    parts = [("graph_", graph.layer()), ("table_", table.layer())]
+    if facts is not None:
+        parts.append(("facts_", facts.layer()))
+    with FolderWriter(folder, LAYER) as sink:
+        for name, array in layer.arrays().items():
+            sink.append(name, array)
+        for prefix, pieces in parts:
+            for name, piece in pieces:
+                sink.append(prefix + name, piece)
+        return sink.finish({"counts": graph.counts})
 
 
 def read_layer(

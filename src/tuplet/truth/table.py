@@ -6,7 +6,7 @@ It is the only thing an engine sees of graph and predictor. An edge that is not 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
@@ -270,8 +270,8 @@ class TruthTable:
         """The table under a layer that `layer` gave, in which some edges are as the states say."""
         return self._with(self._rows().over(layer), entities, (states,))
 
-    def layer(self) -> dict[str, NDArray[Any]]:
-        """All that was edited, as arrays to be written down."""
+    def layer(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """All that was edited, as arrays to be written down, in pieces."""
         return self._rows().layer()
 
     def _rows(self) -> LayeredRows:
