@@ -54,9 +54,12 @@ class WalkSampler(Sampler):
         """One random fact, as a list of one."""
         counts = self.facts.view_entries[::2]
         r = int(np.searchsorted(np.cumsum(counts), self.rng.integers(counts.sum()), side="right"))
-        heads, tails, _ = self.facts.relation(r)
-        at = int(self.rng.integers(len(heads)))
-        return [np.array([heads[at], r, tails[at]])]
+        rows = self.facts.view(2 * r)
+        ends = np.cumsum(rows.lengths)
+        which = int(self.rng.integers(ends[-1]))
+        row = int(np.searchsorted(ends, which, side="right"))
+        head, at = rows.entities[row], rows.stops[row] - (ends[row] - which)
+        return [np.array([head, r, self.facts.neighbour[at]])]
 
 
 class _Rows(defaultdict):  # type: ignore[type-arg]
@@ -139,9 +142,8 @@ def add(options: argparse.Namespace) -> None:
         batch = random_facts(store, options.batch, 2)
         for name, change in (("add", store.add), ("remove", store.remove)):
             wall, cpu, report = timed(change, batch)
-            print(
-                f"{name} {len(batch):,} facts: {wall:.2f} s, CPU {cpu:.2f} s, {report.added or report.removed:,} changed"
-            )
+            changed = report.added or report.removed
+            print(f"{name} {len(batch):,} facts: {wall:.2f} s, CPU {cpu:.2f} s, {changed:,} changed")
             times = [1e3 * timed(store.add, [fact])[0] for fact in single[1:6]]
             print(f"  then add 1 fact: median {statistics.median(times):.1f} ms")
             wall, cpu, _ = timed(tuplet.open, options.store)
