@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.views import relation_places
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
@@ -73,9 +75,8 @@ class EdgeStates(NamedTuple):
         """The place of each given edge, -1 if it is not here. [n]"""
         place = np.full(len(relation), -1, dtype=np.int64)
         wanted = edge_key(heads, tails)
-        for r in np.unique(relation).tolist():
+        for r, mine in relation_places(relation):
             low, high = self.relation.searchsorted(np.array([r, r + 1], dtype=np.int32)).tolist()
-            mine = np.flatnonzero(relation == r)
             if low < high:
                 own = edge_key(self.heads[low:high], self.tails[low:high])
                 at = np.minimum(own.searchsorted(wanted[mine]), high - low - 1)

@@ -93,6 +93,20 @@ def by_relation(relation: NDArray[np.integer], relations: int) -> tuple[Longs | 
     return np.argsort(small, kind="stable"), bounds
 
 
+def relation_places(relation: NDArray[np.integer]) -> Iterator[tuple[int, Longs]]:
+    """The places of the edges of each relation that has any.
+
+    >>> [(r, places.tolist()) for r, places in relation_places(np.array([7, 2, 7]))]
+    [(2, [1]), (7, [0, 2])]
+    """
+    which = np.asarray(relation)
+    order = np.argsort(which, kind="stable")
+    ordered = which[order]
+    for places in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        if len(places):
+            yield int(which[places[0]]), places
+
+
 def relation_slices(
     relation: NDArray[np.integer], relations: int, *columns: NDArray[Any]
 ) -> Iterator[tuple[NDArray[Any], ...]]:

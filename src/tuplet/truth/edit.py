@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -192,25 +193,27 @@ class _NamedFacts:
             return _NamedFacts(entity_names, relation_names, edges, truth)
         entities: dict[str, int] = {}
         relations: dict[str, int] = {}
-        rows, weights = [], []
+        rows, weights = array("q"), array("d")
         for number, fact in enumerate(facts, start=1):
-            if len(fact) not in (3, 4) or not all(isinstance(name, str) for name in fact[:3]):
-                raise BadInput(f"fact {number}: expected (head, relation, tail), perhaps with a truth, not {fact!r}")
+            if len(fact) not in (3, 4):
+                raise _not_a_fact(number, fact)
+            head, name, tail = fact[:3]
+            if not (isinstance(head, str) and isinstance(name, str) and isinstance(tail, str)):
+                raise _not_a_fact(number, fact)
             weight = float(fact[3]) if len(fact) == 4 else 1.0
             if not 0 < weight <= 1:
                 raise BadInput(f"fact {number}: its truth {weight:g} is not above 0 and at most 1")
-            head, relation_name, tail = fact[:3]
-            rows.append(
-                (
-                    entities.setdefault(head, len(entities)),
-                    relations.setdefault(relation_name, len(relations)),
-                    entities.setdefault(tail, len(entities)),
-                )
-            )
+            rows.append(entities.setdefault(head, len(entities)))
+            rows.append(relations.setdefault(name, len(relations)))
+            rows.append(entities.setdefault(tail, len(entities)))
             weights.append(weight)
         table = np.array(rows, dtype=np.int64).reshape(-1, 3)
         columns = (table[:, 0], table[:, 1], table[:, 2])
         return _NamedFacts(list(entities), list(relations), columns, np.array(weights, dtype=np.float64))
+
+
+def _not_a_fact(number: int, fact: object) -> BadInput:
+    return BadInput(f"fact {number}: expected (head, relation, tail), perhaps with a truth, not {fact!r}")
 
 
 def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[NDArray[np.int64], list[str]]:

@@ -20,7 +20,7 @@ from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows, RowEdit
-from tuplet.graph.views import GrowingArrays, relation_slices
+from tuplet.graph.views import GrowingArrays, relation_places, relation_slices
 from tuplet.segments import Columns
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
 from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources
@@ -231,8 +231,8 @@ class TruthTable:
         base = self.base
         prediction, source = np.zeros(len(heads), dtype=np.float32), np.zeros(len(heads), dtype=np.uint8)
         entry = base.adjacency.find_many(heads, relations, tails)
-        for r in np.unique(relations).tolist():
-            mine = np.flatnonzero((relations == r) & (entry >= 0))
+        for r, places in relation_places(relations):
+            mine = places[entry[places] >= 0]
             mine = mine[base.observed[entry[mine]]]
             start = base.adjacency.row_ptr.item(base.adjacency.view_ptr.item(2 * r))
             stop = int(entry[mine].max()) + 1 if len(mine) else start
