@@ -12,7 +12,7 @@ import pytest
 
 import tuplet
 from tuplet.cli.commands import main
-from tuplet.errors import CorruptStore
+from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
@@ -243,3 +243,32 @@ def test_counts_follow_edits(tmp_path: Path) -> None:
         assert store.info()["self_loops"] == int((heads == tails).sum())
     assert store.compact()
     assert store.info()["self_loops"] == int((heads == tails).sum())
+
+
+@pytest.mark.parametrize("name", ["by_truth", "row_ptr", "neighbour", "truth", "row_entity"])
+def test_damage_under_a_delta_is_named(tmp_path: Path, name: str) -> None:
+    """The rows that a delta touches are copied unread when a store is opened; whatever is in them."""
+    store = tmp_path / "a.store"
+    facts = [(a, "r", b, 0.5) for a in PEOPLE[:6] for b in PEOPLE[:6]]
+    tuplet.build(facts, store, progress=False).add([(a, "r", PEOPLE[6], 0.25) for a in PEOPLE[:6]], new_entities=True)
+    (file,) = store.glob(f"table-*/{name}.npy")
+    whole = file.read_bytes()
+    for at in range(128, len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with pytest.raises(CorruptStore, match=f"{name}.npy"):
+            tuplet.open(store).source.truth.table([0])
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("fact", ["arb", 5, ("a", "r"), ("a", "r", "b", "x"), ("a", "r", "b", None), {"a", "r", "b"}])
+def test_what_is_no_fact_is_refused_in_one_line(tmp_path: Path, fact: object) -> None:
+    store = tuplet.build([("a", "r", "b", 0.5)], tmp_path / "a.store", progress=False)
+    with pytest.raises(BadInput, match="fact 1: expected"):
+        store.add([fact])
+    assert store.add([np.array(["b", "r", "a"]), ["a", "r", "b", np.float32(0.25)]]).added == 1
+
+
+def test_who_removes_is_not_told_how_to_add(tmp_path: Path) -> None:
+    store = tuplet.build([("one", "r", "two", 0.5)], tmp_path / "a.store", progress=False)
+    with pytest.raises(UnknownName, match=r"^entity 'onne' is not in the store; did you mean 'one'\?$"):
+        store.remove([("onne", "r", "two")])

@@ -128,6 +128,7 @@ class LayeredRows:
         starts, stops = (np.where(rows >= 0, a.row_ptr[rows + end], 0) for end in (0, 1))
         old_lengths = stops - starts
         if len(rows) and (old_lengths.min() < 0 or starts.min() < 0 or stops.max() > len(a.neighbour)):
+            a.touch((view // 2,))  # which names the file
             raise CorruptStore("the rows under an edit do not fit their entries; the store is damaged")
         old = consecutive(starts, old_lengths)
         row = np.concatenate([np.repeat(np.arange(len(entities)), old_lengths), row_of])

@@ -110,7 +110,7 @@ def without_facts(
     """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
     with writing(path, timeout, held) as store:
         names = _NamedFacts.of(facts)
-        entities, _ = _entities(store.graph.entities, names, False)
+        entities, _ = _entities(store.graph.entities, names, None)
         given = _resolve(store.graph, names, entities)
         now = states_of(store, given.relation, given.heads, given.tails)
         gone = now.take(now.observed)
@@ -195,12 +195,15 @@ class _NamedFacts:
         relations: dict[str, int] = {}
         rows, weights = array("q"), array("d")
         for number, fact in enumerate(facts, start=1):
-            if len(fact) not in (3, 4):
+            if not isinstance(fact, tuple | list | np.ndarray) or len(fact) not in (3, 4):
                 raise _not_a_fact(number, fact)
             head, name, tail = fact[:3]
             if not (isinstance(head, str) and isinstance(name, str) and isinstance(tail, str)):
                 raise _not_a_fact(number, fact)
-            weight = float(fact[3]) if len(fact) == 4 else 1.0
+            try:
+                weight = float(fact[3]) if len(fact) == 4 else 1.0
+            except (TypeError, ValueError):
+                raise _not_a_fact(number, fact) from None
             if not 0 < weight <= 1:
                 raise BadInput(f"fact {number}: its truth {weight:g} is not above 0 and at most 1")
             rows.append(entities.setdefault(head, len(entities)))
@@ -216,12 +219,14 @@ def _not_a_fact(number: int, fact: object) -> BadInput:
     return BadInput(f"fact {number}: expected (head, relation, tail), perhaps with a truth, not {fact!r}")
 
 
-def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool) -> tuple[NDArray[np.int64], list[str]]:
-    """Ids of the entity names, and the names that got a new id."""
+def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool | None) -> tuple[NDArray[np.int64], list[str]]:
+    """Ids of the entity names, and the names that got a new id; None: nothing would let them have one."""
     ids = _found(vocabulary, names.entities)
     fresh: list[str] = []
     for place in np.flatnonzero(ids < 0).tolist():
         name = names.entities[place]
+        if grow is None:
+            raise UnknownName("entity", name, vocabulary.suggest(name), "is not in the store")
         if not grow:
             raise NewEntity(name, vocabulary.suggest(name))
         if not name:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.adjacency import are_within
 from tuplet.graph.layers import RowEdit
 
 Longs = NDArray[np.int64]
@@ -44,8 +45,13 @@ def truth_columns(
     place = np.full(len(old), -1, dtype=np.int64)
     place[edit.origin[stays]] = np.flatnonzero(stays)
     begin = np.repeat(np.cumsum(edit.old_lengths) - edit.old_lengths, edit.old_lengths)
-    known = place[begin + by_truth[old]]
-    order = falling(row, truth, np.concatenate([known[known >= 0], np.flatnonzero(~stays)]))
+    nearly = None
+    before = begin + by_truth[old]
+    # Rows are copied unverified: what is no order is not used here, and named when the relation is asked for.
+    if are_within(before, len(old)) and len(np.unique(before)) == len(old):
+        known = place[before]
+        nearly = np.concatenate([known[known >= 0], np.flatnonzero(~stays)])
+    order = falling(row, truth, nearly)
     starts = np.cumsum(edit.lengths) - edit.lengths
     best = np.zeros(len(edit.lengths), dtype=truth.dtype)
     filled = edit.lengths > 0
