@@ -61,6 +61,13 @@ def test_the_graph_decides_without_source(tmp_path: Path) -> None:
     assert only.threshold == 0.1
 
 
+def test_predictions_below_a_given_threshold_are_dropped(tmp_path: Path) -> None:
+    rows = [("a", "knows", "b", 0.1), ("a", "knows", "c", 0.7), ("c", "knows", "b", 0.3)]
+    store = index(graph(), None, tmp_path / "s", table=write(tmp_path / "t.parquet", rows), threshold=0.7)
+    assert (store.table.value(0, 0, 2), store.table.value(2, 0, 1)) == (np.float32(0.7), 0.0)
+    assert remove_facts(tmp_path / "s", [("a", "knows", "b")]).shown_as_predicted == 0
+
+
 def test_source_codes_decide(tmp_path: Path) -> None:
     rows = [(*row, source) for row, source in zip(ROWS, (0, 2, 3, 1), strict=True)]
     file = write(tmp_path / "t.parquet", rows, "source")

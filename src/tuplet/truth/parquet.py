@@ -44,8 +44,8 @@ class GivenTable:
     """A Parquet file with the columns `head, relation, tail` (names), `truth` and perhaps `source`, over a graph.
 
     `source` (0 predicted, 1 train, 2 valid, 3 test) decides what is observed; without it, the graph does. Edges of the
-    graph's observed splits that the file does not list are added. The file lists nothing below `threshold`; if that is
-    not said, its smallest predicted truth is taken.
+    graph's observed splits that the file does not list are added. Predictions below `threshold` are dropped; if it is
+    not given, it is the smallest predicted truth.
     """
 
     path: Path
@@ -157,7 +157,7 @@ class GivenTable:
         facts = self._by_source(key, given, stated) if "source" in given else stated
         prediction = np.minimum(given["truth"], HIGHEST_PREDICTION)
         ends = (given["head"], given["tail"], prediction)
-        listed = prediction > 0
+        listed = prediction > 0 if self.threshold is None else prediction >= np.float32(self.threshold)
         return facts, ends if listed.all() else (ends[0][listed], ends[1][listed], ends[2][listed])
 
     def _by_source(self, key: NDArray[np.int64], given: dict[str, Any], stated: RelationFacts) -> RelationFacts:
