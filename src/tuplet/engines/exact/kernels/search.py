@@ -353,6 +353,12 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
         if least < top:
             push(state, least, cursor_of(rows, program, state, node, step))
             return 0, none
+        if least == top and count[HEAP]:
+            # of a plateau only what comes first by name is drawn: the rest of the row waits for its turn
+            item = cursor_of(rows, program, state, node, step)
+            if item < state.heap_item[0]:
+                push(state, least, item)
+                return 0, none
     return 0, none
 
 
