@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.settings import TrainConfig
 from tuplet.truth.compact import ENOUGH, compact, compact_behind
+from tuplet.truth.delta import Delta
+from tuplet.truth.edit import add_facts
 from tuplet.truth.make import index
 from tuplet.truth.store_folder import StoreFiles
 
@@ -272,3 +275,24 @@ def test_who_removes_is_not_told_how_to_add(tmp_path: Path) -> None:
     store = tuplet.build([("one", "r", "two", 0.5)], tmp_path / "a.store", progress=False)
     with pytest.raises(UnknownName, match=r"^entity 'onne' is not in the store; did you mean 'one'\?$"):
         store.remove([("onne", "r", "two")])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tails", 9), ("heads", -5), ("relation", 9), ("truth", np.nan), ("truth", 1.5), ("split", 4)]
+)
+def test_a_delta_that_does_not_fit_never_reaches_compiled_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    path = tmp_path / "a.store"
+    tuplet.build([("a", "r", "b", 0.5)], path, progress=False)
+    encoded = Delta.encoded
+
+    def other(delta: Delta) -> bytes:
+        column = getattr(delta.states, name)
+        return encoded(replace(delta, states=delta.states._replace(**{name: np.full_like(column, value)})))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Delta, "encoded", other)
+        add_facts(path, [("b", "r", "a", 0.5)])
+    with pytest.raises(CorruptStore, match=rf"delta-\w+\.npz does not belong to its store: {name} does not fit"):
+        StoreFiles.open(path)

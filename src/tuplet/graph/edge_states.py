@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.adjacency import are_within, refuse_misfits
 from tuplet.graph.views import relation_places
 
 Ints = NDArray[np.int32]
@@ -41,6 +42,20 @@ class EdgeStates(NamedTuple):
         """States in any order, of distinct edges."""
         states = EdgeStates(**{name: np.asarray(columns[name], dtype=dtype) for name, dtype in _TYPES.items()})
         return states.take(np.lexsort((states.key, states.relation)))
+
+    def check(self, entities: int, relations: int) -> None:
+        """Refuse states that do not fit with a ValueError: rows are made of them, and compiled code trusts these."""
+        for name, dtype in _TYPES.items():
+            column = getattr(self, name)
+            refuse_misfits(**{name: column.dtype == dtype and column.shape == self.relation.shape})
+        key, same = self.key, self.relation[1:] == self.relation[:-1]
+        refuse_misfits(
+            relation=are_within(self.relation, relations) and bool((self.relation[1:] >= self.relation[:-1]).all()),
+            heads=are_within(self.heads, entities),
+            tails=are_within(self.tails, entities) and bool((key[1:] > key[:-1])[same].all()),
+            truth=bool(((self.truth >= 0) & (self.truth <= 1)).all()),
+            split=are_within(self.split, 4),
+        )
 
     @property
     def edges(self) -> int:

@@ -116,6 +116,7 @@ def read_layer(
     try:
         layer = Delta.of_arrays(opened.arrays)
         entities = graph.entities.extended(layer.names)
+        layer.states.check(len(entities), len(graph.relations))
         rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
         edges = table.over(_part(opened.arrays, "table_"), layer.states, len(entities))
         return layer, rows, edges, None if facts is None else facts.over(_part(opened.arrays, "facts_"))

@@ -248,6 +248,7 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
             delta = _read_delta(root, manifest)
             same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
             base = held if held is not None and same else _opened(root, manifest)
+            _check_delta(delta, base, root / str(manifest.get("delta")))
             return base._edited(delta)._named(manifest)
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
@@ -287,6 +288,14 @@ def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
     if manifest["delta"] != _delta_name(data):
         raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
     return Delta.decoded(data, file)
+
+
+def _check_delta(delta: Delta, base: StoreFiles, file: Path) -> None:
+    entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
+    try:
+        delta.states.check(entities, len(base.graph.relations))
+    except ValueError as error:
+        raise CorruptStore(f"{file} does not belong to its store: {error}") from None
 
 
 def _delta_name(data: bytes) -> str:
