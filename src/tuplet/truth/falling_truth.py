@@ -48,7 +48,7 @@ def truth_columns(
     nearly = None
     before = begin + by_truth[old]
     # Rows are copied unverified: what is no order is not used here, and named when the relation is asked for.
-    if are_within(before, len(old)) and len(np.unique(before)) == len(old):
+    if _is_permutation(before):
         known = place[before]
         nearly = np.concatenate([known[known >= 0], np.flatnonzero(~stays)])
     order = falling(row, truth, nearly)
@@ -57,3 +57,11 @@ def truth_columns(
     filled = edit.lengths > 0
     best[filled] = truth[order[starts[filled]]]
     return {"by_truth": (order - starts[row]).astype(np.int32)}, {"row_best": best}
+
+
+def _is_permutation(places: Longs) -> bool:
+    """Whether each place from 0 on is there once."""
+    met = np.zeros(len(places), dtype=bool)
+    if are_within(places, len(places)):
+        met[places] = True
+    return bool(met.all())
