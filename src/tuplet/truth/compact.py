@@ -36,14 +36,14 @@ SHARE, ENOUGH = 0.05, 20_000
 
 
 def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: Report | None = None) -> bool:
-    """Merge all changes into new folders; `StoreBusy` if it is being compacted already.
+    """Merge all changes into new folders; `StoreBusy` after `timeout` seconds in which others compact or change it.
 
     False if there are none, or if the store was made anew meanwhile.
     """
     refuse_timeout(timeout)
     root = Path(os.path.realpath(path))
     newest(path)  # a wrong path is said before anything is written
-    with locked(root / COMPACTING, called=path):
+    with locked(root / COMPACTING, timeout, called=path):
         store = newest(path)
         if store.layer.empty and store.delta.empty:
             return False

@@ -59,7 +59,7 @@ def truth_columns(
     return {"by_truth": (order - starts[row]).astype(np.int32)}, {"row_best": best}
 
 
-def _is_permutation(places: Longs) -> bool:
+def _is_permutation(places: NDArray[np.integer]) -> bool:
     """Whether each place from 0 on is there once."""
     met = np.zeros(len(places), dtype=bool)
     if are_within(places, len(places)):
