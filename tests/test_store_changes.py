@@ -296,3 +296,17 @@ def test_a_delta_that_does_not_fit_never_reaches_compiled_code(
         add_facts(path, [("b", "r", "a", 0.5)])
     with pytest.raises(CorruptStore, match=rf"delta-\w+\.npz does not belong to its store: {name} does not fit"):
         StoreFiles.open(path)
+
+
+def test_what_is_known_of_an_entity_comes_by_name_also_after_new_names(copy: Callable[[str], Path]) -> None:
+    store = tuplet.open(copy("a.store"))
+    store.add([("p00", "knows", "a new name")], new_entities=True)
+    [first, *_] = [fact.tail for fact in store.entity("p00", k=1) if fact.head == "p00" and fact.status == "observed"]
+    assert first == "a new name"
+
+
+def test_how_many_removed_facts_are_predicted_is_not_claimed_where_it_is_computed_on_demand(
+    copy: Callable[[str], Path],
+) -> None:
+    assert tuplet.open(copy("rows.store")).remove(FACTS[:2]).shown_as_predicted is None
+    assert tuplet.open(copy("a.store")).remove(FACTS[:2]).shown_as_predicted is not None

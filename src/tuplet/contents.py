@@ -130,9 +130,11 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
 
 def _best(source: Source, entity: int, relation: int, inverse: bool, k: int) -> list[tuple[int, float, bool]]:
     """The first `k` stated and the `k` best predicted neighbours of an entity: id, truth, whether it is stated."""
+    rank = source.graph.entities.sort_rank  # equals come in order of their names
     if source.truth is None:
-        return [(other, 1.0, True) for other in source.facts.row(entity, 2 * relation + inverse)[:k].tolist()]
+        ids = source.facts.row(entity, 2 * relation + inverse)
+        return [(other, 1.0, True) for other in ids[np.argsort(rank[ids])][:k].tolist()]
     row = source.truth.row(entity, relation, inverse)
-    order = np.argsort(-row.truth, kind="stable")
+    order = np.lexsort((rank[row.ids], -row.truth))
     places = [order[row.observed[order]][:k], order[~row.observed[order]][:k]]
     return [(int(row.ids[i]), float(row.truth[i]), bool(row.observed[i])) for part in places for i in part.tolist()]

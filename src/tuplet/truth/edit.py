@@ -33,7 +33,8 @@ class EditReport:
     already: int = 0  # were observed
     updated: int = 0  # were observed with another truth
     removed: int = 0
-    shown_as_predicted: int = 0  # of the removed: how many the predictor still holds for true above the threshold
+    # of the removed: how many the predictor still holds for true above the threshold; None: computed when asked
+    shown_as_predicted: int | None = 0
     not_found: int = 0  # were not observed
     duplicates: int = 0  # given more than once
     new_entities: tuple[str, ...] = ()  # known by their facts alone: the predictor says nothing about them
@@ -123,7 +124,7 @@ def without_facts(
         shown = int((states.truth > 0).sum())
         report = EditReport(
             removed=states.edges,
-            shown_as_predicted=shown,
+            shown_as_predicted=None if store.on_demand else shown,
             not_found=int((~now.observed).sum()),
             duplicates=given.duplicates,
         )
