@@ -12,7 +12,7 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
-from tuplet.truth.assemble import falling
+from tuplet.truth.assemble import by_falling_truth
 from tuplet.truth.edges import observed_facts
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
@@ -84,7 +84,7 @@ def test_rows_are_ordered_alike_in_both_precisions() -> None:
     truth = generator.integers(1, 8, 500) / 8  # many ties; exact in both
     zeros, facts = np.zeros(500, dtype=np.int64), np.ones(500, dtype=bool)
     double = TruthTable.build(30, 1, heads, zeros, tails, truth, facts)
-    by_truth, row_best = falling(double.truth.astype(np.float32), double.adjacency.row_ptr)
+    by_truth, row_best = by_falling_truth(double.truth.astype(np.float32), double.adjacency.row_ptr)
     assert double.truth.dtype == np.float64
     assert (double.by_truth == by_truth).all()
     assert (double.row_best == row_best).all()

@@ -65,7 +65,7 @@ class EdgeStates(NamedTuple):
     @property
     def key(self) -> Longs:
         """Head and tail as one number, which ascends within a relation. [edges]"""
-        return edge_key(self.heads, self.tails)
+        return pair_key(self.heads, self.tails)
 
     def take(self, places: NDArray[Any]) -> EdgeStates:
         """Some of them, in that order."""
@@ -89,11 +89,11 @@ class EdgeStates(NamedTuple):
     def find(self, relation: NDArray[np.integer], heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
         """The place of each given edge, -1 if it is not here. [n]"""
         place = np.full(len(relation), -1, dtype=np.int64)
-        wanted = edge_key(heads, tails)
+        wanted = pair_key(heads, tails)
         for r, mine in relation_places(relation):
             low, high = self.relation.searchsorted(np.array([r, r + 1], dtype=np.int32)).tolist()
             if low < high:
-                own = edge_key(self.heads[low:high], self.tails[low:high])
+                own = pair_key(self.heads[low:high], self.tails[low:high])
                 at = np.minimum(own.searchsorted(wanted[mine]), high - low - 1)
                 place[mine] = np.where(own[at] == wanted[mine], low + at, -1)
         return place
@@ -126,10 +126,10 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def edge_key(heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
+def pair_key(heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
     """Head and tail as one number: an entity has 31 bits.
 
-    >>> edge_key(np.array([99_999_999]), np.array([7])) >> 32
+    >>> pair_key(np.array([99_999_999]), np.array([7])) >> 32
     array([99999999])
     """
     key: Longs = (np.asarray(heads, dtype=np.int64) << 32) | np.asarray(tails, dtype=np.int64)

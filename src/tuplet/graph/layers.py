@@ -90,9 +90,8 @@ class LayeredRows:
         place, view = _places(a.newer[0])
         starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
         kept = 1 + self.fixed
-        if entries.beyond(kept) <= ENTRY_ROOM + 4 * int(lengths.sum()) and rows.beyond(kept) <= ROW_ROOM + 8 * len(
-            place
-        ):
+        entry_room, row_room = ENTRY_ROOM + 4 * int(lengths.sum()), ROW_ROOM + 8 * len(place)
+        if entries.beyond(kept) <= entry_room and rows.beyond(kept) <= row_room:
             return self
         rows, entries = rows.fresh(kept, ROW_ROOM), entries.fresh(kept, ENTRY_ROOM)
         here = consecutive(starts, lengths)

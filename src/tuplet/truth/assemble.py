@@ -20,6 +20,7 @@ from tuplet.graph.views import (
     relation_slices,
     relation_views,
 )
+from tuplet.truth.falling_truth import falling
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
@@ -153,7 +154,8 @@ def table_columns(views: RelationViews, truth: Floats) -> dict[str, NDArray[Any]
     """The arrays of a relation that follow from its views and the truth of each entry."""
     ends, half = np.append(views.row_start, len(truth)), len(truth) // 2
     forward, backward = ends[: views.rows[0] + 1], ends[views.rows[0] :] - half
-    sides = [falling(truth[:half], forward), falling(truth[half:], backward)]  # one after the other: it takes memory
+    # one after the other: it takes memory
+    sides = [by_falling_truth(truth[:half], forward), by_falling_truth(truth[half:], backward)]
     return {
         "truth": truth,
         "by_truth": np.concatenate([by_truth for by_truth, _ in sides]),
@@ -162,22 +164,14 @@ def table_columns(views: RelationViews, truth: Floats) -> dict[str, NDArray[Any]
     }
 
 
-def falling(truth: Floats, row_ptr: Longs) -> tuple[Ints, Floats]:
+def by_falling_truth(truth: Floats, row_ptr: Longs) -> tuple[Ints, Floats]:
     """The offsets of entries within their rows in order of falling truth, ties by id; the largest truth of each row.
 
-    >>> falling(np.array([0.5, 0.25, 0.5, 1.0], np.float32), np.array([0, 3, 4]))
+    >>> by_falling_truth(np.array([0.5, 0.25, 0.5, 1.0], np.float32), np.array([0, 3, 4]))
     (array([0, 2, 1, 0], dtype=int32), array([0.5, 1. ], dtype=float32))
     """
     start, lengths = row_ptr[:-1], np.diff(row_ptr)
-    row = np.repeat(np.arange(len(start), dtype=np.int64), lengths)
-    if truth.dtype == np.float32:
-        # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number; the stable sort
-        # keeps equal truths in order of id, and is fast since the rows stand in order already.
-        row <<= 32
-        row |= 0x7FFFFFFF - truth.view(np.int32)
-        order = np.argsort(row, kind="stable")
-    else:
-        order = np.lexsort((-truth, row))
+    order = falling(np.repeat(np.arange(len(start), dtype=np.int64), lengths), truth)
     best = truth[order[start]]
     order -= np.repeat(start, lengths)
     return order.astype(np.int32), best

@@ -21,19 +21,23 @@ def falling(row: Longs, truth: NDArray[np.floating], nearly: Longs | None = None
     >>> falling(np.array([0, 0, 1, 1]), np.array([0.5, 1.0, 0.25, 0.25], np.float32)).tolist()
     [1, 0, 2, 3]
     """
-    order = np.arange(len(row), dtype=np.int64) if nearly is None else nearly
     if truth.dtype != np.float32:
-        return np.lexsort((np.arange(len(row)), -truth, row))
-    # A truth in [0, 1] is ordered as its bits are, so (row, falling truth) packs into one number.
-    key = (row[order] << 32) | (0x7FFFFFFF - truth[order].view(np.int32).astype(np.int64))
-    sort = np.argsort(key, kind="stable")
-    order = order[sort]
+        return np.lexsort((-truth, row))  # stable: equals stay in order of their places
     if nearly is None:
-        return order
-    key = key[sort]
+        return np.argsort(_packed(row, truth), kind="stable")
+    key = _packed(row[nearly], truth[nearly])
+    sort = np.argsort(key, kind="stable")
+    order, key = nearly[sort], key[sort]
     plateau = np.zeros(len(key), dtype=np.int64)
     np.cumsum(key[1:] != key[:-1], out=plateau[1:])
     return order[np.argsort((plateau << 32) | order, kind="stable")]
+
+
+def _packed(row: Longs, truth: NDArray[np.float32]) -> Longs:
+    """Row and falling truth as one number: a truth in [0, 1] is ordered as its bits are."""
+    key: Longs = row << 32
+    key |= 0x7FFFFFFF - truth.view(np.int32)
+    return key
 
 
 def truth_columns(
