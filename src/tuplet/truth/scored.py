@@ -19,8 +19,8 @@ class ScoredEdges:
 
     >>> edge = np.zeros(1, dtype=np.int32)
     >>> logs = np.log(np.array([[[0.5], [0.3]], [[0.2], [np.nan]]], dtype=np.float32))
-    >>> ScoredEdges(edge, edge, edge, ("complex", "paths"), logs).predictions().prediction.round(3).tolist()
-    [0.3]
+    >>> round(float(ScoredEdges(edge, edge, edge, ("complex", "paths"), logs).predictions().prediction[0]), 3)
+    0.3
     """
 
     heads: NDArray[np.int32]
