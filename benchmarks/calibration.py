@@ -24,9 +24,10 @@ from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
 from tuplet.truth.learned.features import GROUPS, TrainEdges
 from tuplet.truth.learned.fit import SplitCorrection, fit
+from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.sweep import DirectionScores, sweep
+from tuplet.truth.sweep import sweep
 from tuplet.truth.table import TruthTable
 
 OBSERVED = ("train", "valid")
@@ -45,7 +46,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
-    given = scored.predictions() if isinstance(scored, DirectionScores) else scored
+    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
     size = len(graph.entities)
     train, valid_edge, test = (marked(graph, split, *given[:3]) for split in SPLITS)
     unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
@@ -76,7 +77,7 @@ def main() -> None:
             write(graph, given._replace(prediction=truth), THRESHOLD, f"{arguments.store}-learned.store")
 
 
-def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> DirectionScores | Predictions:
+def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> ScoredEdges | Predictions:
     """The candidates, with the score of each direction if it is known."""
     if arguments.table:
         from tuplet.truth.parquet import read_table
@@ -84,7 +85,8 @@ def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> DirectionScore
         return read_table(arguments.table, graph, OBSERVED).predictions()
     if arguments.scored:
         names = ("head", "relation", "tail", "forward", "backward")
-        return DirectionScores(*(np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names))
+        columns = [np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names]
+        return ScoredEdges(*columns[:3], ("complex",), np.stack(columns[3:])[None])
     from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)

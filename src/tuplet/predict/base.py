@@ -71,6 +71,11 @@ def device_of(predictor: LinkPredictor) -> torch.device:
     return torch.device(getattr(predictor, "device", "cpu"))
 
 
+def kind_of(predictor: LinkPredictor) -> str:
+    """What kind of predictor it is: the name it gives itself, else that of its class."""
+    return str(getattr(predictor, "kind", type(predictor).__name__))
+
+
 def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool) -> Tensor:
     """Float32 scores of whole rows, of `tails` or, inverse, of `heads`. [n] → [n, entities]"""
     scores = _tensor((predictor.heads if inverse else predictor.tails)(near, relation), near.device)

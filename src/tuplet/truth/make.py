@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
     from tuplet.truth.learned.calibrate import CalibrationResult
     from tuplet.truth.rules import Calibration
-    from tuplet.truth.sweep import DirectionScores
+    from tuplet.truth.scored import ScoredEdges
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -320,11 +320,11 @@ def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | No
     return _not_learned(f"{valid:,} valid edges, {LEAST_VALID} needed", calibration) if valid < LEAST_VALID else None
 
 
-def _too_few(graph: KnowledgeGraph, edges: DirectionScores | Predictions, calibration: str | None) -> str | None:
+def _too_few(graph: KnowledgeGraph, edges: ScoredEdges | Predictions, calibration: str | None) -> str | None:
     """Why nothing can be learned from these candidates; None if it can."""
     from tuplet.truth.learned.calibrate import missing
 
-    reason = missing(graph, *edges[:3])
+    reason = missing(graph, edges.heads, edges.relation, edges.tails)
     return None if reason is None else _not_learned(reason, calibration)
 
 
@@ -337,7 +337,7 @@ def _not_learned(reason: str, calibration: str | None) -> str:
 
 def _learned(
     graph: KnowledgeGraph,
-    scores: DirectionScores | Predictions,
+    scores: ScoredEdges | Predictions,
     splits: tuple[str, ...],
     threshold: float | None,
     model: ModelMeta | None = None,

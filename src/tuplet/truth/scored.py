@@ -34,7 +34,7 @@ class ScoredEdges:
 
     def predictions(self) -> Predictions:
         """The edges with the mean truth of all scorers; that of a scorer is the mean of the directions it knows."""
-        sides = np.minimum(np.exp(self.logs), HIGHEST_PREDICTION)
+        sides = np.minimum(np.exp(np.minimum(self.logs, 0)), HIGHEST_PREDICTION)
         known = np.isfinite(sides)
         each = np.where(known, sides, 0).sum(1) / np.maximum(known.sum(1), 1)
         voices = known.any(1).sum(0)

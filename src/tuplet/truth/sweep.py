@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.files import make_folder, replacing, system_errors, write_array
-from tuplet.graph.adjacency import Ints
-from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
+from tuplet.predict.base import LinkPredictor, device_of, edge_scores, kind_of, row_scores
 from tuplet.progress import Report
-from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.rules import Calibration, combine, side_floor
+from tuplet.truth.scored import ScoredEdges
 
 Tensor = torch.Tensor
 
@@ -229,21 +228,6 @@ class Sweeper:
         return normaliser
 
 
-class DirectionScores(NamedTuple):
-    """Edges in order of (relation, head, tail) with the log truth of each direction."""
-
-    heads: Ints
-    relation: Ints
-    tails: Ints
-    forward: Floats
-    backward: Floats
-
-    def predictions(self) -> Predictions:
-        """The edges with the truth that both directions make together."""
-        truth = combine(torch.from_numpy(self.forward), torch.from_numpy(self.backward))
-        return Predictions(self.heads, self.relation, self.tails, truth.numpy())
-
-
 def sweep(
     predictor: LinkPredictor,
     counted: tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]],
@@ -253,7 +237,7 @@ def sweep(
     folder: str | os.PathLike[str] | None = None,
     key: str = "",
     progress: Report | None = None,
-) -> DirectionScores:
+) -> ScoredEdges:
     """All edges whose prediction reaches the threshold, each as if it were unknown whether it is observed.
 
     `counted` are the observed edges (heads, relations, tails) that the calibration counts. The predictor computes where
@@ -284,8 +268,8 @@ def sweep(
     which = np.repeat(np.arange(len(found), dtype=np.int32), [len(part["heads"]) for part in found])
     ends, sides = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
     heads, tails = (np.concatenate([ends, *(part[name] for part in found)]) for name in ("heads", "tails"))
-    forward, backward = (np.concatenate([sides, *(part[name] for part in found)]) for name in _SIDES)
-    return DirectionScores(heads, which, tails, forward, backward)
+    both = np.stack([np.concatenate([sides, *(part[name] for part in found)]) for name in _SIDES])
+    return ScoredEdges(heads, which, tails, (kind_of(predictor),), both[None])
 
 
 class RelationCache:

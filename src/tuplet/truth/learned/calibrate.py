@@ -18,7 +18,7 @@ from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
-from tuplet.truth.sweep import DirectionScores
+from tuplet.truth.scored import ScoredEdges
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
@@ -48,7 +48,7 @@ def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], 
 
 def calibrate(
     graph: KnowledgeGraph,
-    scored: DirectionScores | Predictions,
+    scored: ScoredEdges | Predictions,
     observed: Sequence[str],
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
@@ -57,11 +57,11 @@ def calibrate(
 
     Of the test split only its size is used, and at the end its edges, to report how reliable the result is.
     """
-    reason = missing(graph, *scored[:3])
+    reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
         raise BadInput(reason)
     size = len(graph.entities)
-    given = scored.predictions() if isinstance(scored, DirectionScores) else scored
+    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
     candidates = candidates_of(scored, given, device)
     known = TrainEdges.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
     belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
@@ -93,15 +93,15 @@ def _cross_validated(
     return before, after
 
 
-def candidates_of(scored: DirectionScores | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
+def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
     """The edges as the features take them."""
     log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
     heads, relation, tails = (_ids(side, device) for side in given[:3])
-    if not isinstance(scored, DirectionScores):
+    if not isinstance(scored, ScoredEdges):
         return Candidates(heads, relation, tails, log_truth)
     # Counts may lift a direction that is sure above log truth 0; how far says nothing.
     forward, backward = (
-        torch.from_numpy(side).to(device).clamp(LOWEST, 0.0) for side in (scored.forward, scored.backward)
+        torch.from_numpy(side).to(device).nan_to_num(LOWEST).clamp(LOWEST, 0.0) for side in scored.logs[0]
     )
     return Candidates(heads, relation, tails, log_truth, forward, backward)
 
