@@ -296,7 +296,8 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
     from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
     from tuplet.predict.training import RunOptions
-    from tuplet.settings import changed, preset, suitable
+    from tuplet.settings import changed
+    from tuplet.train_config import preset, suitable
 
     if arguments.predictor:
         return load(arguments.predictor, device)

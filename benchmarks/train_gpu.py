@@ -31,7 +31,8 @@ from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
-from tuplet.settings import PRESETS, TrainConfig, changed, describe, preset, suitable, to_mapping
+from tuplet.settings import changed, describe, to_mapping
+from tuplet.train_config import PRESETS, TrainConfig, preset, suitable
 
 SPLITS = ("train", "valid", "test")
 

@@ -17,8 +17,9 @@ import tuplet
 from tuplet.errors import BadInput, StoreBusy, TupletError
 from tuplet.files import locked
 from tuplet.query.limits import Limits
-from tuplet.settings import TrainConfig, types
+from tuplet.settings import types
 from tuplet.store import LimitFields
+from tuplet.train_config import TrainConfig
 
 PAIRS = "?x, ?y : r(?x, ?y)"
 

@@ -14,7 +14,7 @@ import pytest
 import tuplet
 from tuplet.errors import TupletError
 from tuplet.pipeline import build, with_valid
-from tuplet.settings import PRESETS, TrainConfig
+from tuplet.train_config import PRESETS, TrainConfig
 
 QUICK = TrainConfig(rank=4, epochs=6, batch=40, evaluate_every=0, checkpoint_seconds=0)
 FACTS = [(f"e{i}", f"r{i % 3}", f"e{(i * i + 1) % 20}") for i in range(20)] + [

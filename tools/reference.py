@@ -23,7 +23,8 @@ from tuplet.query.answer import Explanation
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Fact
 from tuplet.serve.limits import ServerLimits
-from tuplet.settings import PRESETS, TrainConfig, describe, table
+from tuplet.settings import describe, table
+from tuplet.train_config import PRESETS, TrainConfig
 from tuplet.truth.edit import EditReport
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"

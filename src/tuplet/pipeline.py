@@ -14,8 +14,9 @@ from tuplet.errors import CorruptStore, TupletError
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
-from tuplet.settings import TrainConfig, TrainFields, changed, keywords, preset, suitable, unexpected
+from tuplet.settings import changed, keywords, unexpected
 from tuplet.store import Graph, Store
+from tuplet.train_config import TrainConfig, TrainFields, preset, suitable
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
 

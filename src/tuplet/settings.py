@@ -14,12 +14,12 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tuplet.errors import BadInput, nearest, unknown
+from tuplet.errors import BadInput, nearest
 
 Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,103 +45,14 @@ def check(settings: Any) -> None:
             raise BadInput(f"{f.name} is {value!r}; that is too large")
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """How a link predictor is trained.
-
-    >>> TrainConfig(rank=64).rank
-    64
-    """
-
-    model: str = knob("complex", "the predictor: complex, distmult, rotate or transe")
-    rank: int = knob(200, "numbers per entity (complex numbers for complex and rotate)", least=1)
-    epochs: int = knob(50, "passes over the training edges", least=1)
-    batch: int = knob(1000, "reciprocal training edges per step", least=1)
-    learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
-    optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
-    regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
-    relation_weight: float = knob(0.5, "weight of the relation-prediction loss; 0 switches it off", least=0)
-    init_scale: float = knob(1e-3, "standard deviation of the initial embeddings", least=0)
-    norm: int = knob(2, "the distance of transe: 1 or 2", least=1)
-    evaluate_every: int = knob(5, "epochs between two measurements of the valid MRR; 0 measures only the end", least=0)
-    patience: int = knob(5, "measurements without a better valid MRR before training stops; 0 never stops", least=0)
-    seed: int = knob(0, "decides the initial embeddings and the order of the edges", least=0)
-    precision: str = knob(
-        "auto",
-        "auto (tf32 on CUDA for complex and distmult, else float32), float32, tf32 or bf16 (CUDA only)",
-        choices=("auto", "float32", "tf32", "bf16"),
-    )
-    entity_block: int = knob(0, "entities scored at a time, recomputed when going back; 0 chooses by memory", least=0)
-    checkpoint_seconds: float = knob(30.0, "seconds between two checkpoints; 0 writes one each epoch", least=0)
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-class TrainFields(TypedDict, total=False):
-    """The fields of `TrainConfig` as keywords of `tuplet.build` and `tuplet.train`, for type checkers."""
-
-    model: str
-    rank: int
-    epochs: int
-    batch: int
-    learning_rate: float
-    optimizer: str
-    regularisation: float
-    relation_weight: float
-    init_scale: float
-    norm: int
-    evaluate_every: int
-    patience: int
-    seed: int
-    precision: str
-    entity_block: int
-    checkpoint_seconds: float
-
-
-# Settings for known graphs, meant for one GPU, and for small graphs of any origin, meant for the CPU.
-PRESETS: Mapping[str, TrainConfig] = {
-    "fb15k-237": TrainConfig(
-        rank=1000, epochs=80, batch=1000, regularisation=0.05, relation_weight=4.0, evaluate_every=10, patience=0
-    ),
-    "nell995": TrainConfig(
-        rank=500, epochs=40, batch=1000, regularisation=0.05, relation_weight=0.5, evaluate_every=10, patience=0
-    ),
-    "fb15k": TrainConfig(
-        rank=500, epochs=45, batch=500, regularisation=0.01, relation_weight=0.1, evaluate_every=15, patience=0
-    ),
-    "wn18rr": TrainConfig(
-        rank=500, epochs=30, batch=500, regularisation=0.1, relation_weight=0.1, evaluate_every=10, patience=0
-    ),
-    "small": TrainConfig(
-        rank=100, epochs=40, batch=250, regularisation=0.02, relation_weight=0.25, evaluate_every=4, patience=4
-    ),
-}
-
-
-def preset(name: str) -> TrainConfig:
-    """The named settings, or an error that names the nearest.
-
-    >>> preset("wn18rr").batch
-    500
-    """
-    if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
-    return PRESETS[name]
-
-
-def suitable(train_edges: int) -> TrainConfig:
-    """Sane settings for a graph nobody tuned: seconds on two CPU cores below 20,000 edges, a GPU's minutes above."""
-    return PRESETS["small"] if train_edges < 20_000 else TrainConfig()
-
-
 # Values: from files and keywords, which have types, and from text, which has none.
 
 
 def from_mapping(kind: type[Settings], values: Mapping[str, Any], where: str = "settings") -> Settings:
     """Settings of `kind` from key-value pairs; unknown keys and wrong types are refused by name.
 
-    >>> from_mapping(TrainConfig, {"rnak": 3})
+    >>> from dataclasses import make_dataclass
+    >>> from_mapping(make_dataclass("Some", [("rank", int, knob(200, "numbers per entity"))]), {"rnak": 3})
     Traceback (most recent call last):
     tuplet.errors.BadInput: settings: unknown key 'rnak'; did you mean 'rank'?
     """
@@ -161,6 +72,7 @@ def changed(settings: Settings, values: Mapping[str, Any], where: str = "setting
 def from_options(kind: type[Settings], given: Mapping[str, Any], what: str) -> Settings:
     """Settings from names and values that may be text (`--option most=10`); `what` has them, in errors.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Some:
     ...     most: int | None = knob(10, "candidates")
@@ -411,8 +323,9 @@ def unexpected(function: str, kind: type[Any], names: Iterable[str]) -> None:
 def describe(kind: type[Any]) -> list[tuple[str, str, Any, str]]:
     """(key, type, default, meaning) of every knob, in order.
 
-    >>> describe(TrainConfig)[0][:3]
-    ('model', 'str', 'complex')
+    >>> from dataclasses import make_dataclass
+    >>> describe(make_dataclass("Some", [("rank", "int", knob(200, "numbers per entity"))]))
+    [('rank', 'int', 200, 'numbers per entity')]
     """
     return [(f.name, str(f.type), f.default, f.metadata["help"]) for f in fields(kind)]
 

@@ -11,7 +11,7 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.cli.demo import bundled, hidden
 from tuplet.pipeline import build
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 
 QUERY = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :france }"
 TRIANGLE = "?x, ?y, ?z : borders(?x, ?y) & borders(?y, ?z) & borders(?z, ?x)"

@@ -21,7 +21,7 @@ from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.logic import GODEL, PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.source import Source
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 from tuplet.truth.table import TruthTable
 
 PAIR = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~3, 0, 2), Edge(2, 1, 0), Edge(1, 0, 2), Edge(1, 1, ~5, True)))

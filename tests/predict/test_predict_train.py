@@ -28,7 +28,7 @@ from tuplet.predict.predictors import model_class
 from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
 from tuplet.predict.train import reciprocal, train
 from tuplet.predict.training import RunOptions
-from tuplet.settings import PRESETS, TrainConfig, suitable
+from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 SMALL = TrainConfig(
     rank=8, epochs=12, batch=16, evaluate_every=3, patience=0, checkpoint_seconds=0.0, regularisation=0.01
@@ -308,7 +308,7 @@ import sys
 for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "scipy"):
     sys.modules[name] = None  # importing it is an error
 import numpy as np
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import adopt, edges, evaluate, model_folder, train
 from tuplet.predict.training import RunOptions

@@ -22,7 +22,7 @@ from tuplet.predict.predictors import model_class, ready
 from tuplet.predict.run_folder import CHECKPOINT
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import RunOptions
-from tuplet.settings import TrainConfig, preset
+from tuplet.train_config import TrainConfig, preset
 
 CONFIG = TrainConfig(rank=4, epochs=3, batch=1, evaluate_every=1, patience=0)
 
@@ -203,7 +203,7 @@ from tuplet.predict.predictors import model_class, ready
 from tuplet.predict.model_folder import load
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 assert registry.names("predictors")[-2:] == ("doubled", "popular")
 result = train(ring(), TrainConfig(model="doubled", rank=4, epochs=2), RunOptions(sys.argv[1], progress=False))
 assert load(sys.argv[1]).kind == "doubled" and result.metrics["test"].mrr > 0

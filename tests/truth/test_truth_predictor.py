@@ -19,7 +19,7 @@ from tuplet.errors import BadInput
 from tuplet.predict import base
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 from tuplet.truth import sweep as sweeping
 from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration

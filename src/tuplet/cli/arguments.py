@@ -10,7 +10,8 @@ from typing import Any, NoReturn, TypeAlias
 from tuplet._version import __version__
 from tuplet.errors import nearest
 from tuplet.registry import OURS
-from tuplet.settings import PRESETS, TrainConfig, flags
+from tuplet.settings import flags
+from tuplet.train_config import PRESETS, TrainConfig
 
 FORMATS = ("table", "json", "csv", "parquet")
 CALIBRATION = (
@@ -90,8 +91,9 @@ def _train(command: CommandParser) -> None:
     command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
     _training(command)
     query_models = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
-    query_models.add_argument("--minutes", type=float, metavar="N", help="training time in minutes (default 5)")
-    query_models.add_argument("--steps", type=int, metavar="N", help="training steps, instead of minutes")
+    query_models.add_argument(
+        "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
+    )
     query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
     _quiet(command)
     _json(command)

@@ -9,8 +9,9 @@ import sys
 from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
 from tuplet.progress import shown
-from tuplet.settings import TrainConfig, given, load, preset, size
+from tuplet.settings import given, load, size
 from tuplet.store import Store
+from tuplet.train_config import TrainConfig, preset
 from tuplet.truth.store_folder import PATIENCE, StoreFiles
 from tuplet.truth.store_info import generation
 

@@ -19,7 +19,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.settings import TrainConfig
+from tuplet.train_config import TrainConfig
 
 
 def entry(name: str, modules: bool = False) -> Any:

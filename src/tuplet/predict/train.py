@@ -26,7 +26,7 @@ from tuplet.predict.model_folder import load
 from tuplet.predict.predictors import model_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
-from tuplet.settings import PRESETS, TrainConfig, suitable
+from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class LinkTask(Task):
             raise BadInput(f"precision {config.precision} needs a CUDA device; on the CPU only float32 is fast")
         self.edges, self.config, self.device = edges, config, device
         self.steps_per_epoch = -(-2 * edges.count("train") // config.batch)
+        self.steps = config.steps or config.epochs * self.steps_per_epoch
+        self.epochs = -(-self.steps // self.steps_per_epoch)
         self.kind = model_class(config.model)
         self.products = config.batch * edges.entities * config.rank * self.kind.entity_parts
         self.bilinear = self.kind.bilinear
@@ -114,8 +116,7 @@ class LinkTask(Task):
         return torch.split(self.triples[order.to(self.device)], self.config.batch)
 
     def amount(self, position: Position) -> tuple[float, float, str]:
-        epochs = self.config.epochs
-        return position.step, epochs * self.steps_per_epoch, f"steps, epoch {self._epoch(position)}/{epochs}"
+        return position.step, self.steps, f"steps, epoch {self._epoch(position)}/{self.epochs}"
 
     def rounds(self, position: Position) -> int:
         return position.step // self.steps_per_epoch
@@ -144,14 +145,14 @@ class LinkTask(Task):
 
     def headline(self) -> str:
         config = self.config
-        settings = f"rank {config.rank:,}, {config.epochs:,} epochs of {self.steps_per_epoch:,} steps"
+        settings = f"rank {config.rank:,}, {self.epochs:,} epochs of {self.steps_per_epoch:,} steps"
         return f"{config.model}, {settings}, batch {config.batch:,}"
 
     def where(self, position: Position) -> str:
-        return f"in epoch {self._epoch(position)} of {self.config.epochs}"
+        return f"in epoch {self._epoch(position)} of {self.epochs}"
 
     def _epoch(self, position: Position) -> int:
-        return min(position.step // self.steps_per_epoch + 1, self.config.epochs)
+        return min(position.step // self.steps_per_epoch + 1, self.epochs)
 
     def for_gpu(self) -> bool:
         wanted = [replace(preset, epochs=1, seed=0) for name, preset in PRESETS.items() if name != "small"]

@@ -20,7 +20,7 @@ from tuplet.settings import changed, load
 from tuplet.settings import given as flags_given
 
 FLAGS = ("model", "steps", "minutes", "batch", "learning_rate", "seed")
-NOT_OURS = ("preset", "rank", "epochs", "regularisation")
+NOT_OURS = ("preset", "rank", "epochs", "layers", "targets", "hide", "regularisation")
 
 
 def asked(arguments: argparse.Namespace) -> bool:
@@ -30,7 +30,7 @@ def asked(arguments: argparse.Namespace) -> bool:
     if arguments.model and not {arguments.model, arguments.model.lower()} & {*known} and ":" not in arguments.model:
         raise unknown("model", arguments.model, known)
     mine = str(name).lower() in MODELS
-    for flag in NOT_OURS if mine else ("steps", "minutes", "predictor"):
+    for flag in NOT_OURS if mine else ("minutes", "predictor"):
         if getattr(arguments, flag) is not None:
             raise BadInput(f"--{flag} is not for {name or 'link predictors'}; {_instead(mine)}")
     return mine

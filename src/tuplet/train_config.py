@@ -1,0 +1,108 @@
+"""How link predictors are trained: the settings, and those that suit known graphs and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from tuplet.errors import unknown
+from tuplet.settings import check, knob
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a link predictor is trained.
+
+    >>> TrainConfig(rank=64).rank
+    64
+    """
+
+    model: str = knob("complex", "the predictor: complex, distmult, rotate, transe or paths")
+    rank: int = knob(200, "numbers per entity (complex ones for complex and rotate; paths: of a message)", least=1)
+    epochs: int = knob(50, "passes over the training edges", least=1)
+    steps: int = knob(0, "steps of training; 0 goes by epochs", least=0)
+    batch: int = knob(1000, "reciprocal training edges per step (paths: questions)", least=1)
+    layers: int = knob(6, "paths: the most edges of a path", least=1)
+    targets: int = knob(4, "paths: answers of a question that a step hides and asks for, at most", least=1)
+    hide: str = knob("pair", "paths: what a step hides, the edge or all between the pair", choices=("edge", "pair"))
+    learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
+    optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
+    regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
+    relation_weight: float = knob(0.5, "weight of the relation-prediction loss; 0 switches it off", least=0)
+    init_scale: float = knob(1e-3, "standard deviation of the initial embeddings", least=0)
+    norm: int = knob(2, "the distance of transe: 1 or 2", least=1)
+    evaluate_every: int = knob(5, "epochs between two measurements of the valid MRR; 0 measures only the end", least=0)
+    patience: int = knob(5, "measurements without a better valid MRR before training stops; 0 never stops", least=0)
+    seed: int = knob(0, "decides the initial embeddings and the order of the edges", least=0)
+    precision: str = knob(
+        "auto",
+        "auto (tf32 on CUDA for complex and distmult, else float32), float32, tf32 or bf16 (CUDA only)",
+        choices=("auto", "float32", "tf32", "bf16"),
+    )
+    entity_block: int = knob(0, "entities scored at a time, recomputed when going back; 0 chooses by memory", least=0)
+    checkpoint_seconds: float = knob(30.0, "seconds between two checkpoints; 0 writes one each epoch", least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class TrainFields(TypedDict, total=False):
+    """The fields of `TrainConfig` as keywords of `tuplet.build` and `tuplet.train`, for type checkers."""
+
+    model: str
+    rank: int
+    epochs: int
+    steps: int
+    batch: int
+    layers: int
+    targets: int
+    hide: str
+    learning_rate: float
+    optimizer: str
+    regularisation: float
+    relation_weight: float
+    init_scale: float
+    norm: int
+    evaluate_every: int
+    patience: int
+    seed: int
+    precision: str
+    entity_block: int
+    checkpoint_seconds: float
+
+
+# Settings for known graphs, meant for one GPU, and for small graphs of any origin, meant for the CPU.
+PRESETS: Mapping[str, TrainConfig] = {
+    "fb15k-237": TrainConfig(
+        rank=1000, epochs=80, batch=1000, regularisation=0.05, relation_weight=4.0, evaluate_every=10, patience=0
+    ),
+    "nell995": TrainConfig(
+        rank=500, epochs=40, batch=1000, regularisation=0.05, relation_weight=0.5, evaluate_every=10, patience=0
+    ),
+    "fb15k": TrainConfig(
+        rank=500, epochs=45, batch=500, regularisation=0.01, relation_weight=0.1, evaluate_every=15, patience=0
+    ),
+    "wn18rr": TrainConfig(
+        rank=500, epochs=30, batch=500, regularisation=0.1, relation_weight=0.1, evaluate_every=10, patience=0
+    ),
+    "small": TrainConfig(
+        rank=100, epochs=40, batch=250, regularisation=0.02, relation_weight=0.25, evaluate_every=4, patience=4
+    ),
+}
+
+
+def preset(name: str) -> TrainConfig:
+    """The named settings, or an error that names the nearest.
+
+    >>> preset("wn18rr").batch
+    500
+    """
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return PRESETS[name]
+
+
+def suitable(train_edges: int) -> TrainConfig:
+    """Sane settings for a graph nobody tuned: seconds on two CPU cores below 20,000 edges, a GPU's minutes above."""
+    return PRESETS["small"] if train_edges < 20_000 else TrainConfig()
