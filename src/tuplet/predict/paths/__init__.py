@@ -1,0 +1,1 @@
+"""The path network: scores an edge by the paths between its two ends."""

@@ -1,0 +1,139 @@
+"""The edges that messages of a path network travel along, sorted in the three ways that its kernels need.
+
+Every fact (h, r, t) is two edges: h to t by r, and t to h by r + relations. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from tuplet.predict.edges import Triples
+
+Tensor = torch.Tensor
+
+_CHUNK = 512  # edges of one relation that are summed at a time
+
+
+class RelationChunks(NamedTuple):
+    """Edges by relation, in ranges of one relation each; `edge` is their number in the order by target."""
+
+    relation: Tensor  # int32 [chunks]
+    start: Tensor
+    stop: Tensor
+    source: Tensor  # int32 [edges]
+    target: Tensor
+    edge: Tensor
+
+
+@dataclass(frozen=True)
+class MessageGraph:
+    """Edges by target (the order that numbers them) and by source. All ids are int32.
+
+    >>> graph = MessageGraph.of((np.array([0, 0]), np.array([0, 0]), np.array([1, 2])), entities=3, relations=1)
+    >>> graph.source.tolist(), graph.relation.tolist(), graph.target.tolist()
+    ([1, 2, 0, 0], [1, 1, 0, 0], [0, 0, 1, 2])
+    >>> hidden = graph.visible(torch.tensor([0]), torch.tensor([0]), torch.tensor([2]), whole_pairs=False)
+    >>> hidden.tolist()  # neither the edge nor its inverse is seen
+    [1, 0, 1, 0]
+    """
+
+    entities: int
+    relations: int
+    start: Tensor  # [entities + 1] where the edges into each entity start
+    source: Tensor  # [edges]
+    relation: Tensor  # [edges] r, or r + relations against its direction
+    target: Tensor  # [edges]
+    busiest: Tensor  # [entities] the entities by falling degree: the longest work is begun first
+    out_start: Tensor  # [entities + 1] where the edges out of each entity start
+    out_target: Tensor  # [edges]
+    out_relation: Tensor  # [edges]
+    out_edge: Tensor  # [edges] number of the edge in the order by target
+
+    @staticmethod
+    def of(facts: Triples, entities: int, relations: int, device: torch.device | str = "cpu") -> MessageGraph:
+        """The edges of some facts in both directions."""
+        heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in facts)
+        source, target = torch.cat([heads, tails]), torch.cat([tails, heads])
+        kind = torch.cat([relation, relation + relations])
+        order = torch.argsort(target, stable=True)
+        source, kind, target = source[order], kind[order], target[order]
+        degree = torch.bincount(target, minlength=entities)
+        by_source = torch.argsort(source, stable=True)
+        return MessageGraph(
+            entities,
+            relations,
+            _starts(degree),
+            source.int(),
+            kind.int(),
+            target.int(),
+            torch.argsort(degree, descending=True, stable=True).int(),
+            _starts(torch.bincount(source, minlength=entities)),
+            target[by_source].int(),
+            kind[by_source].int(),
+            by_source.int(),
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.source.device
+
+    @cached_property
+    def all_visible(self) -> Tensor:
+        """Marks every edge as seen. uint8 [edges]"""
+        return torch.ones(len(self.source), dtype=torch.uint8, device=self.device)
+
+    @cached_property
+    def chunks(self) -> RelationChunks:
+        """The edges by relation."""
+        order = torch.argsort(self.relation, stable=True)
+        starts = _starts(torch.bincount(self.relation, minlength=2 * self.relations)).tolist()
+        ranges = [
+            (number, at, min(at + _CHUNK, end))
+            for number, (begin, end) in enumerate(pairwise(starts))
+            for at in range(begin, end, _CHUNK)
+        ]
+        number, start, stop = torch.tensor(ranges, dtype=torch.int32, device=self.device).T.contiguous()
+        return RelationChunks(number, start, stop, self.source[order], self.target[order], order.int())
+
+    @cached_property
+    def _by_pair(self) -> tuple[Tensor, Tensor]:
+        """Ascending keys (source, target), and the number of the edge of each."""
+        keys, order = torch.sort(self.source.long() * self.entities + self.target)
+        return keys, order
+
+    def visible(self, heads: Tensor, relation: Tensor, tails: Tensor, whole_pairs: bool) -> Tensor:
+        """Marks the edges that are seen when some are hidden: each and its inverse, or all between its ends. [edges]
+
+        `relation` may be r + relations; then `heads` is the entity that the relation starts from, walked backwards.
+        """
+        mark = self.all_visible.clone()
+        keys, numbers = self._by_pair
+        inverse = torch.where(relation < self.relations, relation + self.relations, relation - self.relations)
+        wanted = torch.cat([heads * self.entities + tails, tails * self.entities + heads])
+        kinds = torch.cat([relation, inverse])
+        begin, end = torch.searchsorted(keys, wanted), torch.searchsorted(keys, wanted, right=True)
+        count = end - begin
+        owner = torch.repeat_interleave(torch.arange(len(count), device=mark.device), count)
+        place = torch.arange(len(owner), device=mark.device) + (begin - (count.cumsum(0) - count))[owner]
+        found = numbers[place]
+        mark[found if whole_pairs else found[self.relation[found] == kinds[owner]]] = 0
+        return mark
+
+    def degrees(self, visible: Tensor) -> Tensor:
+        """Visible edges into each entity, and the boundary as one more. float32 [entities]
+
+        Of the *visible* edges: degrees of the whole graph would tell which edges were hidden, and a network that
+        learns to read them off has learned nothing about facts that nobody knows.
+        """
+        seen = torch.cat([visible.new_zeros(1, dtype=torch.int32), visible.cumsum(0, dtype=torch.int32)])
+        return (seen[self.start[1:].long()] - seen[self.start[:-1].long()] + 1).float()
+
+
+def _starts(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()

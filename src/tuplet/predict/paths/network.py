@@ -1,0 +1,95 @@
+"""A graph network that walks out from one entity and asks every other how well a relation would lead to it.
+
+Bellman–Ford with learned messages (Zhu et al. 2021, NBFNet): an asked row (entity, relation) starts as a vector on its
+entity; in each layer every edge passes on the product of what its source holds and of a vector of its own relation,
+which depends on the relation that is asked for; an entity sums its messages up by mean, deviation, maximum and minimum,
+scaled by its degree (Corso et al. 2020, PNA). What an entity holds in the end is scored. Nothing is learned about
+single entities, so a score rests on paths alone. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import layer_norm, relu
+
+from tuplet.predict.paths.aggregate import Summary, aggregate
+from tuplet.predict.paths.message_graph import MessageGraph
+
+Tensor = torch.Tensor
+
+
+class PathLayer(nn.Module):
+    """One step of messages along all edges."""
+
+    def __init__(self, relations: int, width: int) -> None:
+        super().__init__()
+        self.width, self.kinds = width, 2 * relations
+        self.relation = nn.Linear(width, self.kinds * width)
+        self.summary = nn.Linear(4 * width, 3 * width)
+        self.own = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+        nn.init.normal_(self.relation.weight, std=0.1 / math.sqrt(width))
+        nn.init.ones_(self.relation.bias)  # every edge passes on what it gets: the first thing learned is reachability
+
+    def forward(self, x: Tensor, start: Tensor, asked: Tensor, graph: MessageGraph, sight: Sight) -> Tensor:
+        """What the entities hold after this layer. x, start [entities, queries · width], asked [queries, width]"""
+        queries = len(asked)
+        relation = self.relation(asked).view(queries, self.kinds, self.width).transpose(0, 1).reshape(self.kinds, -1)
+        parts = aggregate(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
+        if x.is_cuda:
+            from tuplet.predict.paths.triton_kernels import triton_update
+
+            weights = (self.summary.weight, self.summary.bias, self.own.weight, self.own.bias)
+            return triton_update(x, *parts, sight.scale, *weights, self.norm.weight, self.norm.bias)
+        return self.update(x, parts, sight.scale)
+
+    def update(self, x: Tensor, parts: Summary, scale: Tensor) -> Tensor:
+        """The new state of each entity from its own and the summary of its messages."""
+        entities, width = len(x), self.width
+        whole = torch.stack([part.view(entities, -1, width) for part in parts], 2).flatten(2)
+        plain, up, down = self.summary(whole).split(width, -1)
+        by = scale[:, None, None]
+        mixed = self.own(x.view(entities, -1, width)) + plain + up * by + down / by
+        normed = layer_norm(mixed, (width,), self.norm.weight, self.norm.bias)
+        return x + relu(normed).view_as(x)
+
+
+class Sight:
+    """Which edges are seen, and what follows from that for every layer."""
+
+    def __init__(self, graph: MessageGraph, visible: Tensor) -> None:
+        self.visible, self.degree = visible, graph.degrees(visible)
+        logs = torch.log(self.degree + 1)
+        self.scale = logs / logs.mean()
+
+
+class PathNetwork(nn.Module):
+    """Scores of all entities for rows (entity, relation); relation r + relations asks against its direction."""
+
+    def __init__(self, relations: int, width: int = 32, layers: int = 6) -> None:
+        super().__init__()
+        self.relations, self.width = relations, width
+        self.asked = nn.Parameter(torch.randn(2 * relations, width) * 0.5)
+        self.layers = nn.ModuleList(PathLayer(relations, width) for _ in range(layers))
+        self.first, self.last = nn.Linear(2 * width, 2 * width), nn.Linear(2 * width, 1)
+
+    def forward(self, graph: MessageGraph, entity: Tensor, relation: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Scores [rows, entities] of rows [rows], seeing all edges or those marked. float32"""
+        sight = Sight(graph, graph.all_visible if visible is None else visible)
+        entities, rows, width = graph.entities, len(entity), self.width
+        asked = self.asked[relation]
+        kind = torch.bfloat16 if asked.is_cuda else asked.dtype
+        empty = torch.zeros(entities, rows, width, device=asked.device, dtype=kind)
+        start = empty.index_put((entity, torch.arange(rows, device=asked.device)), asked.to(kind)).view(entities, -1)
+        x = start
+        for layer in self.layers:
+            x = layer(x, start, asked, graph, sight)
+        with torch.autocast("cuda", torch.bfloat16, enabled=asked.is_cuda):
+            # State and asked relation take their own columns of one matrix: joining them would copy every row.
+            state, own = self.first.weight[:, :width], self.first.weight[:, width:]
+            hidden = x.view(entities, rows, width) @ state.T.to(kind) + (asked @ own.T + self.first.bias).to(kind)
+            scores: Tensor = self.last(relu(hidden))[..., 0].float().T
+        return scores

@@ -1,0 +1,395 @@
+"""The layers of a path network on a GPU: compiled kernels in bfloat16 with sums in float32.
+
+`TritonAggregate` sums up messages; `TritonUpdate` makes the new state of each entity from the summary in one pass, so
+that what lies between (four stacked parts, three products, the norm) is never written to memory.
+
+One warp owns some channels of one entity and walks its edges, so a sum over edges never crosses threads. Programs are
+ordered by channels first: the slice of all entities in these channels stays in the cache. Needs torch and Triton.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from tuplet.predict.paths.aggregate import LEAST_VARIANCE, Summary
+from tuplet.predict.paths.message_graph import MessageGraph
+
+Tensor = torch.Tensor
+
+# Channels and edges at a time of a warp.
+FORWARD = (128, 8)
+BY_SOURCE = (128, 4)
+BY_RELATION = (128, 4)
+ROWS = 128  # of the update at a time
+
+
+@triton.jit
+def _summarise(
+    x_ptr, relation_ptr, boundary_ptr, start_ptr, source_ptr, kind_ptr, visible_ptr, order_ptr,
+    mean_ptr, deviation_ptr, most_ptr, least_ptr, most_count_ptr, least_count_ptr,
+    w, least_variance, COUNT: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    node = tl.load(order_ptr + tl.program_id(0)).to(tl.int64)
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    begin, end = tl.load(start_ptr + node), tl.load(start_ptr + node + 1)
+    first = tl.load(boundary_ptr + node * w + channel).to(tl.float32)
+    total, squares, most, least, count = first, first * first, first, first, 1.0
+    most_count = tl.full([BLOCK], 1.0, tl.float32)
+    least_count = tl.full([BLOCK], 1.0, tl.float32)
+    step = tl.arange(0, TILE)
+    for at in range(begin, end, TILE):
+        edge = at + step
+        inside = edge < end
+        source = tl.load(source_ptr + edge, mask=inside, other=0).to(tl.int64)
+        kind = tl.load(kind_ptr + edge, mask=inside, other=0).to(tl.int64)
+        seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
+        shown = seen[:, None]
+        x = tl.load(x_ptr + source[:, None] * w + channel[None, :], mask=shown, other=0.0).to(tl.float32)
+        by = tl.load(relation_ptr + kind[:, None] * w + channel[None, :], mask=shown, other=0.0).to(tl.float32)
+        # Rounded as the way back computes it again, so that the largest message is found among them by equality.
+        message = (x * by).to(tl.bfloat16).to(tl.float32)
+        total += tl.sum(message, 0)
+        squares += tl.sum(message * message, 0)
+        count += tl.sum(seen.to(tl.float32), 0)
+        high, low = tl.where(shown, message, -3e38), tl.where(shown, message, 3e38)
+        top, bottom = tl.max(high, 0), tl.min(low, 0)
+        if COUNT:
+            tops = tl.sum((shown & (high == top[None, :])).to(tl.float32), 0)
+            bottoms = tl.sum((shown & (low == bottom[None, :])).to(tl.float32), 0)
+            most_count = tl.where(top > most, tops, tl.where(top == most, most_count + tops, most_count))
+            least_count = tl.where(
+                bottom < least, bottoms, tl.where(bottom == least, least_count + bottoms, least_count)
+            )
+        most, least = tl.maximum(most, top), tl.minimum(least, bottom)
+    mean = total / count
+    place = node * w + channel
+    tl.store(mean_ptr + place, mean.to(tl.bfloat16))
+    tl.store(deviation_ptr + place, tl.sqrt(tl.maximum(squares / count - mean * mean, least_variance)).to(tl.bfloat16))
+    tl.store(most_ptr + place, most.to(tl.bfloat16))
+    tl.store(least_ptr + place, least.to(tl.bfloat16))
+    if COUNT:
+        tl.store(most_count_ptr + place, most_count.to(tl.bfloat16))
+        tl.store(least_count_ptr + place, least_count.to(tl.bfloat16))
+
+
+@triton.jit
+def _slopes(
+    mean_ptr, deviation_ptr, most_ptr, least_ptr, most_count_ptr, least_count_ptr, boundary_ptr, degree_ptr,
+    to_mean_ptr, to_deviation_ptr, to_most_ptr, to_least_ptr,
+    flat_ptr, slope_ptr, most_share_ptr, least_share_ptr, to_boundary_ptr,
+    size, w, floor, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The slope of the loss in a message m is flat + slope · m, and a share if m is the largest or the smallest."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    degree = tl.load(degree_ptr + at // w, mask=inside, other=1.0)
+    mean = tl.load(mean_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    deviation = tl.load(deviation_ptr + at, mask=inside, other=1.0).to(tl.float32)
+    most = tl.load(most_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    least = tl.load(least_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    to_deviation = tl.load(to_deviation_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    slope = tl.where(deviation > floor, to_deviation / (deviation * degree), 0.0)
+    flat = tl.load(to_mean_ptr + at, mask=inside, other=0.0).to(tl.float32) / degree - slope * mean
+    most_count = tl.load(most_count_ptr + at, mask=inside, other=1.0).to(tl.float32)
+    least_count = tl.load(least_count_ptr + at, mask=inside, other=1.0).to(tl.float32)
+    most_share = tl.load(to_most_ptr + at, mask=inside, other=0.0).to(tl.float32) / most_count
+    least_share = tl.load(to_least_ptr + at, mask=inside, other=0.0).to(tl.float32) / least_count
+    first = tl.load(boundary_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    own = flat + slope * first + tl.where(first == most, most_share, 0.0) + tl.where(first == least, least_share, 0.0)
+    tl.store(flat_ptr + at, flat.to(tl.bfloat16), mask=inside)
+    tl.store(slope_ptr + at, slope.to(tl.bfloat16), mask=inside)
+    tl.store(most_share_ptr + at, most_share.to(tl.bfloat16), mask=inside)
+    tl.store(least_share_ptr + at, least_share.to(tl.bfloat16), mask=inside)
+    tl.store(to_boundary_ptr + at, own.to(tl.bfloat16), mask=inside)
+
+
+@triton.jit
+def _to_message(
+    message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
+):
+    """The slope of the loss in messages [edges, channels] into their targets."""
+    place = target[:, None] * w + channel[None, :]
+    shown = seen[:, None]
+    flat = tl.load(flat_ptr + place, mask=shown, other=0.0).to(tl.float32)
+    slope = tl.load(slope_ptr + place, mask=shown, other=0.0).to(tl.float32)
+    highest = shown & (message == tl.load(most_ptr + place, mask=shown, other=0.0).to(tl.float32))
+    lowest = shown & (message == tl.load(least_ptr + place, mask=shown, other=0.0).to(tl.float32))
+    # Few messages are the largest of their target: the shares of the others are not even read.
+    most_share = tl.load(most_share_ptr + place, mask=highest, other=0.0).to(tl.float32)
+    least_share = tl.load(least_share_ptr + place, mask=lowest, other=0.0).to(tl.float32)
+    return flat + slope * message + most_share + least_share
+
+
+@triton.jit
+def _to_states(
+    x_ptr, relation_ptr, start_ptr, target_ptr, kind_ptr, edge_ptr, visible_ptr, order_ptr,
+    flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, out_ptr,
+    w, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    node = tl.load(order_ptr + tl.program_id(0)).to(tl.int64)
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    begin, end = tl.load(start_ptr + node), tl.load(start_ptr + node + 1)
+    x = tl.load(x_ptr + node * w + channel).to(tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    step = tl.arange(0, TILE)
+    for at in range(begin, end, TILE):
+        place = at + step
+        inside = place < end
+        target = tl.load(target_ptr + place, mask=inside, other=0).to(tl.int64)
+        kind = tl.load(kind_ptr + place, mask=inside, other=0).to(tl.int64)
+        edge = tl.load(edge_ptr + place, mask=inside, other=0)
+        seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
+        by = tl.load(relation_ptr + kind[:, None] * w + channel[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+        message = (x[None, :] * by).to(tl.bfloat16).to(tl.float32)
+        slope = _to_message(
+            message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
+        )
+        total += tl.sum(slope * by, 0)
+    tl.store(out_ptr + node * w + channel, total.to(tl.bfloat16))
+
+
+@triton.jit
+def _to_relations(
+    x_ptr, relation_ptr, chunk_kind_ptr, chunk_start_ptr, chunk_stop_ptr, source_ptr, target_ptr, edge_ptr, visible_ptr,
+    flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, out_ptr,
+    w, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    chunk = tl.program_id(0)
+    kind = tl.load(chunk_kind_ptr + chunk).to(tl.int64)
+    begin, end = tl.load(chunk_start_ptr + chunk), tl.load(chunk_stop_ptr + chunk)
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    by = tl.load(relation_ptr + kind * w + channel).to(tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    step = tl.arange(0, TILE)
+    for at in range(begin, end, TILE):
+        place = at + step
+        inside = place < end
+        source = tl.load(source_ptr + place, mask=inside, other=0).to(tl.int64)
+        target = tl.load(target_ptr + place, mask=inside, other=0).to(tl.int64)
+        edge = tl.load(edge_ptr + place, mask=inside, other=0)
+        seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
+        x = tl.load(x_ptr + source[:, None] * w + channel[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+        message = (x * by[None, :]).to(tl.bfloat16).to(tl.float32)
+        slope = _to_message(
+            message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
+        )
+        total += tl.sum(slope * x, 0)
+    tl.atomic_add(out_ptr + kind * w + channel, total)
+
+
+class TritonAggregate(torch.autograd.Function):
+    """The summary of messages and its way back."""
+
+    @staticmethod
+    def forward(ctx, x, relation, boundary, graph: MessageGraph, visible, degree):
+        entities, w = x.shape
+        count = any(ctx.needs_input_grad[:3])
+        out = [torch.empty_like(x) for _ in range(6 if count else 4)]
+        ties = out[4:] or out[:2]  # not written where nobody will ask for slopes
+        block, tile = _fitting(w, FORWARD)
+        _summarise[(entities, w // block)](
+            x, relation, boundary, graph.start, graph.source, graph.relation, visible, graph.busiest, *out[:4],
+            *ties, w, LEAST_VARIANCE, COUNT=count, BLOCK=block, TILE=tile, num_warps=1,
+        )  # fmt: skip
+        if count:
+            ctx.save_for_backward(x, relation, boundary, visible, degree, *out)
+            ctx.graph = graph
+        return tuple(out[:4])
+
+    @staticmethod
+    def backward(ctx, *to_parts):
+        x, relation, boundary, visible, degree, mean, deviation, most, least, *counts = ctx.saved_tensors
+        graph, (entities, w) = ctx.graph, x.shape
+        flat, slope, most_share, least_share, to_boundary = (torch.empty_like(x) for _ in range(5))
+        block = 1024
+        floor = LEAST_VARIANCE**0.5 * 1.01  # rounded to bfloat16, the least deviation may be a little more than itself
+        _slopes[(triton.cdiv(x.numel(), block),)](
+            mean, deviation, most, least, *counts, boundary, degree, *(part.contiguous() for part in to_parts),
+            flat, slope, most_share, least_share, to_boundary, x.numel(), w, floor, BLOCK=block,
+        )  # fmt: skip
+        sides = (flat, slope, most, most_share, least, least_share)
+        to_x = torch.empty_like(x)
+        block, tile = _fitting(w, BY_SOURCE)
+        _to_states[(entities, w // block)](
+            x, relation, graph.out_start, graph.out_target, graph.out_relation, graph.out_edge, visible, graph.busiest,
+            *sides, to_x, w, BLOCK=block, TILE=tile, num_warps=1,
+        )  # fmt: skip
+        to_relation = torch.zeros(relation.shape, device=x.device)
+        chunks = graph.chunks
+        block, tile = _fitting(w, BY_RELATION)
+        if len(chunks.relation):
+            _to_relations[(len(chunks.relation), w // block)](
+                x, relation, *chunks, visible, *sides, to_relation, w, BLOCK=block, TILE=tile, num_warps=1
+            )
+        return to_x, to_relation.to(relation.dtype), to_boundary, None, None, None
+
+
+def triton_aggregate(
+    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
+) -> Summary:
+    """`aggregate` on a GPU."""
+    return TritonAggregate.apply(x, relation, boundary, graph, visible, degree)
+
+
+def _fitting(w: int, sizes: tuple[int, int]) -> tuple[int, int]:
+    """Channels and edges at a time for rows of `w` channels, a multiple of 32."""
+    block, tile = sizes
+    while w % block:
+        block //= 2
+    return block, tile
+
+
+@triton.jit
+def _mixed(
+    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
+    weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D: tl.constexpr,
+):  # fmt: skip
+    """The states of some rows before the norm, and what they were made of."""
+    column = tl.arange(0, D)
+    place = row[:, None] * D + column[None, :]
+    shown = inside[:, None]
+    x = tl.load(x_ptr + place, mask=shown, other=0.0)
+    mean = tl.load(mean_ptr + place, mask=shown, other=0.0)
+    deviation = tl.load(deviation_ptr + place, mask=shown, other=0.0)
+    most = tl.load(most_ptr + place, mask=shown, other=0.0)
+    least = tl.load(least_ptr + place, mask=shown, other=0.0)
+    plain = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 0, D)
+    up = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 1, D)
+    down = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 2, D)
+    own = tl.dot(x, tl.load(own_ptr + column[None, :] * D + column[:, None])) + tl.load(own_bias_ptr + column)[None, :]
+    return own + plain + up * scale[:, None] + down / scale[:, None], x, mean, deviation, most, least
+
+
+@triton.jit
+def _weight(weight_ptr, group, part, D: tl.constexpr):
+    """One square of the weights [3 · D, 4 · D], as rows of outputs."""
+    column = tl.arange(0, D)
+    return tl.load(weight_ptr + (group * D + column[:, None]) * (4 * D) + part * D + column[None, :])
+
+
+@triton.jit
+def _summary(mean, deviation, most, least, weight_ptr, bias_ptr, group: tl.constexpr, D: tl.constexpr):
+    """One of the three products of the summary."""
+    out = tl.dot(mean, tl.trans(_weight(weight_ptr, group, 0, D)))
+    out += tl.dot(deviation, tl.trans(_weight(weight_ptr, group, 1, D)))
+    out += tl.dot(most, tl.trans(_weight(weight_ptr, group, 2, D)))
+    out += tl.dot(least, tl.trans(_weight(weight_ptr, group, 3, D)))
+    return out + tl.load(bias_ptr + group * D + tl.arange(0, D))[None, :]
+
+
+@triton.jit
+def _normed(mixed, gain_ptr, shift_ptr, D: tl.constexpr):
+    """The norm of each row: the rows of mean 0 and variance 1, one over their deviation, and the result."""
+    column = tl.arange(0, D)
+    centred = mixed - (tl.sum(mixed, 1) / D)[:, None]
+    inverse = 1 / tl.sqrt(tl.sum(centred * centred, 1) / D + 1e-5)
+    unit = centred * inverse[:, None]
+    return unit, inverse, unit * tl.load(gain_ptr + column)[None, :] + tl.load(shift_ptr + column)[None, :]
+
+
+@triton.jit
+def _update(
+    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr,
+    gain_ptr, shift_ptr, out_ptr, rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = row < rows
+    scale = tl.load(scale_ptr + row // queries, mask=inside, other=1.0)
+    mixed, x, _, _, _, _ = _mixed(
+        x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
+        weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D,
+    )  # fmt: skip
+    _, _, normed = _normed(mixed, gain_ptr, shift_ptr, D)
+    new = x.to(tl.float32) + tl.maximum(normed, 0.0)
+    place = row[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(out_ptr + place, new.to(tl.bfloat16), mask=inside[:, None])
+
+
+@triton.jit
+def _update_back(
+    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr,
+    gain_ptr, shift_ptr, to_out_ptr, to_x_ptr, to_mean_ptr, to_deviation_ptr, to_most_ptr, to_least_ptr,
+    to_mixed_ptr, to_gain_ptr, to_shift_ptr, rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, D)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = row < rows
+    shown = inside[:, None]
+    place = row[:, None] * D + column[None, :]
+    scale = tl.load(scale_ptr + row // queries, mask=inside, other=1.0)
+    mixed, _, _, _, _, _ = _mixed(
+        x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
+        weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D,
+    )  # fmt: skip
+    unit, inverse, normed = _normed(mixed, gain_ptr, shift_ptr, D)
+    to_out = tl.load(to_out_ptr + place, mask=shown, other=0.0).to(tl.float32)
+    to_normed = tl.where(normed > 0, to_out, 0.0)
+    tl.atomic_add(to_gain_ptr + column, tl.sum(to_normed * unit, 0))
+    tl.atomic_add(to_shift_ptr + column, tl.sum(to_normed, 0))
+    to_unit = to_normed * tl.load(gain_ptr + column)[None, :]
+    centre, along = tl.sum(to_unit, 1) / D, tl.sum(to_unit * unit, 1) / D
+    to_mixed = inverse[:, None] * (to_unit - centre[:, None] - unit * along[:, None])
+    plain = to_mixed.to(tl.bfloat16)
+    up, down = (to_mixed * scale[:, None]).to(tl.bfloat16), (to_mixed / scale[:, None]).to(tl.bfloat16)
+    wide = row[:, None] * (3 * D) + column[None, :]
+    tl.store(to_mixed_ptr + wide, plain, mask=shown)
+    tl.store(to_mixed_ptr + wide + D, up, mask=shown)
+    tl.store(to_mixed_ptr + wide + 2 * D, down, mask=shown)
+    own = tl.load(own_ptr + column[:, None] * D + column[None, :])
+    tl.store(to_x_ptr + place, (to_out + tl.dot(plain, own)).to(tl.bfloat16), mask=shown)
+    for part in tl.static_range(4):
+        back = tl.dot(plain, _weight(weight_ptr, 0, part, D))
+        back += tl.dot(up, _weight(weight_ptr, 1, part, D))
+        back += tl.dot(down, _weight(weight_ptr, 2, part, D))
+        if part == 0:
+            tl.store(to_mean_ptr + place, back.to(tl.bfloat16), mask=shown)
+        elif part == 1:
+            tl.store(to_deviation_ptr + place, back.to(tl.bfloat16), mask=shown)
+        elif part == 2:
+            tl.store(to_most_ptr + place, back.to(tl.bfloat16), mask=shown)
+        else:
+            tl.store(to_least_ptr + place, back.to(tl.bfloat16), mask=shown)
+
+
+class TritonUpdate(torch.autograd.Function):
+    """The new states and their way back."""
+
+    @staticmethod
+    def forward(ctx, x, mean, deviation, most, least, scale, weight, bias, own, own_bias, gain, shift):
+        width = len(gain)
+        rows, queries = x.numel() // width, x.shape[1] // width
+        half = weight.bfloat16().contiguous(), own.bfloat16().contiguous()
+        out = torch.empty_like(x)
+        _update[(triton.cdiv(rows, ROWS),)](
+            x, mean, deviation, most, least, scale, half[0], bias, half[1], own_bias, gain, shift, out,
+            rows, queries, D=width, ROWS=ROWS, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(x, mean, deviation, most, least, scale, half[0], bias, half[1], own_bias, gain, shift)
+        return out
+
+    @staticmethod
+    def backward(ctx, to_out):
+        x, *parts, scale, weight, bias, own, own_bias, gain, shift = ctx.saved_tensors
+        width = len(gain)
+        rows, queries = x.numel() // width, x.shape[1] // width
+        to_x, *to_parts = (torch.empty_like(x) for _ in range(5))
+        to_mixed = torch.empty(rows, 3 * width, dtype=x.dtype, device=x.device)
+        to_gain, to_shift = torch.zeros_like(gain), torch.zeros_like(shift)
+        _update_back[(triton.cdiv(rows, ROWS),)](
+            x, *parts, scale, weight, bias, own, own_bias, gain, shift, to_out.contiguous(), to_x, *to_parts,
+            to_mixed, to_gain, to_shift, rows, queries, D=width, ROWS=ROWS, num_warps=4,
+        )  # fmt: skip
+        to_weight = torch.cat([(to_mixed.T @ part.view(rows, width)).float() for part in parts], 1)
+        plain = to_mixed[:, :width]
+        to_own = (plain.T @ x.view(rows, width)).float()
+        to_bias = to_mixed.sum(0, dtype=torch.float32)
+        return to_x, *to_parts, None, to_weight, to_bias, to_own, to_bias[:width].clone(), to_gain, to_shift
+
+
+def triton_update(
+    x: Tensor, mean: Tensor, deviation: Tensor, most: Tensor, least: Tensor, scale: Tensor, *weights: Tensor
+) -> Tensor:
+    """`PathLayer.update` on a GPU; weights and biases of summary, own state and norm."""
+    return TritonUpdate.apply(x, mean, deviation, most, least, scale, *weights)
