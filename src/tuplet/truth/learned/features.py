@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 import torch
 
+from tuplet.truth.entity_views import SHRINK, EntityViews, expand, portions, together
 from tuplet.truth.sweep import sum_by_row
 
 Tensor = torch.Tensor
 
 LOWEST = -20.0  # log truth of what is not there
-_SHRINK = 5.0  # a confidence is that of a rule which failed this many times more
 _BLOCK = 1 << 20  # candidates at a time, in whole relations
-_PAIRS = 1 << 22  # pairs expanded at a time
-_MOST_VIEWS = 8192  # with more, what goes together would be too large a matrix; rules and types then say nothing
 
 # The columns by group; a direction has its own of those that end in a dash.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -87,11 +85,10 @@ class TrainEdges:
     rows: Tensor  # ascending numbers view · entities + entity of the rows that have edges
     row_count: Tensor  # edges of each
     degree: Tensor  # [entities]
-    entity_views: tuple[Tensor, Tensor]  # where each entity starts [entities + 1], and the views it has
+    types: EntityViews
     pairs: tuple[Tensor, Tensor]  # ascending pairs of entities, and a view that links them
     view_edges: Tensor  # [views]
     view_entities: Tensor  # [views]
-    type_confidence: Tensor  # [views, views] of the entities that have view u, the share that has v
     rule_counts: Tensor  # [views, views] pairs linked by u and v; the diagonal: by u
 
     @staticmethod
@@ -101,13 +98,11 @@ class TrainEdges:
         view = torch.cat([2 * relation, 2 * relation + 1])
         entity, other = torch.cat([heads, tails]), torch.cat([tails, heads])
         rows, row_count = torch.unique(view * entities + entity, return_counts=True)
-        by_entity = torch.sort((rows % entities) * views + rows // entities).values
-        start = torch.searchsorted(by_entity // views, torch.arange(entities + 1, device=heads.device))
+        types = EntityViews.of(entities, relations, heads, relation, tails)
         by_pair = torch.sort((entity * entities + other) * views + view).values
         pair, pair_view = by_pair // views, by_pair % views
         counts = torch.unique_consecutive(pair, return_counts=True)[1]
         pair_start = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
-        together = _together(start, by_entity % views, views)
         return TrainEdges(
             entities,
             relations,
@@ -115,44 +110,12 @@ class TrainEdges:
             rows,
             row_count,
             torch.bincount(entity, minlength=entities),
-            (start, by_entity % views),
+            types,
             (pair, pair_view),
             torch.bincount(view, minlength=views),
-            torch.bincount(by_entity % views, minlength=views),
-            together / (together.diagonal()[:, None] + _SHRINK),
-            _together(pair_start, pair_view, views),
+            torch.bincount(types.views, minlength=views),
+            together(pair_start, pair_view, views),
         )
-
-
-def _together(start: Tensor, views: Tensor, size: int) -> Tensor:
-    """How often two views are in one group (a range of `views`). [groups + 1], [n] → [size, size]"""
-    if size > _MOST_VIEWS:
-        return torch.zeros(size, 1, device=views.device).expand(size, size)
-    count = start[1:] - start[:-1]
-    group_start, group_count = torch.repeat_interleave(start[:-1], count), torch.repeat_interleave(count, count)
-    total = torch.zeros(size * size, dtype=torch.int64, device=views.device)
-    for begin, end in _portions(group_count):
-        owner, place = _expand(group_start[begin:end], group_count[begin:end])
-        total += torch.bincount(views[begin:end][owner] * size + views[place], minlength=size * size)
-    return total.view(size, size).float()
-
-
-def _expand(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """The ranges start … start + count written out: who owns each element, and its place."""
-    owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
-    before = torch.cumsum(count, 0) - count
-    return owner, torch.arange(len(owner), device=count.device) + (start - before)[owner]
-
-
-def _portions(count: Tensor) -> Iterator[tuple[int, int]]:
-    """Ranges of elements whose counts add up to a few million."""
-    total = torch.cumsum(count, 0)
-    begin = 0
-    while begin < len(count):
-        reached = int(total[begin - 1]) if begin else 0
-        end = max(begin + 1, int(torch.searchsorted(total, reached + _PAIRS, right=True)))
-        yield begin, end
-        begin = end
 
 
 def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -253,13 +216,13 @@ def _types(known: TrainEdges, rows: Tensor) -> tuple[Tensor, Tensor]:
     """How much the other views of the entity of a row speak for its view: the best, and log of none being right."""
     best, none = (torch.zeros(len(rows), device=rows.device) for _ in range(2))
     view, entity = rows // known.entities, rows % known.entities
-    start, views = known.entity_views
+    start, views = known.types.start, known.types.views
     count = start[entity + 1] - start[entity]
-    for begin, end in _portions(count):
+    for begin, end in portions(count):
         part = slice(begin, end)
-        owner, place = _expand(start[entity[part]], count[part])
+        owner, place = expand(start[entity[part]], count[part])
         other, mine = views[place], view[part][owner]
-        confidence = torch.where(other == mine, 0, known.type_confidence[other, mine])
+        confidence = torch.where(other == mine, 0, known.types.confidence[other, mine])
         best[part], none[part] = _best_and_none(confidence, owner, end - begin)
     return best, none
 
@@ -272,13 +235,13 @@ def _rules(known: TrainEdges, edges: Candidates, marked: Tensor) -> dict[str, Te
     start = torch.searchsorted(pair, wanted)
     count = torch.searchsorted(pair, wanted, right=True) - start
     linked = torch.nonzero(count).view(-1)
-    for begin, end in _portions(count[linked]):
+    for begin, end in portions(count[linked]):
         part = linked[begin:end]
-        owner, place = _expand(start[part], count[part])
+        owner, place = expand(start[part], count[part])
         other, mine = views[place], 2 * edges.relation[part][owner]
         # A known edge does not confirm the rules that predict it.
         both = known.rule_counts[other, mine] - marked[part][owner].float()
-        confidence = (both / (known.rule_counts[other, other] + _SHRINK)).clamp(0, 1)
+        confidence = (both / (known.rule_counts[other, other] + SHRINK)).clamp(0, 1)
         confidence = torch.where(other == mine, 0, confidence)
         best[part], none[part] = _best_and_none(confidence, owner, end - begin)
         links[part] = torch.bincount(owner[other != mine], minlength=end - begin).float()
