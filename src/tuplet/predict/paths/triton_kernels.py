@@ -19,8 +19,8 @@ from tuplet.predict.paths.message_graph import MessageGraph
 Tensor = torch.Tensor
 
 # Channels and edges at a time of a warp.
-FORWARD = (128, 8)
-BY_SOURCE = (128, 4)
+FORWARD = (64, 16)
+BY_SOURCE = (64, 16)
 BY_RELATION = (128, 4)
 ROWS = 128  # of the update at a time
 
