@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from tuplet.errors import unknown
+from tuplet.errors import BadInput, unknown
 from tuplet.settings import check, knob
 
 
@@ -30,6 +30,9 @@ class TrainConfig:
     optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
     regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
     relation_weight: float = knob(0.5, "weight of the relation-prediction loss; 0 switches it off", least=0)
+    negatives: int = knob(
+        0, "random entities a step scores beside those of its batch (sampled softmax); 0 scores all of them", least=0
+    )
     init_scale: float = knob(1e-3, "standard deviation of the initial embeddings", least=0)
     norm: int = knob(2, "the distance of transe: 1 or 2", least=1)
     evaluate_every: int = knob(5, "epochs between two measurements of the valid MRR; 0 measures only the end", least=0)
@@ -45,6 +48,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.negatives and self.optimizer != "adagrad":
+            raise BadInput(f"negatives need adagrad, which can change some rows alone; optimizer is {self.optimizer!r}")
 
 
 class TrainFields(TypedDict, total=False):
@@ -62,6 +67,7 @@ class TrainFields(TypedDict, total=False):
     optimizer: str
     regularisation: float
     relation_weight: float
+    negatives: int
     init_scale: float
     norm: int
     evaluate_every: int

@@ -21,10 +21,11 @@ from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
-from tuplet.predict.loss import fitting_block, objective
+from tuplet.predict.loss import fitting_block, objective, sampled_objective
 from tuplet.predict.model_folder import load
 from tuplet.predict.predictors import model_class
 from tuplet.predict.run_folder import stored_config
+from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
 from tuplet.train_config import PRESETS, TrainConfig, suitable
 
@@ -78,7 +79,8 @@ class LinkTask(Task):
         self.steps = config.steps or config.epochs * self.steps_per_epoch
         self.epochs = -(-self.steps // self.steps_per_epoch)
         self.kind = model_class(config.model)
-        self.products = config.batch * edges.entities * config.rank * self.kind.entity_parts
+        scored = min(edges.entities, 2 * config.batch + config.negatives) if config.negatives else edges.entities
+        self.products = config.batch * scored * config.rank * self.kind.entity_parts
         self.bilinear = self.kind.bilinear
         self.epoch = -1  # whose batches are at hand
 
@@ -91,6 +93,7 @@ class LinkTask(Task):
         kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.Adagrad
         self.optimizer = kind(tables, lr=config.learning_rate)
         self.triples = reciprocal(edges.splits["train"], edges.relations).to(device)
+        self.sampler = EntitySampler(self.triples, edges.entities, config.negatives) if config.negatives else None
         self.known = KnownAnswers(edges.splits, edges.entities, edges.relations, device)
         memory = torch.cuda.get_device_properties(device).total_memory // 8 if device.type == "cuda" else 1 << 30
         self.block = config.entity_block or fitting_block(self.model, config.batch, memory)
@@ -104,15 +107,33 @@ class LinkTask(Task):
         if epoch != self.epoch:
             self.epoch, self.batches = epoch, self._batches(epoch)
         batch = self.batches[number]
+        if self.sampler is not None:
+            return self._sampled_step(self.sampler, batch, number), len(batch)
         loss = objective(self.model, batch, config.regularisation, config.relation_weight, self.block)
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         self.optimizer.step()
         return loss.detach(), len(batch)
 
+    def _sampled_step(self, sampler: EntitySampler, batch: Tensor, number: int) -> Tensor:
+        """A step that reads and changes the rows of some entities alone."""
+        config, table = self.config, self.model.entity
+        drawn = sampler.draw(batch, number)
+        entity = table.detach().index_select(0, drawn.rows).requires_grad_(True)
+        loss = sampled_objective(self.model, entity, drawn, batch, config.regularisation, config.relation_weight)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        self.optimizer.step()  # of the relations: the entity table has no gradient
+        assert isinstance(self.optimizer, torch.optim.Adagrad)
+        assert entity.grad is not None
+        update_rows(self.optimizer, table, drawn.rows, entity.detach(), entity.grad)
+        return loss.detach()
+
     def _batches(self, epoch: int) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(_mix(self.config.seed, epoch))
         order = torch.randperm(len(self.triples), generator=generator)
+        if self.sampler is not None:
+            self.sampler.shuffle(generator)
         return torch.split(self.triples[order.to(self.device)], self.config.batch)
 
     def amount(self, position: Position) -> tuple[float, float, str]:
@@ -146,7 +167,8 @@ class LinkTask(Task):
     def headline(self) -> str:
         config = self.config
         settings = f"rank {config.rank:,}, {self.epochs:,} epochs of {self.steps_per_epoch:,} steps"
-        return f"{config.model}, {settings}, batch {config.batch:,}"
+        sampled = f", {config.negatives:,} negatives" if config.negatives else ""
+        return f"{config.model}, {settings}, batch {config.batch:,}{sampled}"
 
     def where(self, position: Position) -> str:
         return f"in epoch {self._epoch(position)} of {self.epochs}"
