@@ -1,0 +1,117 @@
+"""No more than was measured: the most that a kind of prediction may promise after so many trials.
+
+A *kind* is a relation and a bin of promised truth. Facts were hidden; of the candidates of a kind, so many were hidden
+facts. With few trials that share says little, so what counts is its upper bound: the largest share that would still
+have left so few hits in one of twenty cases (Clopper and Pearson). The same is counted for all relations together, and
+a prediction stays below both bounds. Where nothing was tried, nothing is promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.truth.edges import Floats
+from tuplet.truth.learned.reliability import BINS
+
+CONFIDENCE = 0.95
+_SOFT = 0.9  # of its bound, above which a promise approaches it instead of being cut: so no two become one
+
+
+def upper_bound(hits: float, trials: float, confidence: float = CONFIDENCE) -> float:
+    """The largest chance with which so few hits in so many trials are still as likely as 1 − confidence.
+
+    >>> round(upper_bound(0, 10), 3), round(upper_bound(3, 10), 3), upper_bound(10, 10)
+    (0.259, 0.607, 1.0)
+    """
+    most, tried = round(hits), round(trials)
+    if most >= tried:
+        return 1.0
+    step = np.arange(1, most + 1)
+    ways = np.concatenate([[0.0], np.cumsum(np.log((tried - step + 1) / step))])  # log of "tried choose 0 … most"
+    few = np.arange(most + 1)
+
+    def too_few(chance: float) -> bool:
+        """Whether so few hits are rarer than that."""
+        logs = ways + few * np.log(chance) + (tried - few) * np.log1p(-chance)
+        return bool(np.logaddexp.reduce(logs) < np.log1p(-confidence))
+
+    low, high = most / tried, 1.0
+    while high - low > 1e-9 + 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if too_few(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class MeasuredBounds:
+    """The bound of every kind, from what was promised to candidates and which of them were hidden facts.
+
+    >>> bounds = MeasuredBounds.of(1, np.zeros(40, int), np.full(40, 0.3), np.arange(40) < 2)
+    >>> bounds(np.zeros(3, int), np.array([0.3, 0.9, 0.001])).round(3).tolist()  # 2 of 40; surer; never tried
+    [0.147, 0.149, 0.0]
+    """
+
+    trials: NDArray[np.int64]  # [relations + 1, bins]; the last row: all relations together
+    hits: NDArray[np.int64]
+    most: Floats  # [relations + 1, bins] the bounds
+
+    @staticmethod
+    def of(
+        relations: int,
+        relation: NDArray[np.integer],
+        promised: Floats,
+        is_fact: NDArray[np.bool_],
+        weight: Floats | None = None,
+    ) -> MeasuredBounds:
+        """From candidates that were judged as if unknown; `weight` says how many each stands for (1)."""
+        each = np.ones(len(promised)) if weight is None else np.asarray(weight, dtype=np.float64)
+        width = len(BINS) - 1
+        cell = np.asarray(relation, dtype=np.int64) * width + _bin(promised)
+        sums = [np.bincount(cell, side, relations * width).reshape(-1, width) for side in (each, each * is_fact)]
+        trials, hits = (np.rint(np.vstack([side, side.sum(0)])).astype(np.int64) for side in sums)
+        most = np.array(
+            [
+                upper_bound(right, tried) if tried else np.nan
+                for right, tried in zip(hits.ravel(), trials.ravel(), strict=True)
+            ]
+        ).reshape(hits.shape)
+        return MeasuredBounds(trials, hits, _surer(most))
+
+    def bound(self, relation: NDArray[np.integer], promised: Floats) -> Floats:
+        """The bound of each promise: that of its kind; of one surer than any that was tried, of the surest tried."""
+        at = _bin(promised)
+        own: Floats = self.most[np.asarray(relation, dtype=np.int64), at]
+        return np.asarray(np.minimum(own, self.most[-1, at]))
+
+    def __call__(self, relation: NDArray[np.integer], promised: Floats) -> Floats:
+        """The promises, lowered to their bounds; 0 where nothing was measured."""
+        most = self.bound(relation, promised)
+        start, room = _SOFT * most, (1 - _SOFT) * most
+        above = np.maximum(promised - start, 1e-30)
+        return np.where(promised > start, start + room * (above / (above + room)), promised)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store: what was measured of all relations together."""
+        return {
+            "confidence": CONFIDENCE,
+            "bins": list(BINS),
+            "trials": self.trials[-1].tolist(),
+            "hits": self.hits[-1].tolist(),
+            "most": [round(float(bound), 6) for bound in self.most[-1]],
+        }
+
+
+def _bin(promised: Floats) -> NDArray[np.int64]:
+    return np.clip(np.searchsorted(BINS, promised, side="right") - 1, 0, len(BINS) - 2)
+
+
+def _surer(most: Floats) -> Floats:
+    """The bounds, each missing one taken from the next bin below that was tried; 0 where there is none."""
+    out = most.copy()
+    for column in range(1, out.shape[1]):
+        out[:, column] = np.where(np.isnan(out[:, column]), out[:, column - 1], out[:, column])
+    return np.nan_to_num(out, nan=0.0)
