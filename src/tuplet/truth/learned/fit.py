@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -173,12 +173,20 @@ class LearnedCalibration:
         )
 
 
+class Trial(NamedTuple):
+    """Candidates of predictors that knew some of the facts; the others are to be found among them."""
+
+    known: TrainEdges
+    edges: Candidates
+    is_fact: Tensor  # [n] the facts that were hidden
+
+
 @dataclass(frozen=True)
 class CrossFit:
     """A fitted calibration, and what it says of the candidates it was fitted to when they were held out."""
 
     learned: LearnedCalibration
-    places: Tensor  # of the sampled candidates
+    places: Tensor  # of the sampled candidates, those of several trials in sequence
     held_out: Tensor  # [n] their logits by trees that did not see them
     label: Tensor  # [n] whether each is a valid edge
     weight: Tensor  # [n] how many candidates each stands for
@@ -194,27 +202,42 @@ def fit(
     rows: int = ROWS,
 ) -> CrossFit:
     """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
+    return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows)
+
+
+def fit_together(
+    trials: Sequence[Trial],
+    hidden: SplitCorrection,
+    settings: TreeSettings | None = None,
+    without: tuple[str, ...] = (),
+    rows: int = ROWS,
+) -> CrossFit:
+    """One fit on the candidates of several trials, each described by what was known in its own."""
     chosen = settings or TreeSettings()
-    free = ~is_known(known, edges)
-    facts = int((is_valid & free).sum())
+    free = [~is_known(trial.known, trial.edges) for trial in trials]
+    facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
-    names = column_names(edges.forward is not None, without)
-    places, weight = _sample(edges.log_truth, free, is_valid & free, rows, chosen.seed)
-    label = is_valid[places].float()
-    cells = _columns_at(known, edges, names, places)
-    bins = Bins.of(cells)
-    binned = bins(cells)
-    line = _line(edges.log_truth[places], label, weight)
-    start = line[0] + line[1] * edges.log_truth[places]
-    fold = fold_of(known, edges)[places]
+    names = column_names(trials[0].edges.forward is not None, without)
+    drawn, cells = [], []
+    for (known, edges, is_fact), mine in zip(trials, free, strict=True):
+        some, each = _sample(edges.log_truth, mine, is_fact & mine, rows // len(trials), chosen.seed)
+        before = sum(len(other) for other in free[: len(drawn)])
+        drawn.append((before + some, each, is_fact[some].float(), edges.log_truth[some], fold_of(known, edges)[some]))
+        cells.append(_columns_at(known, edges, names, some))
+    places, weight, label, log_truth, fold = (torch.cat(side) for side in zip(*drawn, strict=True))
+    table = torch.cat(cells, 1)
+    bins = Bins.of(table)
+    binned = bins(table)
+    line = _line(log_truth, label, weight)
+    start = line[0] + line[1] * log_truth
     folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
     curve = Curve.fit(held_out, label, weight)
     losses["after"] = log_loss(curve(held_out), label, weight)
     about = {
         "valid_edges": facts,
         "sampled": len(places),
-        "candidates": int(free.sum()),
+        "candidates": sum(int(mine.sum()) for mine in free),
         "trees": len(folds[0]),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
