@@ -219,7 +219,8 @@ def fit_together(
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
     names = column_names(trials[0].edges.forward is not None, without)
-    drawn, cells = [], []
+    drawn: list[tuple[Tensor, ...]] = []
+    cells: list[Tensor] = []
     for (known, edges, is_fact), mine in zip(trials, free, strict=True):
         some, each = _sample(edges.log_truth, mine, is_fact & mine, rows // len(trials), chosen.seed)
         before = sum(len(other) for other in free[: len(drawn)])
