@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from tuplet.errors import CorruptStore, TupletError
+from tuplet.build_plan import MINUTES
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
-from tuplet.settings import changed, keywords, unexpected
+from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Graph, Store
 from tuplet.train_config import TrainConfig, TrainFields, preset, suitable
 from tuplet.truth.edges import OBSERVED
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 HELD_OUT = 0.05
+FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
 
 
 def read(
@@ -127,6 +128,8 @@ def build(
     valid: Any = None,
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),
+    minutes: float | None = None,
+    predictors: Sequence[str] | str | None = None,
     config: TrainConfig | str | None = None,
     device: str = "auto",
     threshold: float | None = None,
@@ -139,13 +142,16 @@ def build(
 ) -> Store:
     """Read, train and index in one go; called again after an interruption it goes on where it stopped.
 
-    `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `config` and further keywords those
-    of `train`, `threshold` and `calibration` those of `index`. Without a valid split, a twentieth of the facts is held
-    out while training, to know when to stop; all facts are observed in the store. A weighted graph brings its own truth
-    values and is not trained. `keep_model` leaves the predictor there.
-    """
-    from tuplet.truth.make import PredictorRecipe
+    The machine is timed, and the predictors, their sizes and the length of their training are chosen so that all of it
+    takes at most `minutes` (15 if nothing is said); a small graph takes seconds. `predictors` are names such as
+    ("complex", "paths") instead of those that fit. With `config` or further keywords, which are those of `train`, one
+    predictor is trained with these settings, however long it takes, unless `minutes` are given too.
 
+    `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
+    of `index`. Without a valid split, a twentieth of the facts is held out while training, to know when to stop; all
+    facts are observed in the store. A weighted graph brings its own truth values and is not trained. `keep_model`
+    leaves the predictor there, or each in a folder there if they were chosen here.
+    """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
     target = Path(os.path.realpath(path))
@@ -156,15 +162,24 @@ def build(
         report("read", 0, 0, _sizes(graph))
         if graph.weighted:
             return index(graph, None, path, memory=memory, force=force, progress=report)
-        chosen = _settings(config, settings, graph)
-        graph = Graph.made(with_valid(graph, HELD_OUT, chosen.seed))
+        from tuplet.build_models import ModelRequest, ModelRun
+        from tuplet.truth.make import PredictorRecipe
+
+        graph = Graph.made(with_valid(graph, HELD_OUT, settings.get("seed") or 0))
         folder = Path(keep_model) if keep_model is not None else work
         # What indexing would refuse is refused before hours of training.
         PredictorRecipe(folder, threshold=threshold, calibration=calibration)
-        _continue(graph, folder, chosen, device, own=keep_model is None, force=force, report=report)
+        run = ModelRun(graph, folder, device, keep_model is None, force, report)
+        free = settings.keys() <= FREE_SETTINGS and config is None
+        if free or minutes is not None or predictors is not None:
+            chosen = settings if config is None else to_mapping(_settings(config, settings, graph))
+            request = ModelRequest(MINUTES if minutes is None else minutes, _names(predictors), chosen)
+            models = run.planned(request)
+        else:
+            models = run.single(_settings(config, settings, graph))
         store = index(
             graph,
-            folder,
+            models if len(models) > 1 else models[0],
             path,
             threshold=threshold,
             calibration=calibration,
@@ -188,29 +203,15 @@ def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph
     return graph.with_splits(split)
 
 
-def _continue(
-    graph: Graph, folder: Path, config: TrainConfig, device: str, own: bool, force: bool, report: Report
-) -> None:
-    """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
-    from tuplet.predict.run_folder import Interrupted, OtherRun
-    from tuplet.predict.train import train as train_model
-    from tuplet.predict.training import RunOptions
-
-    options = RunOptions(folder, device, folder.exists() and (own or not force), force, report)
-    try:
-        train_model(graph, config, options)
-    except Interrupted as stop:
-        raise TupletError(f"{stop.what}; the same command continues from there") from None
-    except (OtherRun, CorruptStore):
-        if not own:
-            raise
-        shutil.rmtree(folder)
-        train_model(graph, config, RunOptions(folder, device, progress=report))
-
-
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
     chosen = preset(config) if isinstance(config, str) else config or suitable(len(graph.edges("train")[0]))
     return changed(chosen, given)
+
+
+def _names(predictors: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if isinstance(predictors, str):
+        predictors = predictors.split(",")
+    return None if predictors is None else tuple(name.strip().lower() for name in predictors)
 
 
 def _sizes(graph: KnowledgeGraph) -> str:

@@ -150,8 +150,17 @@ def _build(command: CommandParser) -> None:
     _reading(command)
     _memory(command)
     _output(command, "STORE")
+    command.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="the most that all of it may take (default 15); what is trained is chosen to fit",
+    )
+    command.add_argument(
+        "--predictors", metavar="NAMES", help="what is trained, such as complex,paths (default: what fits)"
+    )
     _indexing(command)
-    command.add_argument("--keep-model", metavar="MODEL", help="keep the trained predictor in this folder")
+    command.add_argument("--keep-model", metavar="MODEL", help="keep what was trained in this folder")
     _training(command, device=False)
     _quiet(command)
     _json(command)

@@ -126,6 +126,8 @@ def run_build(arguments: argparse.Namespace) -> None:
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
+        minutes=arguments.minutes,
+        predictors=arguments.predictors,
         config=_config(arguments),
         device=arguments.device,
         threshold=arguments.threshold,

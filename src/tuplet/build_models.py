@@ -1,0 +1,178 @@
+"""The predictors of a build: time the machine, plan, train one after the other, go on where a call before stopped.
+
+Their folder holds `plan.json`, the plan and what it was made for, and a folder for each predictor. Called again for the
+same, the plan stays: the speed that is measured differs from call to call, and a run goes on only as it began.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuplet.build_plan import BuildPlan, GraphSizes, MachineSpeed, PlannedModel, ladder, plan, question_work
+from tuplet.errors import BadInput, CorruptStore, Option, TupletError
+from tuplet.files import write_json
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.device import pick_device, precision, tuned_cpu
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.model_folder import DESCRIPTION
+from tuplet.predict.predictors import model_class as trained_class
+from tuplet.predict.run_folder import Interrupted, OtherRun
+from tuplet.predict.train import LinkTask
+from tuplet.predict.train import train as train_model
+from tuplet.predict.training import Position, RunOptions, Task
+from tuplet.progress import Report
+from tuplet.settings import changed, from_mapping
+from tuplet.train_config import TrainConfig
+
+PLAN = "plan.json"
+PROBE_SECONDS = 1.0
+PROBE_STEPS = 3  # at least; the first does not count
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What the predictors of a build shall be: a time and perhaps their names; `given` are settings to be obeyed."""
+
+    minutes: float
+    predictors: tuple[str, ...] | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.minutes > 0:
+            raise BadInput(f"minutes is {self.minutes!r}; it must be more than 0")
+        for name in self.predictors or ():
+            trained_class(name)  # an unknown one is refused before the work
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """Where predictors are trained and what is seen of it."""
+
+    graph: KnowledgeGraph
+    folder: Path
+    device: str
+    own: bool  # whether the folder is ours: then what belongs to another build is replaced
+    force: bool
+    report: Report
+    clock: Callable[[], float] = time.monotonic  # for tests
+
+    def planned(self, request: ModelRequest) -> list[Path]:
+        """Train the predictors that fit into the time, each in a folder of its own; returns these."""
+        began, folder = self.clock(), self.folder
+        edges = TrainingEdges.of(self.graph)
+        about = {"graph": edges.graph, "device": self.device, **json.loads(json.dumps(asdict(request)))}
+        chosen = _stored(folder, about)
+        if chosen is None:
+            if self.own:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif folder.exists() and any(folder.iterdir()) and not self.force:
+                raise BadInput(f"{folder} already exists; ", Option("force"), " replaces it")
+            chosen = choose(edges, request, self.device, self.clock)
+            write_json(folder / PLAN, about | {"plan": asdict(chosen)}, force=True)
+        for sentence in chosen.sentences():
+            self.report("plan", 0, 0, sentence)
+        until, found = began + chosen.limit - chosen.index_seconds, []
+        for number, model in enumerate(chosen.models):
+            place = folder / model.config.model
+            found.append(place)
+            if (place / DESCRIPTION).exists():
+                continue  # finished, or stopped when its time was up
+            left = sum(later.seconds for later in chosen.models[number:])
+            self._train(place, model.config, (until - self.clock()) * model.seconds / left)
+        return found
+
+    def single(self, config: TrainConfig) -> list[Path]:
+        """Train one predictor with these settings, however long it takes."""
+        self._train(self.folder, config, None)
+        return [self.folder]
+
+    def _train(self, folder: Path, config: TrainConfig, seconds: float | None) -> None:
+        """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
+        resume = folder.exists() and (self.own or not self.force)
+        options = RunOptions(folder, self.device, resume, self.force, self.report, seconds, self.clock)
+        try:
+            train_model(self.graph, config, options)
+        except Interrupted as stop:
+            raise TupletError(f"{stop.what}; the same command continues from there") from None
+        except (OtherRun, CorruptStore):
+            if not self.own:
+                raise
+            shutil.rmtree(folder)
+            train_model(self.graph, config, replace(options, resume=False))
+
+
+def choose(
+    edges: TrainingEdges, request: ModelRequest, device_name: str, clock: Callable[[], float] = time.monotonic
+) -> BuildPlan:
+    """Time the machine and plan; settings that were given are put on every embedding model."""
+    sizes, device = graph_sizes(edges), pick_device(device_name)
+    speed = MachineSpeed(products=1.0, messages=1.0, on_gpu=device.type == "cuda")
+    rungs = ladder(sizes, speed, request.predictors)
+    kinds = {config.model: config for config in rungs[-1]}
+    measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in kinds.items()}
+    paths = measured.pop("paths", 0.0)
+    found = plan(
+        sizes,
+        replace(speed, products=min(measured.values(), default=1.0), messages=paths),
+        request.minutes,
+        request.predictors,
+    )
+    if not request.given:
+        return found
+    models = tuple(replace(model, config=changed(model.config, request.given)) for model in found.models)
+    return replace(found, models=models)
+
+
+def graph_sizes(edges: TrainingEdges) -> GraphSizes:
+    """The numbers that the time depends on."""
+    heads, relation, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits["train"])
+    rows = sum(len(np.unique(end * edges.relations + relation)) for end in (heads, tails))
+    counts = [edges.count(split) for split in ("train", "valid", "test")]
+    return GraphSizes(edges.entities, edges.relations, counts[0], rows, *counts[1:])
+
+
+def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:
+    """How long a step of training takes, from a few of them."""
+    with tuned_cpu(task.device, task.products), torch.random.fork_rng([]):
+        task.prepare()
+        position, times, began = Position(), list[float](), clock()
+        while len(times) < PROBE_STEPS or clock() - began < PROBE_SECONDS:
+            before = clock()
+            with precision(task.config.precision, task.device, task.bilinear):
+                float(task.step(position)[0])
+            position.step += 1
+            times.append(clock() - before)
+    return median(times[1:])
+
+
+def _speed(
+    edges: TrainingEdges, sizes: GraphSizes, config: TrainConfig, device: torch.device, clock: Callable[[], float]
+) -> float:
+    step = seconds_per_step(LinkTask(edges, config, device), clock)
+    return config.batch * question_work(config, sizes) / max(step, 1e-9)
+
+
+def _stored(folder: Path, about: Mapping[str, Any]) -> BuildPlan | None:
+    """The plan of a call before, if it was for the same."""
+    try:
+        stored = json.loads((folder / PLAN).read_bytes())
+        if {key: stored[key] for key in about} != about:
+            return None
+        found = stored["plan"]
+        models = tuple(
+            PlannedModel(from_mapping(TrainConfig, model["config"]), float(model["seconds"]))
+            for model in found["models"]
+        )
+        return BuildPlan(models, float(found["index_seconds"]), float(found["limit"]), str(found["more"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,189 @@
+"""What `build` does in a given time: which predictors, how large, for how long.
+
+A plan is a rung of a ladder of work, each rung more than the one below. The highest that fits into the time is taken:
+so more time or a faster machine never means less, and the next rung is what more time would bring. How long a rung
+takes is counted from sizes and speeds alone; `build_models` measures the speeds and follows the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tuplet.progress import duration
+from tuplet.train_config import TrainConfig, suitable
+
+MINUTES = 15.0  # of all the work, unless somebody says otherwise
+RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
+PREDICTORS = ("complex",)
+
+SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
+NEGATIVES = 500
+SAMPLED_BATCH = 250
+WORTH = (0.5, 1.0, 2.0, 4.0)  # passes over the questions that a path network gets, rung by rung
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """What the time depends on."""
+
+    entities: int
+    relations: int
+    facts: int  # to learn from
+    half_links: int  # (entity, relation, direction) with a fact: rows to score
+    valid: int = 0
+    test: int = 0
+
+
+@dataclass(frozen=True)
+class MachineSpeed:
+    """What one machine does in a second, as it was measured."""
+
+    products: float  # multiplications for embeddings, forwards and back
+    messages: float = 0.0  # numbers of messages of a path network, forwards and back; 0: not measured
+    on_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A predictor to be trained, and how long that takes."""
+
+    config: TrainConfig
+    seconds: float
+
+    def __str__(self) -> str:
+        config = self.config
+        amount = f"{config.steps:,} steps" if config.steps else f"{config.epochs:,} epochs"
+        sampled = f", {config.negatives:,} negatives" if config.negatives else ""
+        return f"{config.model} (rank {config.rank}{sampled}, {amount})"
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What is done, how long it takes, and what more time would bring."""
+
+    models: tuple[PlannedModel, ...]
+    index_seconds: float
+    limit: float  # seconds
+    more: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Of all of it."""
+        return sum(model.seconds for model in self.models) + self.index_seconds
+
+    def sentences(self) -> list[str]:
+        """What was chosen and for how long; what more time would bring."""
+        chosen = " and ".join(map(str, self.models))
+        training, indexing = duration(self.seconds - self.index_seconds), duration(self.index_seconds)
+        first = f"plan: {chosen}; at most about {training} of training and {indexing} of scoring"
+        return [first, *([self.more] if self.more else [])]
+
+
+def plan(
+    sizes: GraphSizes, speed: MachineSpeed, minutes: float = MINUTES, predictors: Sequence[str] | None = None
+) -> BuildPlan:
+    """The most that fits into the time; if nothing does, the least, which will be cut short.
+
+    >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, valid=5_000)
+    >>> for minutes in (1, 3, 15):
+    ...     print(plan(sizes, MachineSpeed(products=8e9), minutes, ["complex"]).models[0])
+    complex (rank 50, 500 negatives, 10 epochs)
+    complex (rank 100, 500 negatives, 20 epochs)
+    complex (rank 200, 500 negatives, 40 epochs)
+    """
+    limit = 60 * minutes
+    rungs = [_counted(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
+    fitting = [number for number, rung in enumerate(rungs) if rung.seconds <= limit * (1 - RESERVE)]
+    chosen = fitting[-1] if fitting else 0
+    return replace(rungs[chosen], more=_more(rungs, chosen, bool(fitting)))
+
+
+def ladder(
+    sizes: GraphSizes, speed: MachineSpeed, predictors: Sequence[str] | None = None
+) -> list[tuple[TrainConfig, ...]]:
+    """Sets of predictors to train, each more work than the one before."""
+    wanted = PREDICTORS if predictors is None else tuple(predictors)
+    by_kind = [list(_rungs(name, sizes, speed)) for name in wanted]
+    if predictors is None and not speed.messages:
+        by_kind = by_kind[:1]  # nobody knows how long paths would take
+    rungs: list[tuple[TrainConfig, ...]] = []
+    if predictors is None:
+        # The first one alone, as far as that is worth it; then with the second.
+        rungs = [(config,) for config in by_kind[0][:-1]] if len(by_kind) > 1 else [(config,) for config in by_kind[0]]
+    if len(by_kind) > 1:
+        for number in range(max(map(len, by_kind))):
+            rungs.append(tuple(configs[min(number, len(configs) - 1)] for configs in by_kind))
+    elif predictors is not None:
+        rungs = [(config,) for config in by_kind[0]]
+    return rungs
+
+
+def sampled(sizes: GraphSizes) -> bool:
+    """Whether there are so many entities that a step had better draw some."""
+    return sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES)
+
+
+def _rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
+    """One predictor, each time with more work."""
+    base = replace(suitable(sizes.facts), model=model)
+    if model == "paths":
+        for passes in WORTH:
+            yield replace(base, epochs=max(1, round(passes)))
+        return
+    if sampled(sizes) and not speed.on_gpu:
+        base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
+    for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
+        if rank <= base.rank:
+            yield replace(base, rank=rank, epochs=epochs, evaluate_every=4, patience=3)
+
+
+def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
+    models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
+    return BuildPlan(models, index_seconds(rung, sizes, speed), limit)
+
+
+def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """How long a predictor is trained and measured, unless its valid MRR stops rising before."""
+    steps = config.steps or config.epochs * -(-2 * sizes.facts // config.batch)
+    measurements = steps * config.batch / (2 * sizes.facts) / config.evaluate_every + 1 if config.evaluate_every else 1
+    ranked = 2 * (sizes.valid * measurements + sizes.test)
+    return steps * config.batch * question_work(config, sizes) / rate(config, speed) + ranked * row_seconds(
+        config, sizes, speed
+    )
+
+
+def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """How long the half-links are scored and calibrated."""
+    return 10.0 + sum(sizes.half_links * row_seconds(config, sizes, speed) for config in configs)
+
+
+def question_work(config: TrainConfig, sizes: GraphSizes) -> float:
+    """What training on one question takes, in the units of the speed."""
+    if config.model == "paths":
+        return 2.0 * sizes.facts * config.layers * config.rank
+    scored = min(sizes.entities, 2 * config.batch + config.negatives) if config.negatives else sizes.entities
+    return 2.0 * scored * config.rank
+
+
+def row_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """Scoring all entities for one question: forwards alone is a third of training."""
+    whole = replace(config, negatives=0)
+    return question_work(whole, sizes) / rate(config, speed) / 3
+
+
+def rate(config: TrainConfig, speed: MachineSpeed) -> float:
+    """The speed that counts for a predictor."""
+    return speed.messages if config.model == "paths" else speed.products
+
+
+def _more(rungs: Sequence[BuildPlan], chosen: int, fits: bool) -> str:
+    """What more time would bring, in a sentence."""
+    limit = rungs[chosen].limit
+    if not fits:
+        return f"that is more than {duration(limit)}: training will be cut short; more time (minutes) would let it end"
+    if chosen + 1 == len(rungs):
+        return ""
+    after = rungs[chosen + 1]
+    minutes = -(-after.seconds // (60 * (1 - RESERVE)))
+    return f"{minutes:.0f} minutes would allow {' and '.join(map(str, after.models))}"
