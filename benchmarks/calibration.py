@@ -1,12 +1,15 @@
-"""How reliable truth values are before and after a learned calibration, and what each group of features adds.
+"""How reliable truth values are before and after a learned calibration, and what each scorer and each group of features
+adds.
 
     python benchmarks/calibration.py GRAPH --table truth.parquet            a truth table made elsewhere
     python benchmarks/calibration.py GRAPH --model MODEL [--device cuda]    a trained predictor: every row is scored
-    python benchmarks/calibration.py GRAPH --scored FOLDER                  head, relation, tail, forward, backward .npy
+    python benchmarks/calibration.py GRAPH --scored F.npz                   scored edges: heads, relation, tails,
+                                                                            scorers (names), logs [scorers, 2, edges]
 
 The columns: precision of the 2,000 and 20,000 surest unseen edges, expected calibration error among unseen edges of
-truth 0.1 or more (tenths), logarithmic loss per test edge, and the share of test edges in each tenth from 0.1 on.
-`--ablation` fits again without each group of features. `--store PREFIX` writes the stores PREFIX-before.store and
+truth 0.1 or more (tenths), logarithmic loss per test edge, the same per valid edge by trees that did not see it (what
+choices are made by), and the share of test edges in each tenth from 0.1 on. `--ablation` fits again without each scorer
+and each group of features. `--store PREFIX` writes the stores PREFIX-before.store and
 PREFIX-learned.store, to be compared with `tuplet bench run`.
 """
 
@@ -14,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +26,8 @@ import torch
 
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.truth.edges import Predictions, observed_facts
-from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, marked
-from tuplet.truth.learned.features import GROUPS, TrainEdges
+from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, known_edges, marked
+from tuplet.truth.learned.features import GROUPS
 from tuplet.truth.learned.fit import SplitCorrection, fit
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
@@ -39,7 +44,7 @@ def main() -> None:
     parser.add_argument("graph", metavar="GRAPH")
     parser.add_argument("--table", metavar="F.parquet")
     parser.add_argument("--model", metavar="MODEL")
-    parser.add_argument("--scored", metavar="FOLDER")
+    parser.add_argument("--scored", metavar="F.npz")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--store", metavar="PREFIX")
@@ -47,59 +52,73 @@ def main() -> None:
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
     given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    size = len(graph.entities)
     train, valid_edge, test = (marked(graph, split, *given[:3]) for split in SPLITS)
     unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     print(f"{len(test):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
-    titles = ("top 2k", "top 20k", "ECE", "loss", "fit s", "CPU s", "apply")
+    titles = ("top 2k", "top 20k", "ECE", "loss", "valid", "fit s", "CPU s", "apply")
     print(f"{'':22} {' '.join(f'{title:>7}' for title in titles)}  facts by truth")
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
-    device = arguments.device
-    known = TrainEdges.of(size, len(graph.relations), *(tensor(side, device) for side in graph.edges("train")))
-    candidates = candidates_of(scored, given, device)
-    valid = tensor(valid_edge, device).bool()
+    known = known_edges(graph, arguments.device)
+    valid = torch.from_numpy(valid_edge).to(arguments.device)
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], True)
-    left_out: list[tuple[str, ...]] = [()]
-    if arguments.ablation:
-        left_out += [(group,) for group in GROUPS if group != "score"]
-        left_out.append(tuple(group for group in GROUPS if group != "score"))
-    for without in left_out:
+    for name, some, without in trials(scored, arguments.ablation):
+        candidates = candidates_of(
+            some, some if isinstance(some, Predictions) else some.predictions(), arguments.device
+        )
         began, busy = time.perf_counter(), time.process_time()
         learned = fit(known, candidates, valid, hidden, without=without).learned
         fitted, used = time.perf_counter(), time.process_time() - busy
         truth = learned.truth(known, candidates).cpu().numpy()
-        name = "learned" if not without else "score alone" if len(without) > 1 else f"without {without[0]}"
         seconds = (fitted - began, used, time.perf_counter() - fitted)
-        show(name, truth[unseen], fact, sizes["test"], seconds)
-        if arguments.store and not without:
+        held_out = learned.about["loss_per_valid_edge"]["after"]
+        show(name, truth[unseen], fact, sizes["test"], held_out, seconds)
+        if arguments.store and some is scored and not without:
             write(graph, given, FLOOR, f"{arguments.store}-before.store")
             write(graph, given._replace(prediction=truth), THRESHOLD, f"{arguments.store}-learned.store")
 
 
-def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> ScoredEdges | Predictions:
+Scored = ScoredEdges | Predictions
+
+
+def trials(scored: Scored, ablation: bool) -> Iterator[tuple[str, Scored, tuple[str, ...]]]:
+    """What is fitted: a name, the candidates, the groups left out."""
+    yield "learned", scored, ()
+    if not ablation:
+        return
+    if isinstance(scored, ScoredEdges) and len(scored.scorers) > 1:
+        for place, scorer in enumerate(scored.scorers):
+            rest = tuple(other for other in scored.scorers if other != scorer)
+            yield f"without {scorer}", replace(scored, scorers=rest, logs=np.delete(scored.logs, place, 0)), ()
+    groups = tuple(group for group in GROUPS if group != "score")
+    for group in groups:
+        yield f"without {group}", scored, (group,)
+    yield "score alone", scored, groups
+
+
+def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored:
     """The candidates, with the score of each direction if it is known."""
     if arguments.table:
         from tuplet.truth.parquet import read_table
 
         return read_table(arguments.table, graph, OBSERVED).predictions()
     if arguments.scored:
-        names = ("head", "relation", "tail", "forward", "backward")
-        columns = [np.load(Path(arguments.scored) / f"{name}.npy", allow_pickle=False) for name in names]
-        return ScoredEdges(*columns[:3], ("complex",), np.stack(columns[3:])[None])
+        with np.load(arguments.scored, allow_pickle=False) as arrays:
+            ends = (arrays[name] for name in ("heads", "relation", "tails"))
+            return ScoredEdges(*ends, tuple(arrays["scorers"].tolist()), arrays["logs"])
     from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)
     return sweep(predictor, graph.edges("train"), FLOOR)
 
 
-def tensor(array: np.ndarray, device: str) -> torch.Tensor:
-    """The numbers as int64 on the device."""
-    return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(device)
-
-
 def show(
-    name: str, truth: np.ndarray, fact: np.ndarray, test: int, seconds: tuple[float, float, float] = (0, 0, 0)
+    name: str,
+    truth: np.ndarray,
+    fact: np.ndarray,
+    test: int,
+    held_out: float = 0,
+    seconds: tuple[float, float, float] = (0, 0, 0),
 ) -> None:
     """One line of the table."""
     order = np.argsort(-truth, kind="stable")
@@ -110,9 +129,8 @@ def show(
     error = (count * abs(share - mean)).sum() / max(count.sum(), 1)
     chance = np.clip(truth.astype(np.float64), 1e-7, 1 - 1e-6)
     loss = -(np.log(chance[fact]).sum() + np.log1p(-chance[~fact]).sum()) / test
-    numbers = (
-        f"{top[0]:7.3f} {top[1]:7.3f} {error:7.4f} {loss:7.3f} {seconds[0]:7.1f} {seconds[1]:7.1f} {seconds[2]:7.1f}"
-    )
+    numbers = f"{top[0]:7.3f} {top[1]:7.3f} {error:7.4f} {loss:7.3f} {held_out:7.3f} "
+    numbers += " ".join(f"{number:7.1f}" for number in seconds)
     print(f"{name:22} {numbers}  {' '.join(f'{s:.2f}' for s in share)}", flush=True)
 
 

@@ -9,20 +9,27 @@ import pytest
 import torch
 
 from tuplet.truth.learned import features
-from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges, column_names, columns, is_known
+from tuplet.truth.learned.features import LOWEST, Candidates, column_names, columns, is_known
+from tuplet.truth.learned.train_edges import TrainEdges
 
 ENTITIES, RELATIONS = 12, 3
+SCORERS = ("one", "other")
 Edge = tuple[int, int, int]
 
 
-def world(seed: int = 0) -> tuple[list[Edge], list[Edge], np.ndarray, np.ndarray]:
-    """Known edges, candidates in order, and log truth in both directions."""
+def world(seed: int = 0) -> tuple[list[Edge], list[Edge], np.ndarray]:
+    """Known edges, candidates in order, and what two scorers say in both directions; the second leaves out some rows.
+
+    [scorers, 2, candidates]
+    """
     rng = np.random.default_rng(seed)
     everyone = [(h, r, t) for r in range(RELATIONS) for h in range(ENTITIES) for t in range(ENTITIES)]
     known = [everyone[i] for i in sorted(rng.choice(len(everyone), 70, replace=False))]
     edges = [everyone[i] for i in sorted(rng.choice(len(everyone), 250, replace=False))]
-    forward, backward = -rng.uniform(0.01, 5, (2, len(edges))).astype(np.float32)
-    return known, edges, forward, backward
+    logs = -rng.uniform(0.01, 5, (2, 2, len(edges))).astype(np.float32)
+    for side, end in ((0, 0), (1, 2)):
+        logs[1, side, [edge[end] % 4 == side for edge in edges]] = np.nan
+    return known, edges, logs
 
 
 def tensors(edges: list[Edge]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -30,14 +37,13 @@ def tensors(edges: list[Edge]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
     return heads, relation, tails
 
 
-def computed(seed: int = 0, directions: bool = True) -> tuple[dict[str, list[float]], Candidates, TrainEdges]:
-    known, edges, forward, backward = world(seed)
-    mean = np.log((np.exp(forward) + np.exp(backward)) / 2)
-    heads, relation, tails = tensors(edges)
-    sides = (torch.from_numpy(forward), torch.from_numpy(backward)) if directions else (None, None)
-    candidates = Candidates(heads, relation, tails, torch.from_numpy(mean), *sides)
+def computed(seed: int = 0, scorers: bool = True) -> tuple[dict[str, list[float]], Candidates, TrainEdges]:
+    known, edges, logs = world(seed)
+    mean = torch.from_numpy(np.log(np.nanmean(np.exp(logs), axis=(0, 1))))
+    said = (SCORERS, torch.from_numpy(logs)) if scorers else ()
+    candidates = Candidates(*tensors(edges), mean, *said)
     arranged = TrainEdges.of(ENTITIES, RELATIONS, *tensors(known))
-    names = column_names(directions)
+    names = column_names(candidates.scorers, without=("paths",))
     return dict(zip(names, columns(arranged, candidates, names).tolist(), strict=True)), candidates, arranged
 
 
@@ -45,40 +51,62 @@ def computed(seed: int = 0, directions: bool = True) -> tuple[dict[str, list[flo
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rows_and_counts(seed: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "_BLOCK", block)
-    found, _, _ = computed(seed)
-    known, edges, forward, backward = world(seed)
+    found, candidates, _ = computed(seed)
+    known, edges, logs = world(seed)
+    said = {"": np.stack([candidates.log_truth] * 2), "one.": logs[0], "other.": logs[1]}
     for i, (h, r, t) in enumerate(edges):
         others = set(known) - {(h, r, t)}
-        for side, log in (("tails", forward), ("heads", backward)):
+        for place, side in enumerate(("tails", "heads")):
+            end = h if side == "tails" else t
 
-            def same(edge: Edge, side: str = side, h: int = h, r: int = r, t: int = t) -> bool:
-                return edge[1] == r and (edge[0] == h if side == "tails" else edge[2] == t)
+            def same(edge: Edge, side: str = side, r: int = r, end: int = end) -> bool:
+                return edge[1] == r and edge[0 if side == "tails" else 2] == end
 
             row = [j for j, edge in enumerate(edges) if same(edge) and edge not in set(known) and j != i]
-            higher = [j for j in row if log[j] > log[i]]
             count = sum(map(same, others))
-            best = max((log[j] for j in row), default=LOWEST)
-            told = [math.exp(log[j]) for j, edge in enumerate(edges) if same(edge) and edge in others]
             wanted = {
-                "rank-": len(higher),
-                "above-": sum(math.exp(log[j]) for j in higher),
-                "mass-": sum(math.exp(log[j]) for j in row),
-                "margin-": log[i] - best,
                 "count-": count,
-                "log_softmax-": log[i] - math.log(max(count, 1)),
-                "known_mean-": sum(told) / max(count, 1),
-                "degree-": sum(
-                    (e[0] == (h if side == "tails" else t)) + (e[2] == (h if side == "tails" else t)) for e in others
-                ),
-                "candidates-": len(row) + ((h, r, t) not in set(known)),
+                "degree-": sum((e[0] == end) + (e[2] == end) for e in others),
+                "candidates-": len(row),
             }
+            for scorer, both in said.items():
+                log = both[place]
+                higher = [j for j in row if log[j] > log[i]]
+                told = [math.exp(log[j]) for j, edge in enumerate(edges) if same(edge) and edge in others]
+                standing = {
+                    "rank-": len(higher),
+                    "above-": sum(math.exp(log[j]) for j in higher),
+                    "mass-": sum(math.exp(log[j]) for j in row),
+                    "margin-": log[i] - max((log[j] for j in row), default=LOWEST),
+                    "known_mean-": sum(told) / max(count, 1),
+                }
+                if scorer:
+                    standing |= {"log-": log[i], "log_softmax-": log[i] - math.log(max(count, 1))}
+                absent = math.isnan(log[i])
+                wanted |= {scorer + name: math.nan if absent else value for name, value in standing.items()}
             for name, value in wanted.items():
-                assert found[name + side][i] == pytest.approx(value, rel=2e-3, abs=2e-3), (name + side, i)
+                assert found[name + side][i] == pytest.approx(value, rel=2e-3, abs=2e-3, nan_ok=True), (name + side, i)
+
+
+def test_agreement() -> None:
+    found, _, _ = computed()
+    _, edges, logs = world()
+    for i in range(len(edges)):
+        said = [log for log in logs[:, :, i].ravel() if not math.isnan(log)]
+        ranks = [found[f"{scorer}.rank-{side}"][i] for scorer in SCORERS for side in ("tails", "heads")]
+        ranked = [math.log1p(rank) for rank in ranks if not math.isnan(rank)]
+        wanted = {"level": np.mean(said), "worst": min(said), "ranks": np.mean(ranked), "best_rank": min(ranked)}
+        for scorer, both in zip(SCORERS, logs[:, :, i], strict=True):
+            known = [log for log in both if not math.isnan(log)]
+            wanted |= {scorer + ".level": np.mean(known or [math.nan]), scorer + ".best": max(known, default=math.nan)}
+        for name, value in wanted.items():
+            assert found[name][i] == pytest.approx(value, rel=2e-3, abs=2e-3, nan_ok=True), (name, i)
+    assert np.isnan(found["other.best"]).any()
 
 
 def test_rules_and_types() -> None:
     found, _, _ = computed()
-    known, edges, _, _ = world()
+    known, edges, _ = world()
     links = {(h, t, 2 * r) for h, r, t in known} | {(t, h, 2 * r + 1) for h, r, t in known}
     views = {(h, 2 * r) for h, r, _ in known} | {(t, 2 * r + 1) for _, r, t in known}
     for i, (h, r, t) in enumerate(edges):
@@ -102,32 +130,21 @@ def test_rules_and_types() -> None:
 
 def test_a_known_edge_is_described_as_if_it_were_unknown() -> None:
     """Taking one known edge away changes nothing about its own counts and rules."""
-    known, edges, forward, backward = world()
+    known, edges, logs = world()
     place = next(i for i, edge in enumerate(edges) if edge in known)
-    heads, relation, tails = tensors(edges)
-    logs = (torch.from_numpy(forward), torch.from_numpy(forward), torch.from_numpy(backward))
-    candidates = Candidates(heads, relation, tails, *logs)
-    names = (
-        "count-tails",
-        "count-heads",
-        "degree-tails",
-        "degree-heads",
-        "rank-tails",
-        "rule",
-        "links",
-        "margin-tails",
-    )
+    candidates = Candidates(*tensors(edges), torch.from_numpy(logs[0, 0]), SCORERS, torch.from_numpy(logs))
+    names = column_names(SCORERS, without=("relation", "types", "paths"))
     values = [
         columns(TrainEdges.of(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
         for given in (known, [edge for edge in known if edge != edges[place]])
     ]
-    assert values[0] == pytest.approx(values[1], abs=1e-3)
+    assert values[0] == pytest.approx(values[1], abs=1e-3, nan_ok=True)
 
 
 def test_names_and_marks() -> None:
-    found, candidates, arranged = computed(directions=False)
-    assert not any(name.startswith(("log-", "log_softmax-")) for name in found)
-    known, edges, _, _ = world()
+    found, candidates, arranged = computed(scorers=False)
+    assert not any("." in name for name in found)
+    known, edges, _ = world()
     assert is_known(arranged, candidates).tolist() == [edge in known for edge in edges]
     assert "rule" not in column_names(without=("rules",))
     assert "rule" in column_names()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +15,14 @@ from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.truth.edges import Predictions
-from tuplet.truth.learned.features import LOWEST, Candidates, TrainEdges
+from tuplet.truth.learned.features import LOWEST, Candidates
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
+from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.scored import ScoredEdges
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
+_MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
 
 
@@ -60,10 +62,9 @@ def calibrate(
     reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
         raise BadInput(reason)
-    size = len(graph.entities)
     given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
     candidates = candidates_of(scored, given, device)
-    known = TrainEdges.of(size, len(graph.relations), *(_ids(side, device) for side in graph.edges("train")))
+    known = known_edges(graph, device)
     belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
     valid, sizes = belongs["valid"], graph.split_edges
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
@@ -93,6 +94,19 @@ def _cross_validated(
     return before, after
 
 
+def known_edges(graph: KnowledgeGraph, device: str | torch.device = "cpu") -> TrainEdges:
+    """The train edges, with their rules of two steps if these can be counted here."""
+    edges = graph.edges("train")
+    known = TrainEdges.of(len(graph.entities), len(graph.relations), *(_ids(side, device) for side in edges))
+    if len(edges[0]) > _MOST_COUNTED:
+        return known
+    try:
+        from tuplet.truth.two_step import TwoStepRules
+    except ImportError:  # there is no numba; the fit says that it did without
+        return known
+    return replace(known, two_step=TwoStepRules.of(known.entities, known.relations, *edges))
+
+
 def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
     """The edges as the features take them."""
     log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
@@ -100,10 +114,8 @@ def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device:
     if not isinstance(scored, ScoredEdges):
         return Candidates(heads, relation, tails, log_truth)
     # Counts may lift a direction that is sure above log truth 0; how far says nothing.
-    forward, backward = (
-        torch.from_numpy(side).to(device).nan_to_num(LOWEST).clamp(LOWEST, 0.0) for side in scored.logs[0]
-    )
-    return Candidates(heads, relation, tails, log_truth, forward, backward)
+    logs = torch.from_numpy(scored.logs.astype(np.float32, copy=False)).to(device).clamp(LOWEST, 0.0)
+    return Candidates(heads, relation, tails, log_truth, scored.scorers, logs)
 
 
 def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:

@@ -1,18 +1,19 @@
-"""What is known about a candidate edge besides its score: ranks, counts, types and rules, one column of numbers each.
+"""What is known about a candidate edge, one column of numbers each: what scorers say of it and how they agree, how it
+stands in its rows, counts, types, rules, paths of two steps.
 
-Everything comes from the candidates themselves and from the edges that the predictor learned from. A known edge is
-described as if it were unknown: it is left out of its own counts, ranks and rules. Needs torch and numpy alone.
+Everything comes from the candidates themselves and from the edges that the predictors learned from. A known edge is
+described as if it were unknown: it is left out of its own counts, ranks and rules. Needs torch and numpy alone, but
+for the paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from tuplet.truth.entity_views import SHRINK, EntityViews, expand, portions, together
+from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.sweep import sum_by_row
 
 Tensor = torch.Tensor
@@ -20,47 +21,56 @@ Tensor = torch.Tensor
 LOWEST = -20.0  # log truth of what is not there
 _BLOCK = 1 << 20  # candidates at a time, in whole relations
 
-# The columns by group; a direction has its own of those that end in a dash.
+# The columns by group: each scorer has its own of those that begin with a dot, each direction of those that end in a
+# dash. What a scorer says is not a number (NaN) where it did not compute the row.
 GROUPS: dict[str, tuple[str, ...]] = {
     "score": ("log_truth",),
-    "directions": ("log-", "log_softmax-"),
-    "row": ("rank-", "above-", "margin-", "mass-", "candidates-", "known_mean-"),
-    "counts": ("count-", "degree-"),
+    "directions": (".log-", ".log_softmax-"),
+    "row": (".rank-", ".above-", ".margin-", ".mass-", ".known_mean-"),
+    "joint row": ("rank-", "above-", "margin-", "mass-", "known_mean-"),
+    "agreement": (".level", ".best", "level", "worst", "ranks", "best_rank"),
+    "counts": ("count-", "degree-", "candidates-"),
     "relation": ("entities-", "fan-", "frequency", "unknown", "known_share", "excess"),
     "types": ("type-", "types-"),
     "rules": ("rule", "rules", "links"),
+    "paths": ("path", "paths", "path_count"),
 }
 DIRECTIONS = ("tails", "heads")
 
 
-def column_names(directions: bool = True, without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The names of all columns in their order; `directions`: whether each direction's own score is known.
+def column_names(scorers: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The names of all columns in their order; `without` leaves out groups.
 
-    >>> column_names(False, without=("row", "counts", "relation", "types"))
+    >>> column_names(without=("joint row", "counts", "relation", "types", "paths"))
     ('log_truth', 'rule', 'rules', 'links')
+    >>> column_names(("complex",), without=tuple(group for group in GROUPS if group != "directions"))
+    ('complex.log-tails', 'complex.log-heads', 'complex.log_softmax-tails', 'complex.log_softmax-heads')
     """
     names: list[str] = []
     for group, columns in GROUPS.items():
-        if group in without or (group == "directions" and not directions):
+        if group in without or (group == "agreement" and not scorers):
             continue
-        for name in columns:
-            names += [name + side for side in DIRECTIONS] if name.endswith("-") else [name]
+        for column in columns:
+            owned = [scorer + column for scorer in scorers] if column.startswith(".") else [column]
+            names += [name + side for name in owned for side in DIRECTIONS] if column.endswith("-") else owned
     return tuple(names)
 
 
 class Candidates(NamedTuple):
-    """Edges in order of (relation, head, tail) with log truth: the mean of both directions, and each if it is known."""
+    """Edges in order of (relation, head, tail) with their log truth and what each scorer says in each direction."""
 
     heads: Tensor  # int64 [n]
     relation: Tensor
     tails: Tensor
-    log_truth: Tensor  # float32 [n]
-    forward: Tensor | None = None
-    backward: Tensor | None = None
+    log_truth: Tensor  # float32 [n] of all scorers together
+    scorers: tuple[str, ...] = ()
+    logs: Tensor | None = None  # float32 [scorers, 2, n] at most 0, NaN: not computed; None: nobody says who said it
 
     def part(self, start: int, stop: int) -> Candidates:
         """Some of them in sequence."""
-        return Candidates(*(None if column is None else column[start:stop] for column in self))  # type: ignore[arg-type]
+        heads, relation, tails, log_truth = (side[start:stop] for side in self[:4])
+        logs = None if self.logs is None else self.logs[:, :, start:stop]
+        return Candidates(heads, relation, tails, log_truth, self.scorers, logs)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges of whole relations that hold about a million edges, or one relation."""
@@ -75,60 +85,9 @@ class Candidates(NamedTuple):
             yield start, last
 
 
-@dataclass(frozen=True)
-class TrainEdges:
-    """The edges that were learned from, arranged for lookups. A view is a relation in one direction: 2r, or 2r + 1."""
-
-    entities: int
-    relations: int
-    keys: Tensor  # ascending numbers of the edges
-    rows: Tensor  # ascending numbers view · entities + entity of the rows that have edges
-    row_count: Tensor  # edges of each
-    degree: Tensor  # [entities]
-    types: EntityViews
-    pairs: tuple[Tensor, Tensor]  # ascending pairs of entities, and a view that links them
-    view_edges: Tensor  # [views]
-    view_entities: Tensor  # [views]
-    rule_counts: Tensor  # [views, views] pairs linked by u and v; the diagonal: by u
-
-    @staticmethod
-    def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
-        """The known edges, each given once."""
-        views = 2 * relations
-        view = torch.cat([2 * relation, 2 * relation + 1])
-        entity, other = torch.cat([heads, tails]), torch.cat([tails, heads])
-        rows, row_count = torch.unique(view * entities + entity, return_counts=True)
-        types = EntityViews.of(entities, relations, heads, relation, tails)
-        by_pair = torch.sort((entity * entities + other) * views + view).values
-        pair, pair_view = by_pair // views, by_pair % views
-        counts = torch.unique_consecutive(pair, return_counts=True)[1]
-        pair_start = torch.cat([counts.new_zeros(1), torch.cumsum(counts, 0)])
-        return TrainEdges(
-            entities,
-            relations,
-            torch.sort((relation * entities + heads) * entities + tails).values,
-            rows,
-            row_count,
-            torch.bincount(entity, minlength=entities),
-            types,
-            (pair, pair_view),
-            torch.bincount(view, minlength=views),
-            torch.bincount(types.views, minlength=views),
-            together(pair_start, pair_view, views),
-        )
-
-
-def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Place of each wanted number in ascending ones, and whether it is there."""
-    if not len(keys):
-        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return place, keys[place] == wanted
-
-
 def is_known(known: TrainEdges, edges: Candidates) -> Tensor:
     """Marks the candidates that are known edges."""
-    return _find(known.keys, (edges.relation * known.entities + edges.heads) * known.entities + edges.tails)[1]
+    return known.has(edges.heads, edges.relation, edges.tails)
 
 
 def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Tensor:
@@ -146,30 +105,33 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
     marked = is_known(known, edges)
     unknown = ~marked
     out = {"log_truth": edges.log_truth}
-    sides = (
-        (edges.heads, 2 * edges.relation, edges.forward),
-        (edges.tails, 2 * edges.relation + 1, edges.backward),
-    )
-    for name, (entity, view, own) in zip(DIRECTIONS, sides, strict=True):
-        log = edges.log_truth if own is None else own
+    sides = ((edges.heads, 2 * edges.relation), (edges.tails, 2 * edges.relation + 1))
+    for side, (name, (entity, view)) in enumerate(zip(DIRECTIONS, sides, strict=True)):
         rows, row = _rows(view * known.entities + entity)
-        place, there = _find(known.rows, rows)
-        count = torch.where(there, known.row_count[place], 0)[row] - marked.long()
-        if own is not None:
-            out["log-" + name] = own
-            out["log_softmax-" + name] = own - count.clamp(min=1).log()
+        count = known.count(rows)[row] - marked.long()
+        ends = 1 + (edges.heads == edges.tails).long()
         out["count-" + name] = count.float()
-        out["degree-" + name] = (
-            known.degree[entity] - marked.long() * (1 + (edges.heads == edges.tails).long())
-        ).float()
+        out["degree-" + name] = (known.degree[entity] - marked.long() * ends).float()
+        out["candidates-" + name] = (torch.bincount(row[unknown], minlength=len(rows))[row] - unknown.long()).float()
         out["entities-" + name] = known.view_entities[view].float()
         out["fan-" + name] = known.view_edges[view] / known.view_entities[view].clamp(min=1)
-        for what, column in _within_row(row, len(rows), log, unknown, count).items():
-            out[f"{what}-{name}"] = column
-        best, all_together = _types(known, rows)
-        out["type-" + name], out["types-" + name] = best[row], all_together[row]
+        best, none = known.type_support(rows)
+        out["type-" + name], out["types-" + name] = best[row], none[row]
+        said = {"": edges.log_truth}
+        if edges.logs is not None:
+            said |= {scorer + ".": edges.logs[place, side] for place, scorer in enumerate(edges.scorers)}
+        for scorer, log in said.items():
+            out[f"{scorer}log-{name}"] = log
+            out[f"{scorer}log_softmax-{name}"] = log - count.clamp(min=1).log()
+            for what, column in _within_row(row, len(rows), log, unknown, count).items():
+                out[f"{scorer}{what}-{name}"] = column
+    out |= _agreement(edges, out)
     out |= _relations(known, edges, unknown)
-    out |= _rules(known, edges, marked)
+    out |= dict(zip(GROUPS["rules"], known.rule_support(*edges[:3]), strict=True))
+    if known.two_step is not None:
+        ids = (side.cpu().numpy() for side in edges[:3])
+        for name, said_by_paths in zip(GROUPS["paths"], known.two_step.columns(*ids), strict=True):
+            out[name] = torch.from_numpy(said_by_paths).to(marked.device)
     return out
 
 
@@ -182,8 +144,10 @@ def _rows(code: Tensor) -> tuple[Tensor, Tensor]:
     return rows, row
 
 
-def _within_row(row: Tensor, rows: int, log: Tensor, unknown: Tensor, count: Tensor) -> dict[str, Tensor]:
+def _within_row(row: Tensor, rows: int, given: Tensor, unknown: Tensor, count: Tensor) -> dict[str, Tensor]:
     """How a candidate stands among the unknown candidates of its row, and how the known ones of the row fare."""
+    absent = torch.isnan(given)
+    log = given.nan_to_num(LOWEST)
     # Truth is below 1, so −log is positive and its bits are ordered as it is: (row, falling truth) is one number.
     falling = (-log).clamp(min=0).float().view(torch.int32).long()
     order = torch.argsort((row << 32) + falling)
@@ -202,55 +166,37 @@ def _within_row(row: Tensor, rows: int, log: Tensor, unknown: Tensor, count: Ten
     best, second = (torch.full((rows,), LOWEST, device=log.device) for _ in range(2))
     leads, follows = unknown & (rank == 0), unknown & (rank == 1)
     best[row[leads]], second[row[follows]] = log[leads], log[follows]
-    return {
+    found = {
         "rank": rank,
         "above": higher,
         "margin": log - torch.where(leads, second[row], best[row]),
         "mass": (total[row] - torch.where(unknown, truth, 0)).clamp(min=0),
-        "candidates": torch.bincount(row[unknown], minlength=rows).float()[row],
         "known_mean": (known_total[row] - torch.where(unknown, 0, truth)).clamp(min=0) / count.clamp(min=1),
     }
+    return {name: torch.where(absent, torch.nan, column) for name, column in found.items()}
 
 
-def _types(known: TrainEdges, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """How much the other views of the entity of a row speak for its view: the best, and log of none being right."""
-    best, none = (torch.zeros(len(rows), device=rows.device) for _ in range(2))
-    view, entity = rows // known.entities, rows % known.entities
-    start, views = known.types.start, known.types.views
-    count = start[entity + 1] - start[entity]
-    for begin, end in portions(count):
-        part = slice(begin, end)
-        owner, place = expand(start[entity[part]], count[part])
-        other, mine = views[place], view[part][owner]
-        confidence = torch.where(other == mine, 0, known.types.confidence[other, mine])
-        best[part], none[part] = _best_and_none(confidence, owner, end - begin)
-    return best, none
+def _agreement(edges: Candidates, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Whether scorers and directions say the same: mean and extremes of logs, and of logs of ranks."""
+    if edges.logs is None:
+        return {}
+    ranks = torch.stack([found[f"{name}.rank-{side}"] for name in edges.scorers for side in DIRECTIONS]).log1p()
+    logs = edges.logs.flatten(0, 1)
+    out = {
+        "level": logs.nanmean(0),
+        "worst": _least(logs),
+        "ranks": ranks.nanmean(0),
+        "best_rank": _least(ranks),
+    }
+    for scorer, sides in zip(edges.scorers, edges.logs, strict=True):
+        out |= {scorer + ".level": sides.nanmean(0), scorer + ".best": -_least(-sides)}
+    return out
 
 
-def _rules(known: TrainEdges, edges: Candidates, marked: Tensor) -> dict[str, Tensor]:
-    """How much other relations between the two ends speak for this one: the best, log of none being right, how many."""
-    best, none, links = (torch.zeros(len(edges.heads), device=edges.heads.device) for _ in range(3))
-    pair, views = known.pairs
-    wanted = edges.heads * known.entities + edges.tails
-    start = torch.searchsorted(pair, wanted)
-    count = torch.searchsorted(pair, wanted, right=True) - start
-    linked = torch.nonzero(count).view(-1)
-    for begin, end in portions(count[linked]):
-        part = linked[begin:end]
-        owner, place = expand(start[part], count[part])
-        other, mine = views[place], 2 * edges.relation[part][owner]
-        # A known edge does not confirm the rules that predict it.
-        both = known.rule_counts[other, mine] - marked[part][owner].float()
-        confidence = (both / (known.rule_counts[other, other] + SHRINK)).clamp(0, 1)
-        confidence = torch.where(other == mine, 0, confidence)
-        best[part], none[part] = _best_and_none(confidence, owner, end - begin)
-        links[part] = torch.bincount(owner[other != mine], minlength=end - begin).float()
-    return {"rule": best, "rules": none, "links": links}
-
-
-def _best_and_none(confidence: Tensor, owner: Tensor, owners: int) -> tuple[Tensor, Tensor]:
-    best = torch.zeros(owners, device=owner.device).scatter_reduce_(0, owner, confidence, "amax")
-    return best, sum_by_row(torch.log1p(-confidence.clamp(max=0.999)), owner, owners)
+def _least(numbers: Tensor) -> Tensor:
+    """The smallest in each column of those that are numbers. [n, m] → [m]"""
+    least = numbers.nan_to_num(torch.inf).amin(0)
+    return torch.where(least.isinf(), torch.nan, least)
 
 
 def _relations(known: TrainEdges, edges: Candidates, unknown: Tensor) -> dict[str, Tensor]:

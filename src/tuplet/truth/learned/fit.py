@@ -3,7 +3,7 @@
 A logistic of the log truth that softmax-count gives, corrected by boosted trees over all columns of `features`, then
 bent by a rising curve so that its values come true as often as they say. It is fitted on the valid edges among all
 candidates that the predictor did not learn from; everything else counts as false there, so what comes out is the chance
-of being a *valid* edge, and one number (`Hidden`) turns it into the chance of being a fact.
+of being a *valid* edge, and one number (`SplitCorrection`) turns it into the chance of being a fact.
 
 Facts that nobody stated are among the candidates that count as false, and trees that saw them would say so. So every
 edge is judged by trees that did not see it: edges are dealt into folds, and each fold has trees fitted to the others.
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.truth.edges import HIGHEST_PREDICTION
-from tuplet.truth.learned.features import Candidates, TrainEdges, column_names, columns, is_known
+from tuplet.truth.learned.features import Candidates, column_names, columns, is_known
+from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
 Tensor = torch.Tensor
@@ -218,7 +219,10 @@ def fit_together(
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
-    names = column_names(trials[0].edges.forward is not None, without)
+    if any(trial.known.two_step is None for trial in trials):
+        without = tuple(dict.fromkeys((*without, "paths")))
+    scorers = trials[0].edges.scorers
+    names = column_names(scorers, without)
     drawn: list[tuple[Tensor, ...]] = []
     cells: list[Tensor] = []
     for (known, edges, is_fact), mine in zip(trials, free, strict=True):
@@ -240,6 +244,8 @@ def fit_together(
         "sampled": len(places),
         "candidates": sum(int(mine.sum()) for mine in free),
         "trees": len(folds[0]),
+        "scorers": list(scorers),
+        "without": list(without),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
     return CrossFit(

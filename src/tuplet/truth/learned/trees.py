@@ -24,6 +24,7 @@ Tensor = torch.Tensor
 
 _ROWS = 1 << 17  # rows answered at a time: their columns stay in the cache
 _BINS = 128  # of a column, at most
+_LEAST = -65_504.0  # the lowest float16
 _HIGH, _LOW = 32, (1 << 32) - 1  # a gradient and a curvature share one 64-bit integer
 
 
@@ -45,11 +46,12 @@ class TreeSettings:
 class Bins:
     """Where columns are cut: a value lies in the bin of that many edges at or below it.
 
-    Columns are float16, so a table with the bin of each of the 65,536 numbers there are answers faster than a search.
+    What is not a number lies below everything: if a column has any, they have the first bin for themselves. Columns are
+    float16, so a table with the bin of each of the 65,536 numbers there are answers faster than a search.
 
-    >>> bins = Bins.of(torch.tensor([[1.0, 2.0, 3.0, 4.0]]).half(), most=2)
-    >>> bins(torch.tensor([[0.0, 9.0]]).half()).tolist()
-    [[0, 1]]
+    >>> bins = Bins.of(torch.tensor([[1.0, 2.0, 3.0, 4.0], [1.0, 1.5, 2.0, torch.nan]]).half(), most=2)
+    >>> bins(torch.tensor([[0.0, 9.0, torch.nan], [0.0, 9.0, torch.nan]]).half()).tolist()
+    [[0, 1, 0], [1, 1, 0]]
     """
 
     edges: Tensor  # float32 [columns, bins - 1] ascending, padded with infinity
@@ -61,8 +63,11 @@ class Bins:
         edges = torch.full((len(columns), most - 1), torch.inf, device=columns.device)
         places = torch.linspace(0, rows, most + 1, device=columns.device)[1:-1].long().clamp(max=max(rows - 1, 0))
         for number, column in enumerate(columns.float() if rows else []):
-            values = torch.unique(torch.sort(column).values[places])
-            values = values[values > column.min()]
+            ordered = torch.sort(_lowest(column)).values
+            values = torch.unique(ordered[places])
+            values = values[values > ordered[0]]
+            if ordered[0] == -torch.inf:
+                values = torch.cat([edges.new_full((1,), _LEAST), values[max(0, len(values) - most + 2) :]])
             edges[number, : len(values)] = values
         return Bins(edges)
 
@@ -70,12 +75,18 @@ class Bins:
         """The bin of every value. float16 [columns, rows] → uint8 [columns, rows]"""
         out = torch.empty(columns.shape, dtype=torch.uint8, device=columns.device)
         numbers = torch.arange(-(1 << 15), 1 << 15, device=columns.device).short().view(torch.float16).float()
+        numbers = _lowest(numbers)
         for number, column in enumerate(columns):
             bin_of = torch.bucketize(numbers, self.edges[number].to(columns.device), right=True).to(torch.uint8)
             for start in range(0, len(column), _ROWS):
                 part = slice(start, start + _ROWS)
                 out[number, part] = bin_of.index_select(0, column[part].view(torch.int16).int() + (1 << 15))
         return out
+
+
+def _lowest(numbers: Tensor) -> Tensor:
+    """The same with −∞ for what is not a number."""
+    return torch.where(torch.isnan(numbers), -torch.inf, numbers)
 
 
 @dataclass(frozen=True)
