@@ -60,9 +60,18 @@ def test_json_has_the_schema(tuplet: Callable[..., Result], world_directory: Pat
     first = result["answers"][0]
     assert set(first) == {"values", "labels", "truth", "status", "witness"}
     fact = first["witness"][0]
-    assert {"clause", "head", "relation", "tail", "negated", "truth", "observed", "head_label", "tail_label"} == set(
-        fact
-    )
+    assert {
+        "clause",
+        "head",
+        "relation",
+        "tail",
+        "negated",
+        "truth",
+        "observed",
+        "head_label",
+        "tail_label",
+        "evidence",
+    } == set(fact)
     assert result["calibrated"] is None, "nothing is predicted"
 
 

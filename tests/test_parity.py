@@ -45,6 +45,7 @@ GOOD: dict[str, list[Value]] = {
     "memory": [Value(2048, "2048"), Value(2048, "2K")],  # bytes; typed, also with a unit
     "work": [Value(200, "200")],
     "only": [Value("predicted", "predicted"), Value("observed", "observed")],
+    "evidence": [Value(True, "")],
     "logic": [Value("godel", "godel")],
     "budget": [Value(3, "3", "ns3")],
     "merge": [Value("simultaneous", "simultaneous", "ns3")],
@@ -59,6 +60,7 @@ WRONG: dict[str, list[Value]] = {
     "memory": [Value(0, "0")],
     "work": [Value(0, "0"), Value("x", "x")],
     "only": [Value("predictd", "predictd"), Value("x", "x")],
+    "evidence": [],  # a flag has no value; below, of Python and HTTP
     "logic": [Value("goedel", "goedel")],
     "budget": [Value(0, "0", "ns3"), Value("x", "x", "ns3")],
     "merge": [Value("x", "x", "ns3")],
@@ -113,7 +115,7 @@ def post(store: tuplet.Store) -> Iterator[Post]:
 def words(name: str, given: Value) -> list[str]:
     """The flag of a limit with its value, as one word: -1 alone would be a flag."""
     written = flag(name, types(Limits)[name])
-    joined = f"{written}{given.typed}" if len(written) == 2 else f"{written}={given.typed}"
+    joined = f"{written}{given.typed}" if len(written) == 2 or not given.typed else f"{written}={given.typed}"
     return [joined, "--engine", given.engine]
 
 
@@ -165,7 +167,16 @@ def test_a_wrong_value_gets_the_same_words(
 
 
 def test_types_are_those_of_python_over_http(post: Post) -> None:
-    for given in ({"k": "5"}, {"k": True}, {"k": 2.0}, {"timeout": "5"}, {"options": []}, {"logic": []}, {"only": {}}):
+    for given in (
+        {"k": "5"},
+        {"evidence": 1},
+        {"k": True},
+        {"k": 2.0},
+        {"timeout": "5"},
+        {"options": []},
+        {"logic": []},
+        {"only": {}},
+    ):
         code, served = post({"query": QUERY, **given})
         assert (code, served["kind"]) == (422, "request"), given
     assert post({"query": QUERY, "kk": 5})[0] == 422

@@ -21,7 +21,7 @@ from tuplet.engines import listed
 from tuplet.listing import Listing
 from tuplet.query.answer import Explanation
 from tuplet.query.limits import Limits
-from tuplet.query.witness import Fact
+from tuplet.query.witness import Evidence, Fact, StatedFact
 from tuplet.serve.limits import ServerLimits
 from tuplet.settings import describe, table
 from tuplet.train_config import PRESETS, TrainConfig
@@ -41,7 +41,7 @@ CLASSES: dict[str, Any] = {
     "Limits": tuplet.Limits,
     "Source": tuplet.Source,
 }
-RETURNED = (Explanation, Fact, Listing, EditReport)
+RETURNED = (Explanation, Fact, Evidence, StatedFact, Listing, EditReport)
 KNOBS = {kind: [f.name for f in fields(kind)] for kind in (Limits, TrainConfig)}
 HIDDEN = {"of", "made", "from_arrays", "with_splits", "replaced", "relation_edges", "engine", "question"}
 

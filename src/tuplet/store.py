@@ -53,6 +53,7 @@ class LimitFields(TypedDict, total=False):
     memory: int | None
     work: int | None
     only: Only | None
+    evidence: bool
     logic: str
     budget: Count
     merge: str

@@ -105,9 +105,11 @@ def test_the_way_of_a_new_user(visit: Visit) -> None:
     # why: the witness
     page.locator("tbody tr[tabindex]").first.click()
     page.wait_for_selector("#why:visible")
-    assert page.locator("#why-facts li").count() == 4
+    assert page.locator("#why-facts > li").count() == 4
     assert page.locator("#why-facts .predicted").count() >= 1
     assert page.get_attribute("#why-graph", "aria-label").startswith("Witness: ")
+    page.wait_for_selector("#why-facts .evidence li")
+    assert page.locator("#why-facts .evidence").count() == page.locator("#why-facts > li > .predicted").count()
     page.click("#why-close")
     assert page.locator("#why-facts:visible").count() == 0
 

@@ -43,7 +43,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
         print(answers.to_csv(), end="")
     else:
         print(answers.table(most=None))
-        if arguments.explain:
+        if arguments.explain or limits.evidence:
             for answer in answers:
                 print(f"\n{answer.explain()}")
 

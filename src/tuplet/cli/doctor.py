@@ -77,9 +77,11 @@ def _warm() -> str:
     import tuplet
     from tuplet.cli.demo import bundled
     from tuplet.engines import exact
+    from tuplet.query import evidence
 
     start = time.perf_counter()
     tuplet.Store(tuplet.Source(bundled())).ask("?x, ?y : borders(?x, ?y)", k=1, engine="crisp")
     exact.warm()
     exact.warm(weighted=True)
+    evidence.load()
     return f"ready after {time.perf_counter() - start:.1f} s"

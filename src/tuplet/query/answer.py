@@ -71,6 +71,9 @@ def row(
 ) -> dict[str, Any]:
     """An answer in the JSON schema."""
     facts = [dict(zip(FACT_FIELDS, fact, strict=True)) for fact in witness]
+    for fact in facts:
+        if fact["evidence"] is not None:
+            fact["evidence"] = [evidence.to_dict() for evidence in fact["evidence"]]
     return {"values": values, "labels": labels, "truth": truth, "status": status, "witness": facts}
 
 
@@ -101,7 +104,10 @@ class Explanation:
             ]
             for fact in facts
         ]
-        return "\n".join([printable(self.title), *(f"  {line}" for line in aligned(rows))])
+        shown = [printable(self.title)]
+        for fact, line in zip(facts, aligned(rows), strict=True):
+            shown += [f"  {line}", *(f"      {printable(text)}" for text in told(fact))]
+        return "\n".join(shown)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer with its witness in the JSON schema."""
@@ -109,12 +115,20 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{fact.kind}</td><td><code>{html.escape(fact.labelled())}</code></td>"
-            f"<td>{percent(fact.truth)}</td></tr>"
+            f"<tr><td>{fact.kind}</td><td><code>{html.escape(fact.labelled())}</code>"
+            + "".join(f"<br><small>{html.escape(text)}</small>" for text in told(fact))
+            + f"</td><td>{percent(fact.truth)}</td></tr>"
             for fact in self.answer.witness
         )
         caption = html.escape(self.title)
         return f"<table><caption>{caption}</caption><tr><th></th><th>fact</th><th>truth</th></tr>{rows}</table>"
+
+
+def told(fact: Fact) -> list[str]:
+    """What speaks for a predicted fact, line by line; nothing where nobody asked."""
+    if fact.evidence is None:
+        return []
+    return [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
 
 
 def show(answer: Answer, variable: str) -> str:

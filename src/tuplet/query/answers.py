@@ -19,8 +19,9 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.listing import data_frame
 from tuplet.query.answer import Answer, Parts, row, show_entity
+from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
-from tuplet.query.witness import Status, Witnesses, percent
+from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
 from tuplet.text_table import aligned, shortened
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Answers(Sequence[Answer]):
     ranking: Ranking
     witnesses: Witnesses
     graph: KnowledgeGraph
+    evidence: Mapping[Triple, tuple[Reason, ...] | None]  # for predicted facts; None where the time was up
     crisp: NDArray[np.int8]  # [n] whether the stated facts alone give the tuple: 1, 0, or -1 where it is not known
     elapsed_ms: float
     about: Mapping[str, Any]  # version, hashes, threshold, limits: what a reader needs to repeat this
@@ -103,15 +105,24 @@ class Answers(Sequence[Answer]):
     def _parts(self, start: int, stop: int) -> Iterator[Parts]:
         name, label = self._words
         found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
-        atoms = [(c, relations.name(e.relation), e.negated) for c, e in zip(found.clause, found.edges, strict=True)]
+        atoms = [
+            (c, e.relation, relations.name(e.relation), e.negated)
+            for c, e in zip(found.clause, found.edges, strict=True)
+        ]
+        told = self._evidence
         columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
         lists = (self.ranking.tuples, self.ranking.truth, *columns)
         for status, ids, joint, *facts in zip(
             self._statuses[span], *(array[span].tolist() for array in lists), strict=True
         ):
             witness = [
-                (clause, name(head), relation, name(tail), negated, truth, observed, label(head), label(tail))
-                for (clause, relation, negated), head, tail, truth, observed, counts in zip(atoms, *facts, strict=True)
+                (
+                    *(clause, name(head), relation, name(tail), negated, truth, observed, label(head), label(tail)),
+                    told.get((head, number, tail)) if told and not negated else None,
+                )
+                for (clause, number, relation, negated), head, tail, truth, observed, counts in zip(
+                    atoms, *facts, strict=True
+                )
                 if counts
             ]
             values = dict(zip(self.variables, map(name, ids), strict=True))
@@ -121,6 +132,21 @@ class Answers(Sequence[Answer]):
     def _words(self) -> tuple[Callable[[int], str], Callable[[int], str]]:
         """Names and labels of entities, each read once: answers repeat them."""
         return cache(self.graph.entities.name), cache(self.graph.entities.label)
+
+    @cached_property
+    def _evidence(self) -> dict[Triple, tuple[Evidence, ...] | None]:
+        """What speaks for predicted facts, in names."""
+        (name, label), relation = self._words, self.graph.relations.name
+
+        def stated(head: int, number: int, tail: int) -> StatedFact:
+            return StatedFact(name(head), relation(number), name(tail), label(head), label(tail))
+
+        return {
+            fact: None
+            if reasons is None
+            else tuple(Evidence(r.kind, tuple(stated(*fact) for fact in r.facts), r.weight) for r in reasons)
+            for fact, reasons in self.evidence.items()
+        }
 
     @cached_property
     def _statuses(self) -> list[Status | None]:

@@ -18,6 +18,7 @@ from tuplet.lang.printer import to_logic
 from tuplet.query.answers import Answers
 from tuplet.query.bind import bind, resolve
 from tuplet.query.engine import Engine
+from tuplet.query.evidence import find_evidence
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
@@ -110,6 +111,9 @@ def explained(
     ranking = in_name_order(ranking, source.graph).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
     crisp, pruned = status(witnesses, ranking, question, engine, judge, deadline)
+    evidence = find_evidence(witnesses, source, deadline) if limits.evidence else {}
+    if None in evidence.values():
+        pruned = "timeout"
     return Answers(
         query=question.text,
         variables=tuple(variable.name for variable in question.tree.free),
@@ -119,6 +123,7 @@ def explained(
         witnesses=witnesses,
         graph=source.graph,
         crisp=crisp,
+        evidence=evidence,
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
         about=about(source, engine, limits),
     )

@@ -28,6 +28,7 @@ Paths: TypeAlias = dict[tuple[int, ...], tuple[int, ...]]
 
 MOST = 5  # reasons for one fact
 LEAST = 0.01  # what has less weight is no reason
+_CLEAR = 0.1  # where no shorter path has this weight, those of three steps are looked at
 _SHRINK = 5.0  # a share is that of something which failed this many times more
 _SHOWN = 3  # things that two similar entities share
 # Limits that only hubs of large graphs reach, so that one fact takes milliseconds: neighbours of an end (of short rows
@@ -61,7 +62,7 @@ class EvidenceFinder:
         if made is None:
             source.facts.touch()
             made = source.prepared["evidence"] = EvidenceFinder(source.facts, len(source.graph.entities))
-            _load()
+            load()
         assert isinstance(made, EvidenceFinder)
         return made
 
@@ -82,12 +83,12 @@ class EvidenceFinder:
 
     def _all(self, head: int, relation: int, tail: int, deadline: Deadline) -> Iterable[Reason]:
         ends = _End.of(self, head), _End.of(self, tail)
-        speaks = False
+        clear = False
         for paths in (self._one_step(*ends), self._two_steps(*ends)):
             for reason in self._weighed(relation, paths, deadline):
-                speaks = True
+                clear |= reason.weight >= _CLEAR
                 yield reason
-        if not speaks:
+        if not clear:
             yield from self._weighed(relation, self._three_steps(*ends), deadline)
         yield from self._similar(ends[0], 2 * relation, tail, deadline)
         yield from self._similar(ends[1], 2 * relation + 1, head, deadline)
@@ -262,7 +263,7 @@ def find_evidence(witnesses: Witnesses, source: Source, deadline: Deadline) -> d
     return found
 
 
-def _load() -> None:
+def load() -> None:
     """Load what is compiled, by finding what speaks for 1(0, 3): entity 4 has it, and shares 0(·, 1) with 0."""
     heads, relation, tails = np.array([(0, 0, 1), (1, 0, 2), (2, 0, 3), (4, 0, 1), (4, 1, 3)]).T
     facts, _ = Adjacency.build(heads.astype(np.int32), relation, tails.astype(np.int32), relations=2)

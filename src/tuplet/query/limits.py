@@ -43,6 +43,7 @@ class Limits:
     only: Only | None = knob(
         None, "keep only tuples that the facts do not imply, or only those they imply", ("predicted", "observed")
     )
+    evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     logic: str = knob("product", "how truth values combine", ("product", "godel"))
     budget: Count = knob(DEFAULT_BUDGET, "entities kept for each variable, or 'all' (ns3)")
     merge: str = knob("progressive", "how hypernodes are merged (ns3)", MERGES)
@@ -61,6 +62,8 @@ class Limits:
             value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
             if value is not None and value not in choices:
                 raise unknown(name, value, choices)
+        if not isinstance(self.evidence, bool):
+            raise BadInput(Argument("evidence"), f" must be true or false, not {self.evidence!r}")
         if not isinstance(self.options, Mapping):
             raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
 

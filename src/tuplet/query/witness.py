@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,56 @@ class Witnesses:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedFact:
+    """A fact that speaks for a predicted one, in names."""
+
+    head: str
+    relation: str
+    tail: str
+    head_label: str = ""
+    tail_label: str = ""
+
+    def labelled(self) -> str:
+        """The fact with labels in place of names, where there are any."""
+        return f"{self.relation}({self.head_label or self.head}, {self.tail_label or self.tail})"
+
+    def shared(self, other: StatedFact) -> str:
+        """The same, with a dot in place of the end that differs in another fact."""
+        differs = ("head", "head_label") if self.tail == other.tail else ("tail", "tail_label")
+        return replace(self, **dict.fromkeys(differs, "·")).labelled()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Stated facts that together speak for a predicted one: a path between its ends, or a similar entity that has it.
+
+    The weight of a path is the share of the pairs joined by the same steps that have the relation; that of a similar
+    entity is how much it shares with the one in question.
+    """
+
+    kind: Literal["path", "similar"]
+    facts: tuple[StatedFact, ...]
+    weight: float
+
+    def __str__(self) -> str:
+        """One line; of what two similar entities share, each thing once.
+
+        >>> both = StatedFact("benin", "borders", "togo"), StatedFact("ghana", "borders", "togo")
+        >>> print(Evidence("similar", (StatedFact("ghana", "has_coast_on", "atlantic"), *both), 0.25))
+        0.2500  similar  has_coast_on(ghana, atlantic); both borders(·, togo)
+        """
+        said = [fact.labelled() for fact in self.facts]
+        if self.kind == "similar":
+            pairs = zip(self.facts[1::2], self.facts[2::2], strict=True)
+            said = [f"{said[0]}; both {', '.join(one.shared(other) for one, other in pairs)}"]
+        return f"{percent(self.weight)}  {self.kind:<7}  {', '.join(said)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence in the JSON schema."""
+        return {"kind": self.kind, "facts": [asdict(fact) for fact in self.facts], "weight": self.weight}
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One atom of a witness, in names."""
 
@@ -115,6 +165,7 @@ class Fact:
     observed: bool
     head_label: str = ""
     tail_label: str = ""
+    evidence: tuple[Evidence, ...] | None = None  # of a predicted one, if it was asked for and there was time
 
     @property
     def kind(self) -> str:

@@ -96,6 +96,7 @@ class ExplainRequest(Strict):
     values: dict[str, str]
     store: str | None = None
     logic: Literal["product", "godel"] = "product"
+    evidence: bool = Key(default=False, description="list the stated facts that speak for each predicted one")
     timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
     grounding: Grounding | None = None
 

@@ -21,6 +21,7 @@ from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.parse import parse
+from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import Question, ask, plan_text
 from tuplet.query.engine import Engine
@@ -54,6 +55,7 @@ class Service:
     def warm(self) -> None:
         """Load what is compiled before the first request."""
         filters: tuple[Only | None, ...] = (None, "predicted", "observed")
+        evidence.load()
         for store in self.stores.values():
             store.engine()
             for example, only in itertools.product(examples(store.source)[:2], filters):
@@ -204,7 +206,7 @@ class Service:
         store = self.store(request.store)
         engine = self.engine(store, None, deadline)
         question = self.question(store, request.query, request.grounding)
-        limits = Limits(logic=request.logic, timeout=request.timeout)
+        limits = Limits(logic=request.logic, timeout=request.timeout, evidence=request.evidence)
         [answer] = explain(question, [request.values], engine, limits, deadline)
         return encode({"query": request.query, **answer.to_dict(), "text": str(answer.explain())})
 

@@ -3,6 +3,7 @@
 import { get, post, postJson, Problem } from "/web/api.js";
 import { isSparql, setUp, showProblem } from "/web/editor.js";
 import { QueryDrawing, WitnessDrawing } from "/web/drawing.js";
+import { evidence } from "/web/evidence.js";
 import { keysOf, panel, percent } from "/web/table.js";
 
 const $ = (id) => document.getElementById(id);
@@ -243,7 +244,19 @@ function explain(answer, place) {
     item.append(kind, code, truth);
     return item;
   }));
+  tellEvidence(answer, all);
   why.why.scrollIntoView({ block: "nearest", behavior: "instant" });
+}
+/** Below each predicted fact what speaks for it: looked up when it is opened, for this answer alone. */
+async function tellEvidence(answer, all) {
+  const open = answer.witness.map((fact, i) => [fact, why["why-facts"].children[i]]).filter(([fact]) => !fact.observed && !fact.negated);
+  if (!open.length || !last) return;
+  let found;
+  try {
+    const { witness } = await postJson("/explain", { query: last.query, values: answer.values, store: last.store, evidence: true });
+    found = (fact) => witness.find((f) => f.head === fact.head && f.relation === fact.relation && f.tail === fact.tail)?.evidence;
+  } catch (error) { return tell(error.message); }
+  for (const [fact, item] of open) item.append(evidence(found(fact), all, percent));
 }
 why["why-close"].addEventListener("click", () => {
   document.querySelector("tr.why")?.remove();
