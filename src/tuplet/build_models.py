@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tuplet.build_plan import BuildPlan, GraphSizes, MachineSpeed, PlannedModel, ladder, plan, question_work
+from tuplet.build_plan import RESERVE, BuildPlan, GraphSizes, MachineSpeed, PlannedModel, plan, question_work, rungs
 from tuplet.errors import BadInput, CorruptStore, Option, TupletError
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
@@ -35,8 +35,9 @@ from tuplet.settings import changed, from_mapping
 from tuplet.train_config import TrainConfig
 
 PLAN = "plan.json"
+KINDS = ("complex",)  # that are chosen from
 PROBE_SECONDS = 1.0
-PROBE_STEPS = 3  # at least; the first does not count
+PROBE_STEPS = 3, 30  # at least, at most; the first does not count
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class ModelRun:
             write_json(folder / PLAN, about | {"plan": asdict(chosen)}, force=True)
         for sentence in chosen.sentences():
             self.report("plan", 0, 0, sentence)
-        until, found = began + chosen.limit - chosen.index_seconds, []
+        # Half of the reserve is for the last measurements and for what follows the scoring.
+        until, found = began + chosen.limit * (1 - RESERVE / 2) - chosen.index_seconds, []
         for number, model in enumerate(chosen.models):
             place = folder / model.config.model
             found.append(place)
@@ -116,21 +118,18 @@ def choose(
 ) -> BuildPlan:
     """Time the machine and plan; settings that were given are put on every embedding model."""
     sizes, device = graph_sizes(edges), pick_device(device_name)
-    speed = MachineSpeed(products=1.0, messages=1.0, on_gpu=device.type == "cuda")
-    rungs = ladder(sizes, speed, request.predictors)
-    kinds = {config.model: config for config in rungs[-1]}
-    measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in kinds.items()}
-    paths = measured.pop("paths", 0.0)
-    found = plan(
-        sizes,
-        replace(speed, products=min(measured.values(), default=1.0), messages=paths),
-        request.minutes,
-        request.predictors,
-    )
-    if not request.given:
-        return found
-    models = tuple(replace(model, config=changed(model.config, request.given)) for model in found.models)
-    return replace(found, models=models)
+    unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
+    probes = {kind: list(rungs(kind, sizes, unknown))[-1] for kind in request.predictors or KINDS}
+    measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in probes.items()}
+    messages = measured.pop("paths", 0.0)
+    speed = replace(unknown, products=min(measured.values(), default=1.0), messages=messages)
+    found = plan(sizes, speed, request.minutes, request.predictors)
+    given = {key: value for key, value in request.given.items() if key != "model"}
+    models = [
+        model if model.config.model == "paths" else replace(model, config=changed(model.config, given))
+        for model in found.models
+    ]
+    return replace(found, models=tuple(models))
 
 
 def graph_sizes(edges: TrainingEdges) -> GraphSizes:
@@ -146,7 +145,8 @@ def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) ->
     with tuned_cpu(task.device, task.products), torch.random.fork_rng([]):
         task.prepare()
         position, times, began = Position(), list[float](), clock()
-        while len(times) < PROBE_STEPS or clock() - began < PROBE_SECONDS:
+        least, most = PROBE_STEPS
+        while len(times) < least or (len(times) < most and clock() - began < PROBE_SECONDS):
             before = clock()
             with precision(task.config.precision, task.device, task.bilinear):
                 float(task.step(position)[0])

@@ -15,10 +15,10 @@ from tuplet.train_config import TrainConfig, suitable
 
 MINUTES = 15.0  # of all the work, unless somebody says otherwise
 RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
-PREDICTORS = ("complex",)
+ENOUGH = 100  # rank
 
 SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
-NEGATIVES = 500
+NEGATIVES = 100
 SAMPLED_BATCH = 250
 WORTH = (0.5, 1.0, 2.0, 4.0)  # passes over the questions that a path network gets, rung by rung
 
@@ -87,36 +87,36 @@ def plan(
 
     >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, valid=5_000)
     >>> for minutes in (1, 3, 15):
-    ...     print(plan(sizes, MachineSpeed(products=8e9), minutes, ["complex"]).models[0])
-    complex (rank 50, 500 negatives, 10 epochs)
-    complex (rank 100, 500 negatives, 20 epochs)
-    complex (rank 200, 500 negatives, 40 epochs)
+    ...     print(plan(sizes, MachineSpeed(products=8e9), minutes).models[0])
+    complex (rank 50, 100 negatives, 10 epochs)
+    complex (rank 100, 100 negatives, 20 epochs)
+    complex (rank 200, 100 negatives, 40 epochs)
     """
     limit = 60 * minutes
-    rungs = [_counted(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
-    fitting = [number for number, rung in enumerate(rungs) if rung.seconds <= limit * (1 - RESERVE)]
+    plans = [_counted(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
+    fitting = [number for number, one in enumerate(plans) if one.seconds <= limit * (1 - RESERVE)]
     chosen = fitting[-1] if fitting else 0
-    return replace(rungs[chosen], more=_more(rungs, chosen, bool(fitting)))
+    return replace(plans[chosen], more=_more(plans, chosen, bool(fitting)))
 
 
 def ladder(
     sizes: GraphSizes, speed: MachineSpeed, predictors: Sequence[str] | None = None
 ) -> list[tuple[TrainConfig, ...]]:
     """Sets of predictors to train, each more work than the one before."""
-    wanted = PREDICTORS if predictors is None else tuple(predictors)
-    by_kind = [list(_rungs(name, sizes, speed)) for name in wanted]
-    if predictors is None and not speed.messages:
-        by_kind = by_kind[:1]  # nobody knows how long paths would take
-    rungs: list[tuple[TrainConfig, ...]] = []
-    if predictors is None:
-        # The first one alone, as far as that is worth it; then with the second.
-        rungs = [(config,) for config in by_kind[0][:-1]] if len(by_kind) > 1 else [(config,) for config in by_kind[0]]
-    if len(by_kind) > 1:
-        for number in range(max(map(len, by_kind))):
-            rungs.append(tuple(configs[min(number, len(configs) - 1)] for configs in by_kind))
-    elif predictors is not None:
-        rungs = [(config,) for config in by_kind[0]]
-    return rungs
+    if predictors is not None:
+        return _together([list(rungs(name, sizes, speed)) for name in predictors])
+    first = list(rungs("complex", sizes, speed))
+    found = _together([first])
+    if speed.messages:
+        # A second predictor is worth more than a larger first one.
+        enough = [config for config in first if config.rank >= ENOUGH or config == first[-1]]
+        found += _together([enough, list(rungs("paths", sizes, speed))])
+    return found
+
+
+def _together(kinds: Sequence[Sequence[TrainConfig]]) -> list[tuple[TrainConfig, ...]]:
+    """Several predictors, each going up its own ladder as far as that goes."""
+    return [tuple(kind[min(number, len(kind) - 1)] for kind in kinds) for number in range(max(map(len, kinds)))]
 
 
 def sampled(sizes: GraphSizes) -> bool:
@@ -124,7 +124,7 @@ def sampled(sizes: GraphSizes) -> bool:
     return sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES)
 
 
-def _rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
+def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
     """One predictor, each time with more work."""
     base = replace(suitable(sizes.facts), model=model)
     if model == "paths":
@@ -177,13 +177,13 @@ def rate(config: TrainConfig, speed: MachineSpeed) -> float:
     return speed.messages if config.model == "paths" else speed.products
 
 
-def _more(rungs: Sequence[BuildPlan], chosen: int, fits: bool) -> str:
+def _more(plans: Sequence[BuildPlan], chosen: int, fits: bool) -> str:
     """What more time would bring, in a sentence."""
-    limit = rungs[chosen].limit
+    limit = plans[chosen].limit
     if not fits:
         return f"that is more than {duration(limit)}: training will be cut short; more time (minutes) would let it end"
-    if chosen + 1 == len(rungs):
+    if chosen + 1 == len(plans):
         return ""
-    after = rungs[chosen + 1]
+    after = plans[chosen + 1]
     minutes = -(-after.seconds // (60 * (1 - RESERVE)))
     return f"{minutes:.0f} minutes would allow {' and '.join(map(str, after.models))}"

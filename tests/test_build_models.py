@@ -1,0 +1,108 @@
+"""The predictors of a build: the time holds, the same call goes on as it began, what was given is obeyed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tuplet
+from tuplet.build_models import PLAN, ModelRequest, ModelRun, choose
+from tuplet.errors import BadInput, TupletError
+from tuplet.pipeline import build, with_valid
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.model_folder import describe
+from tuplet.progress import Report
+
+FACTS = [(f"e{i}", f"r{k}", f"e{(i * (k + 2) + k) % 60}") for k in range(3) for i in range(60)]
+GRAPH = with_valid(tuplet.read(FACTS), 0.05, 0)
+
+
+class SlowClock:
+    """Seconds go by whenever somebody looks."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+def silent(step: str, done: float, total: float, note: str) -> None:
+    pass
+
+
+def run(folder: Path, minutes: float, clock: SlowClock, report: Report = silent, **request: Any) -> list[Path]:
+    asked = ModelRequest(minutes, ("complex",), **request)
+    return ModelRun(GRAPH, folder, "cpu", True, False, report, clock).planned(asked)
+
+
+def test_the_time_holds_where_nothing_fits(tmp_path: Path) -> None:
+    clock, said = SlowClock(3.0), list[str]()
+    models = run(tmp_path / "m", 5.0, clock, lambda step, done, total, note: said.append(note) if not total else None)
+    assert clock.now < 300
+    assert describe(models[0])["finished"] is False
+    assert describe(models[0])["steps"] > 0
+    assert any("cut short" in sentence for sentence in said)
+
+
+def test_a_quick_machine_trains_to_the_end(tmp_path: Path) -> None:
+    models = run(tmp_path / "m", 15.0, SlowClock(1e-4))
+    assert describe(models[0])["finished"] is True
+
+
+def test_the_plan_stays_though_the_speed_is_another(tmp_path: Path) -> None:
+    run(tmp_path / "m", 5.0, SlowClock(3.0))
+    before = (tmp_path / "m" / PLAN).read_bytes()
+    sums = describe(tmp_path / "m" / "complex")["sha256"]
+    run(tmp_path / "m", 5.0, SlowClock(1e-4))
+    assert (tmp_path / "m" / PLAN).read_bytes() == before
+    assert describe(tmp_path / "m" / "complex")["sha256"] == sums, "what had its time is not trained again"
+    run(tmp_path / "m", 6.0, SlowClock(1e-4))
+    assert json.loads((tmp_path / "m" / PLAN).read_bytes())["minutes"] == 6.0
+
+
+def test_given_settings_are_obeyed_within_the_time() -> None:
+    edges = TrainingEdges.of(GRAPH)
+    found = choose(edges, ModelRequest(15.0, None, {"rank": 7, "seed": 3}), "cpu", SlowClock(1e-4))
+    assert {(model.config.rank, model.config.seed) for model in found.models if model.config.model == "complex"} == {
+        (7, 3)
+    }
+
+
+def test_requests_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(BadInput, match="minutes is 0"):
+        ModelRequest(0)
+    with pytest.raises(BadInput, match="unknown model 'compelx'; did you mean 'complex'"):
+        ModelRequest(1, ("compelx",))
+
+
+def test_a_kept_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "mine.txt").write_text("mine")
+    with pytest.raises(TupletError, match="already exists"):
+        build(FACTS, tmp_path / "s", keep_model=tmp_path / "m", progress=False)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_planned_build_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        if step == "train" and total and done > total / 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(TupletError, match="the same command continues from there"):
+        build(FACTS, tmp_path / "s", predictors="complex", progress=stop)
+    first = list[float]()
+    build(
+        FACTS,
+        tmp_path / "s",
+        predictors="complex",
+        progress=lambda step, done, total, _: first.append(done / total) if step == "train" and total else None,
+    )
+    assert first[0] >= 0.2, "steps that were done are not done again"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
