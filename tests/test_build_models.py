@@ -6,13 +6,13 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tuplet
 from tuplet.build_models import PLAN, ModelRequest, ModelRun, choose
 from tuplet.errors import BadInput, TupletError
+from tuplet.graph.graph import KnowledgeGraph
 from tuplet.pipeline import build, with_valid
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
@@ -37,15 +37,18 @@ def silent(step: str, done: float, total: float, note: str) -> None:
     pass
 
 
-def run(folder: Path, minutes: float, clock: SlowClock, report: Report = silent, **request: Any) -> list[Path]:
-    asked = ModelRequest(minutes, ("complex",), **request)
-    return ModelRun(GRAPH, folder, "cpu", True, False, report, clock).planned(asked)
+def run(
+    folder: Path, minutes: float, clock: SlowClock, report: Report = silent, graph: KnowledgeGraph = GRAPH
+) -> list[Path]:
+    return ModelRun(graph, folder, "cpu", True, False, report, clock).planned(ModelRequest(minutes, ("complex",)))
 
 
 def test_the_time_holds_where_nothing_fits(tmp_path: Path) -> None:
-    clock, said = SlowClock(3.0), list[str]()
-    models = run(tmp_path / "m", 5.0, clock, lambda step, done, total, note: said.append(note) if not total else None)
-    assert clock.now < 300
+    clock, said = SlowClock(1.0), list[str]()
+    large = with_valid(tuplet.read([(f"e{i}", "r", f"e{i * i % 997}") for i in range(4000)]), 0.05, 0)
+    told: Report = lambda step, done, total, note: said.append(note) if not total else None  # noqa: E731
+    models = run(tmp_path / "m", 2.0, clock, told, large)
+    assert 60 < clock.now < 120
     assert describe(models[0])["finished"] is False
     assert describe(models[0])["steps"] > 0
     assert any("cut short" in sentence for sentence in said)
