@@ -31,9 +31,9 @@ LEAST = 0.01  # what has less weight is no reason
 _CLEAR = 0.1  # where no shorter path has this weight, those of three steps are looked at
 _SHRINK = 5.0  # a share is that of something which failed this many times more
 _SHOWN = 3  # things that two similar entities share
-# Limits that only hubs of large graphs reach, so that one fact takes milliseconds: neighbours of an end (of short rows
-# first), of an end of a long path, paths, bodies that are counted, other entities that have the fact.
-_NEAR, _NEAR_FAR, _PATHS, _BODIES, _OTHERS = 4096, 512, 1 << 14, 48, 1024
+# Limits that only hubs of large graphs reach, so that the clock is looked at every few milliseconds: neighbours of an
+# end (those of short rows first), of an end of a long path, paths, bodies that are counted, look-ups without a pause.
+_NEAR, _NEAR_FAR, _PATHS, _BODIES, _LOOK_UPS = 4096, 512, 1 << 14, 48, 1 << 18
 # A body is counted over so many heads, until so many pairs are found or entries are read, of one head and in all.
 _HEADS, _PAIRS, _WORK_EACH, _WORK = 1 << 16, 1 << 14, 1 << 17, 1 << 20
 _KEPT = 1 << 16  # counted bodies
@@ -128,9 +128,9 @@ class EvidenceFinder:
 
         backwards = tail.degree < head.degree
         near, far = (tail, head) if backwards else (head, tail)
-        steps = near.steps(_NEAR)
-        found, crowd = np.empty((_PATHS, 2), dtype=np.int64), np.empty(_PATHS, dtype=np.int64)
         views = np.flatnonzero(far.stops > far.starts)
+        steps = near.steps(min(_NEAR, _LOOK_UPS // max(1, len(views))))
+        found, crowd = np.empty((_PATHS, 2), dtype=np.int64), np.empty(_PATHS, dtype=np.int64)
         count = two_steps(
             self.facts.arrays, head.entity, tail.entity, steps, views, far.starts[views], far.stops[views], found, crowd
         )
@@ -169,7 +169,7 @@ class EvidenceFinder:
 
         deadline.check()
         arrays, steps = self.facts.arrays, end.steps(_NEAR)
-        having = _scattered(self.facts.row(other, view ^ 1), _OTHERS)
+        having = _scattered(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps)))
         others = np.sort(having[having != end.entity])
         shared = np.zeros(len(others))
         total = share_with(arrays, steps, others, shared)

@@ -24,7 +24,6 @@ from tuplet.truth.two_step_kernels import (
     fill_set,
     joined_pairs,
     path_work,
-    paths_between,
     speak_for,
 )
 
@@ -47,25 +46,15 @@ class TwoStepColumns(NamedTuple):
     paths: Column
 
 
-class RulePath(NamedTuple):
-    """A path between two entities, with the rule that it is an instance of."""
-
-    view1: int
-    middle: int
-    view2: int
-    confidence: float
-    support: int  # pairs that the rule joins and for which it is right
-
-
 @dataclass(frozen=True)
 class TwoStepRules:
     """The counted rules of all relations, over the edges that they were counted on.
 
-    Relation 0 then relation 1 lead where relation 2 leads, twice; the third time nobody has said so yet.
+    Relation 0 then relation 1 lead where relation 2 leads, two times of three.
 
     >>> rules = TwoStepRules.of(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
-    >>> rules.explain(2, 2, 8)
-    [RulePath(view1=0, middle=5, view2=2, confidence=0.25, support=2)]
+    >>> rules.confidence(2).tolist(), [ends.tolist() for ends in rules.pairs(2, least=0.2)]
+    ([0.25], [[0, 1, 2], [6, 7, 8]])
     """
 
     entities: int
@@ -178,37 +167,6 @@ class TwoStepRules:
             found.append((heads[:filled].copy(), tails[:filled].copy()))
         first, second = (np.concatenate(ends) for ends in zip(*found, strict=True))
         return first, second
-
-    def explain(self, head: int, relation: int, tail: int, limit: int = 10) -> list[RulePath]:
-        """The paths from head to tail that rules of the relation know, best rule first; a known edge is no reason."""
-        room = paths_between(self.steps, self.most, head, tail, np.zeros(0, np.int64), np.zeros(0, np.int64))
-        first, second = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-        paths_between(self.steps, self.most, head, tail, first, second)
-        known = self._known(head, relation, tail)
-        span = self._span(relation)
-        body = self.body[span]
-        found = []
-        for view1, view2, middle in zip(
-            self.steps.near_view[first].tolist(),
-            (self.steps.near_view[second] ^ 1).tolist(),
-            self.steps.near[first].tolist(),
-            strict=True,
-        ):
-            wanted = view1 * self.views + view2
-            at = int(np.searchsorted(body, wanted))
-            if at == len(body) or body[at] != wanted:
-                continue
-            right = int(self.right[span][at]) - known
-            if right > 0:
-                confidence = right / (float(self.joined[span][at]) + SHRINK)
-                found.append(RulePath(view1, middle, view2, confidence, right))
-        return sorted(found, key=lambda path: (-path.confidence, path))[:limit]
-
-    def _known(self, head: int, relation: int, tail: int) -> bool:
-        steps = self.steps
-        low, high = steps.near_ptr[head], steps.near_ptr[head + 1]
-        at = steps.near_view[low:high] == 2 * relation
-        return bool((steps.near[low:high][at] == tail).any())
 
 
 def _steps(entities: int, relations: int, heads: Ints, relation: Ints, tails: Ints) -> Steps:
