@@ -27,9 +27,10 @@ from tuplet import registry
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
+from tuplet.truth.candidates.score import score_candidates
+from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import Predictions
 from tuplet.truth.rules import Calibration, combine
-from tuplet.truth.sweep import sweep
 
 
 def observed_edges(path: Path, splits: list[str]) -> tuple[Any, Any, Any]:
@@ -140,7 +141,8 @@ def main() -> None:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        table = sweep(model, edges, arguments.threshold, calibration, memory).predictions()
+        scored = score_candidates({model.kind: model}, edges, EVERYTHING, arguments.threshold, calibration, memory)
+        table = scored.predictions().reaching(arguments.threshold)
         times.append(time.perf_counter() - began)
     report: dict[str, Any] = {
         "graph": str(arguments.graph),

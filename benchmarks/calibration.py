@@ -25,6 +25,8 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
+from tuplet.truth.candidates.score import score_candidates
+from tuplet.truth.candidates.sources import choose
 from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, known_edges, marked
 from tuplet.truth.learned.features import GROUPS
@@ -32,7 +34,6 @@ from tuplet.truth.learned.fit import SplitCorrection, fit
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.sweep import sweep
 from tuplet.truth.table import TruthTable
 
 OBSERVED = ("train", "valid")
@@ -109,7 +110,9 @@ def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored:
     from tuplet.predict import model_folder as files
 
     predictor = files.load(Path(arguments.model), arguments.device)
-    return sweep(predictor, graph.edges("train"), FLOOR)
+    sizes, train = (len(graph.entities), len(graph.relations)), graph.edges("train")
+    choice = choose(*sizes, train, graph.edges("valid"))
+    return score_candidates({predictor.kind: predictor}, train, choice.sources)
 
 
 def show(

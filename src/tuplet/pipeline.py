@@ -91,29 +91,36 @@ def index(
     other_graph: bool = False,
     device: str = "auto",
     memory: int | None = None,
+    candidates: str | None = None,
+    parts: PathLike | None = None,
     force: bool = False,
     progress: bool | Report = True,
 ) -> Store:
-    """A store from a graph and a predictor: its scores become truth values, calibrated on the valid edges.
+    """A store from a graph and predictors: their scores become truth values, calibrated on the valid edges.
 
     `model` is what `train` returns, the folder of a model, any object with the `LinkPredictor` protocol, or the name of
-    one (an entry point, or `module:Class`). With `table` (and `model=None`) truth values made
-    elsewhere are taken from a Parquet file; a weighted graph needs neither.
+    one (an entry point, or `module:Class`); or a list of several. `candidates` are the pairs that are scored:
+    "half-links", "all", or by default the cheapest that hold nearly all valid edges; finished relations are kept in
+    the folder `parts`, if there is one. With `table` (and `model=None`) truth values made elsewhere are taken from a
+    Parquet file; a weighted graph needs neither.
     """
     from tuplet.truth.make import make, recipe_for
 
     whole = read(graph)
+    models: list[Any] = list(model) if isinstance(model, list | tuple) else [] if model is None else [model]
     recipe = recipe_for(
         whole,
-        getattr(model, "folder", model),
+        [getattr(one, "folder", one) for one in models],
         table,
         on_demand,
         threshold=threshold,
         calibration=calibration,
         observed=observed.split(",") if isinstance(observed, str) else observed,
         other_graph=other_graph,
-        device=None if model is None else _device(device),
+        device=None if not models else _device(device),
         memory=memory,
+        candidates=candidates,
+        parts=parts,
     )
     with shown(progress) as report:
         return Store.of(make(whole, recipe, path, force, report))

@@ -88,7 +88,7 @@ class Store:
         truth = files.rows() if files.on_demand else files.table
         meta = files.meta
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
-        about["predictor"] = None if meta.model is None else str(meta.model)
+        about["predictor"] = " + ".join(map(str, meta.models)) or None
         about["calibrated"], about["not_calibrated"], about["stale"] = meta.calibrated, meta.why, meta.stale
         stated = None if files.facts is None else files.facts.adjacency
         return Store(Source(files.graph, meta.observed, truth, about, stated), Path(files.path), meta, files)

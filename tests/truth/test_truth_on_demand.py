@@ -10,10 +10,11 @@ import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, build_table, random_edges, random_model
 
 from tuplet import registry
+from tuplet.truth.candidates.score import CandidateScorer
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand
+from tuplet.truth.row_shifts import RowShifts
 from tuplet.truth.rules import Calibration
-from tuplet.truth.sweep import Sweeper
 from tuplet.truth.table import TruthTable
 
 
@@ -90,7 +91,7 @@ def test_table_equals_the_whole_table(tmp_path: Path, monkeypatch: pytest.Monkey
     assert part.row(0, 1, False).ids.tolist() == []
     # a later process reads what this one computed
     later = both(folder=tmp_path)[1]
-    monkeypatch.setattr(Sweeper, "relation_edges", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(CandidateScorer, "relation", lambda *_: pytest.fail("computed again"))
     again = later.table([0, 2])
     assert again.truth.tolist() == part.truth.tolist()
 
@@ -123,9 +124,9 @@ def test_tables_of_relations_are_kept() -> None:
 
 def test_shifts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
-    original = Sweeper.shifts
+    original = RowShifts.shifts
     monkeypatch.setattr(
-        Sweeper, "shifts", lambda self, rows, *rest: (computed.append(len(rows)), original(self, rows, *rest))[1]
+        RowShifts, "shifts", lambda self, rows, *rest: (computed.append(len(rows)), original(self, rows, *rest))[1]
     )
     wanted = both(folder=tmp_path)[1].row(4, 1, False)
     assert max(computed) > 1

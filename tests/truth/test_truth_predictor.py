@@ -20,7 +20,7 @@ from tuplet.predict import base
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.train_config import TrainConfig
-from tuplet.truth import sweep as sweeping
+from tuplet.truth.candidates import row_logs
 from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
@@ -68,11 +68,11 @@ class Plain:
         return scores.double().numpy() if self.arrays else scores
 
 
-@pytest.mark.parametrize("small", [0, 1 << 22], ids=["in blocks", "whole"])
+@pytest.mark.parametrize("most", [7 * ENTITIES, 1 << 24], ids=["in blocks", "whole"])
 @pytest.mark.parametrize("arrays", [False, True], ids=["tensors", "arrays"])
-def test_five_names_give_the_same_table(small: int, arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_names_give_the_same_table(most: int, arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, edges = random_model(), random_edges()
-    monkeypatch.setattr(sweeping, "_SMALL", small)
+    monkeypatch.setattr(row_logs, "_MOST_SCORES", most)
     monkeypatch.setattr(base, "_MOST_SCORES", 7 * model.entities)  # seven rows at a time
     found = as_dense(build_table(Plain(model, arrays), edges, threshold=0.02))
     wanted = dense(model, edges, Calibration())
@@ -122,7 +122,7 @@ def test_index_takes_a_class_by_module_and_name(tmp_path: Path, capsys: pytest.C
     by_object = index(graph, Popularity(graph), tmp_path / "by-object", threshold=0.02)
     by_name = StoreFiles.open(tmp_path / "by-name")
     assert by_name.table.truth.tolist() == by_object.table.truth.tolist()
-    assert by_name.meta.model == ModelMeta("test_truth_predictor:Registered")
+    assert by_name.meta.models == (ModelMeta("test_truth_predictor:Registered"),)
     capsys.readouterr()
     for name, message in (
         ("test_truth_predictor:Registred", "cannot load test_truth_predictor:Registred"),
@@ -145,7 +145,6 @@ def test_what_is_no_predictor_is_refused_in_one_line(tmp_path: Path) -> None:
             _changed(popular, tails=lambda heads, relation: np.zeros((len(heads), 4))),
             r"tails gave scores of shape \[30, 4\]",
         ),
-        (_changed(popular, pairs=lambda *_: np.zeros(3)), r"pairs gave scores of shape \[3\]"),
         (_changed(popular, heads=lambda t, r: np.full((len(t), ENTITIES), np.nan)), "not finite numbers"),
     ]
     for thing, message in cases:

@@ -27,13 +27,13 @@ from tuplet.predict import model_folder as files
 from tuplet.predict.edges import fingerprint
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import edit
+from tuplet.truth.candidates import score
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.make import FactsRecipe, index, make
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreChanges
-from tuplet.truth.sweep import Sweeper
 
 ENTITIES, RELATIONS = 30, 3
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
@@ -82,7 +82,7 @@ def test_index_tells_what_it_made(made: Path) -> None:
     assert store.meta.observed == ("train", "valid")
     assert store.meta.threshold == 0.02
     assert store.meta.calibration == Calibration().as_dict()
-    assert store.meta.model.kind == "complex"
+    assert store.meta.models[0].kind == "complex"
     report = store.meta.report
     assert report.facts == len(names(store.graph, "train")) + len(names(store.graph, "valid"))
     assert report.edges == store.table.edges == report.facts + report.predicted
@@ -172,8 +172,8 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
         index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, progress=stop)
     assert [entry.name for entry in tmp_path.iterdir()] == [".s.work"]
     computed: list[int] = []
-    original = Sweeper.relation_logs
-    monkeypatch.setattr(Sweeper, "relation_logs", lambda self, r, t: (computed.append(r), original(self, r, t))[1])
+    original = score.CandidateScorer.relation
+    monkeypatch.setattr(score.CandidateScorer, "relation", lambda self, r: (computed.append(r), original(self, r))[1])
     store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02)
     assert computed == [2]
     assert store.hash == StoreFiles.open(made / "a.store").hash

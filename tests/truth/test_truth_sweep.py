@@ -19,20 +19,21 @@ from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import model_class
-from tuplet.truth import sweep as sweeping
+from tuplet.truth.candidates import row_logs, score
+from tuplet.truth.candidates.score import finished_relations, score_candidates
+from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.reliability import reliability
 from tuplet.truth.rules import Calibration
-from tuplet.truth.sweep import EdgeCounts, Sweeper, sweep
 
 ENTITIES, RELATIONS = 60, 3
 Triples: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-@pytest.fixture(params=[0, 1 << 22], ids=["in blocks", "whole"])
+@pytest.fixture(params=[7 * ENTITIES, 1 << 24], ids=["in blocks", "whole"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small graphs are built as whole matrices; the tests marked with this see the blocks too."""
-    monkeypatch.setattr(sweeping, "_SMALL", request.param)
+    """Small graphs fit into one block; the tests marked with this see several too."""
+    monkeypatch.setattr(row_logs, "_MOST_SCORES", request.param)
 
 
 def random_model(kind: str = "complex", seed: int = 0, entities: int = ENTITIES) -> EmbeddingModel:
@@ -75,8 +76,19 @@ def dense(model: EmbeddingModel, edges: Triples, calibration: Calibration) -> np
     return out
 
 
-def build_table(model: LinkPredictor, edges: Triples, **settings: Any) -> Predictions:
-    return sweep(model, edges, **settings).predictions()
+def build_table(
+    model: LinkPredictor,
+    edges: Triples,
+    threshold: float = 0.005,
+    calibration: Calibration | None = None,
+    folder: Path | None = None,
+    key: str = "",
+    **settings: Any,
+) -> Predictions:
+    rule = calibration or Calibration()
+    cache = folder and finished_relations(folder, [key], EVERYTHING, threshold, rule, edges)
+    scored = score_candidates({"model": model}, edges, EVERYTHING, threshold, rule, cache=cache, **settings)
+    return scored.predictions().reaching(threshold)
 
 
 def as_dense(edges: Predictions, entities: int = ENTITIES) -> np.ndarray:
@@ -112,33 +124,10 @@ def test_small_memory_gives_the_same_table() -> None:
     model, edges = random_model(), random_edges()
     whole = build_table(model, edges)
     pieces = build_table(model, edges, memory=ENTITIES * 12 * 7)
-    assert Sweeper.of(model, EdgeCounts.of(ENTITIES, RELATIONS, *edges), Calibration(), ENTITIES * 12 * 7).block == 7
     for a, b in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     with pytest.raises(BadInput, match="do not hold one row"):
         build_table(model, edges, memory=100)
-
-
-def test_rounded_products_are_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path of the GPU: products in low precision, the table still as in float32."""
-
-    class Rounded(type(random_model())):  # type: ignore[misc]
-        def tails(self, heads: torch.Tensor, relation: int) -> torch.Tensor:
-            exact = super().tails(heads, relation)
-            noise = torch.rand(exact.shape, generator=torch.Generator().manual_seed(int(heads[0]) + 100 * relation))
-            return exact + 0.02 * (noise - 0.5)
-
-    model, edges = random_model(), random_edges()
-    rounded = Rounded(4 * model.entity, model.relation)
-    model = type(model)(4 * model.entity, model.relation)
-    monkeypatch.setattr(Sweeper, "rounded", property(lambda self: True))
-    for name in registry.names("calibrations"):
-        found = as_dense(build_table(rounded, edges, calibration=Calibration(name)))
-        wanted = dense(model, edges, Calibration(name))
-        clear = np.abs(wanted - 0.005) > 2e-4
-        wanted[wanted < 0.005] = 0
-        assert wanted.max() > 0.9
-        np.testing.assert_allclose(found[clear], wanted[clear], atol=1e-3)
 
 
 @pytest.mark.usefixtures("_both_ways")
@@ -173,10 +162,8 @@ def test_resume_reaches_the_same_hash(tmp_path: Path, monkeypatch: pytest.Monkey
         build_table(model, edges, folder=tmp_path, key="m", progress=stop_after_one)
     assert seen == [("index", 0, RELATIONS, "relations"), ("index", 1, RELATIONS, "relations")]
     computed: list[int] = []
-    original = Sweeper.relation_logs
-    monkeypatch.setattr(
-        Sweeper, "relation_logs", lambda self, r, threshold: (computed.append(r), original(self, r, threshold))[1]
-    )
+    original = score.CandidateScorer.relation
+    monkeypatch.setattr(score.CandidateScorer, "relation", lambda self, r: (computed.append(r), original(self, r))[1])
     assert build_table(model, edges, folder=tmp_path, key="m").hash() == whole
     assert computed == [1, 2]
     # another model, threshold or calibration never meets these parts; a damaged part is computed again
@@ -190,11 +177,12 @@ def test_resume_reaches_the_same_hash(tmp_path: Path, monkeypatch: pytest.Monkey
 
 KILLED = """
 import sys, time, numpy as np, torch
+from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_truth_sweep import random_model, random_edges
 from test_truth_sweep import build_table
 print("ready", flush=True)
-build_table(random_model(), random_edges(), folder={folder!r}, progress=lambda *_: time.sleep(0.05))
+build_table(random_model(), random_edges(), folder=Path({folder!r}), progress=lambda *_: time.sleep(0.05))
 """
 
 
@@ -247,10 +235,10 @@ def test_reliability_counts_by_hand() -> None:
 def test_needs_neither_pyarrow_nor_numba() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = sys.modules['numba'] = None\n"
-        "import tuplet.truth.sweep, tuplet.truth.rules, tuplet.predict.model_folder, tuplet.graph.graph"
+        "import tuplet.truth.candidates.score, tuplet.truth.rules, tuplet.predict.model_folder, tuplet.graph.graph"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_block_never_exceeds_what_nonzero_counts() -> None:
-    assert sweeping._MOST_SCORES < 2**31
+    assert row_logs._MOST_ON_GPU < 2**31

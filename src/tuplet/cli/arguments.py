@@ -119,8 +119,19 @@ def _adopt(command: CommandParser) -> None:
 
 def _index(command: CommandParser) -> None:
     command.add_argument("graph", metavar="GRAPH")
-    command.add_argument("model", metavar="MODEL", nargs="?", help="a trained or adopted predictor")
+    command.add_argument(
+        "model", metavar="MODEL", nargs="*", help="a trained or adopted predictor; several are calibrated together"
+    )
     _output(command, "STORE")
+    command.add_argument(
+        "--candidates",
+        metavar="PAIRS",
+        help="half-links: pairs with an end that has a fact of the relation; all: every pair (default: the cheapest "
+        "that hold nearly all valid edges)",
+    )
+    command.add_argument(
+        "--parts", metavar="FOLDER", help="keep finished relations in this folder, or go on from those in it"
+    )
     command.add_argument("--table", metavar="F.parquet", help="read truth values from this file instead of MODEL")
     command.add_argument(
         "--observed", default="train,valid", metavar="SPLITS", help="splits that count as facts (default: train,valid)"

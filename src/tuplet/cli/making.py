@@ -98,8 +98,10 @@ def run_index(arguments: argparse.Namespace) -> None:
 
     store = index(
         arguments.graph,
-        arguments.model,
+        arguments.model or None,
         arguments.output,
+        candidates=arguments.candidates,
+        parts=arguments.parts,
         table=arguments.table,
         threshold=arguments.threshold,
         calibration=arguments.calibration,

@@ -28,7 +28,9 @@ class LinkPredictor(Protocol):
     - `device`: where its ids should lie and where it computes; the CPU without it.
     - `reciprocal = True`: `pairs(t, r + relations, h)` is the entry of h in `heads(t, r)`. Without it, single scores in
       that direction are picked out of whole rows: the same values, more work.
-    - `bilinear = True`: on a GPU, its rows may be computed in TF32.
+    - `scores(near, number, columns)`: scores of some columns alone, [n], [m] → [n, m]: entries of the rows of `tails`
+      for a number below `relations`, else of `heads` with the relation number − relations. Without it whole rows are
+      computed, once.
     - `cells_per_score`: how many numbers it holds in memory per score of a row; 1 without it.
     """
 
@@ -81,6 +83,22 @@ def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: b
     scores = _tensor((predictor.heads if inverse else predictor.tails)(near, relation), near.device)
     if scores.shape != (len(near), predictor.entities):
         raise _misshapen(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
+    return scores
+
+
+def scores_columns(predictor: LinkPredictor) -> bool:
+    """Whether it computes some columns of a row for less than the whole row."""
+    return callable(getattr(predictor, "scores", None))
+
+
+def column_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool, columns: Tensor) -> Tensor:
+    """Float32 scores of some columns of rows, as `row_scores` has them. [n], [m] → [n, m]"""
+    if not scores_columns(predictor):
+        return row_scores(predictor, near, relation, inverse)[:, columns]
+    number = relation + predictor.relations if inverse else relation
+    scores = _tensor(predictor.scores(near, number, columns), near.device)  # type: ignore[attr-defined]
+    if scores.shape != (len(near), len(columns)):
+        raise _misshapen(predictor, "scores", scores, (len(near), len(columns)))
     return scores
 
 

@@ -31,7 +31,7 @@ class EmbeddingModel(ABC):
     kind: ClassVar[str]
     entity_parts: ClassVar[int] = 1  # an entity row is this many blocks of `rank` numbers
     relation_parts: ClassVar[int] = 1
-    bilinear: ClassVar[bool] = True  # scores are one matrix product: tf32 is safe
+    bilinear: ClassVar[bool] = True  # scores are one matrix product: training in tf32 is safe
     reciprocal: ClassVar[bool] = True  # `pairs` takes reciprocal relations too
 
     def __init__(self, entity: Tensor, relation: Tensor, norm: int = 2) -> None:
@@ -90,6 +90,11 @@ class EmbeddingModel(ABC):
     def rows(self, asked: Tensor, relation: Tensor) -> Tensor:
         """Scores of all entities by rows of the relation table: (asked, relation) [n] → [n, entities]."""
         return self.score_all(self.query(self.entity[asked], self.relation[relation]), self.entity)
+
+    def scores(self, near: Tensor, number: int, columns: Tensor) -> Tensor:
+        """Scores of some entities by one row of the relation table [n], [m] → [n, m]."""
+        query = self.query(self.entity[near], self.relation[number].expand(len(near), -1))
+        return self.score_all(query, self.entity[columns])
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Scores of single edges in the direction of `tails` [n] → [n]."""

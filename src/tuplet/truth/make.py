@@ -26,7 +26,7 @@ from tuplet.progress import Report
 from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
 from tuplet.truth.learned.reliability import table_reliability
-from tuplet.truth.predictor_choice import model_meta, open_predictor
+from tuplet.truth.predictor_choice import model_meta, open_predictors
 from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import KIND as TABLE
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from tuplet.truth.scored import ScoredEdges
 
 PathLike: TypeAlias = str | os.PathLike[str]
+Predictors: TypeAlias = "PathLike | LinkPredictor | Sequence[PathLike | LinkPredictor]"  # one, or several
 
 # The edges that a calibration counts are those the predictor learned from, whatever is observed when asking: so valid
 # and test edges stay unseen until they are used to fit (valid) or to report (valid or test).
 COUNTED = ("train",)
-PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned; and a learned one looks at the edges above it
+PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned
 
 
 @dataclass(frozen=True)
@@ -141,22 +142,24 @@ class TableRecipe:
 
 @dataclass(frozen=True)
 class PredictorRecipe:
-    """The edges that a link predictor holds for true, calibrated.
+    """The edges that one or several link predictors hold for true, calibrated.
 
-    The predictor is a model folder, any object with the `LinkPredictor` protocol, or the name of one (an entry point of
+    A predictor is a model folder, any object with the `LinkPredictor` protocol, or the name of one (an entry point of
     the group `tuplet.predictors`, or `module:Class`). A folder that was trained on another graph is refused, unless
     `other_graph` says that its entities and relations have the same numbers. Without a `calibration` one is learned
     from the valid edges if there are enough of them, else it is softmax-count. Without a `threshold` it is 0.0005 for a
     learned calibration and 0.005 for any other.
     """
 
-    predictor: PathLike | LinkPredictor
+    predictor: Predictors
     observed: Sequence[str] = OBSERVED
     threshold: float | None = None
     calibration: str | None = None
     other_graph: bool = False
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
+    candidates: str | None = None  # half-links or all; None: the cheapest that hold nearly all valid edges
+    parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
@@ -164,27 +167,34 @@ class PredictorRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
-        from tuplet.truth.sweep import sweep
+        from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
+        from tuplet.truth.candidates.sources import choose
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = _why_not_learned(graph, self.calibration)
-        predictor, about = open_predictor(self.predictor, graph, self.device, self.other_graph)
+        scorers, about = open_predictors(_listed(self.predictor), graph, self.device, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
-        floor = min(PLAIN_THRESHOLD, 10 * least) if why is None else least
-        folder = None if about.sha256 is None else work
+        floor = min(FLOOR, 4 * least) if why is None else least
         counted = graph.edges(*COUNTED)
-        scores = sweep(predictor, counted, floor, rule, self.memory, folder, about.sha256 or "", progress)
+        choice = choose(*_sizes(graph), counted, graph.edges("valid"), self.candidates)
+        if progress:
+            progress("index", 0, 0, str(choice))
+        folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
+        cache = finished_relations(folder, hashes, choice.sources, floor, rule, counted)
+        scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
+        told = choice.as_dict() | {"listed": len(scores)}
         if why is None:
-            return _learned(graph, scores, splits, self.threshold, model=about)
+            return _learned(graph, scores, splits, self.threshold, about, candidates=told)
+        least = max(least, floor)
         edges = scores.predictions().reaching(least)
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
-            report = _report(graph, table, splits, why or None, as_if_unknown=True)
+            report = replace(_report(graph, table, splits, why or None, as_if_unknown=True), candidates=told)
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
-        return StoreContent(graph, _table(graph, splits, edges, max(least, floor)), meta)
+        return StoreContent(graph, _table(graph, splits, edges, least), meta)
 
 
 @dataclass(frozen=True)
@@ -217,7 +227,7 @@ class OnDemandRecipe:
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=why)
-            return StoreMeta(graph.hash, splits, least, rule.as_dict(), about, report=report)
+            return StoreMeta(graph.hash, splits, least, rule.as_dict(), (about,), report=report)
 
         basis = RowSource(folder, *graph.edges(*COUNTED))
         return StoreContent(graph, _table(graph, splits, None, least), meta, basis)
@@ -247,7 +257,7 @@ def make(
 
 def recipe_for(
     graph: KnowledgeGraph,
-    model: PathLike | LinkPredictor | None = None,
+    model: Predictors | None = None,
     table: PathLike | None = None,
     on_demand: bool = False,
     **choices: Any,
@@ -257,13 +267,14 @@ def recipe_for(
         if name not in (known := {field.name for recipe in get_args(Recipe) for field in fields(recipe)}):
             raise unknown("argument of index", name, sorted(known))
     given = {name: value for name, value in choices.items() if value is not None}
-    if table is not None and model is not None:
+    models = _listed(model)
+    if table is not None and models:
         raise BadInput("give either a model or ", Option("table", None), ", not both")
-    if model is None and on_demand:
+    if not models and on_demand:
         raise BadInput(Option("on_demand"), " needs a model (tuplet train)")
-    if model is None and table is None and "calibration" in given:
+    if not models and table is None and "calibration" in given:
         raise BadInput(Option("calibration", None), " needs a model (tuplet train)")
-    if model is None and table is None and not graph.weighted:
+    if not models and table is None and not graph.weighted:
         raise BadInput(
             "give a model (tuplet train, tuplet adopt) or ",
             Option("table", None),
@@ -271,16 +282,18 @@ def recipe_for(
         )
     if table is not None:
         return TableRecipe(table, **_taken(TableRecipe, given))
-    if model is None:
+    if not models:
         return FactsRecipe(**_taken(FactsRecipe, given))
+    if on_demand and len(models) > 1:
+        raise BadInput(Option("on_demand"), f" takes one model, not {len(models)}")
     if on_demand:
-        return OnDemandRecipe(model, **_taken(OnDemandRecipe, given))  # type: ignore[arg-type]  # refused there
-    return PredictorRecipe(model, **_taken(PredictorRecipe, given))
+        return OnDemandRecipe(models[0], **_taken(OnDemandRecipe, given))  # type: ignore[arg-type]  # refused there
+    return PredictorRecipe(models, **_taken(PredictorRecipe, given))
 
 
 def index(
     graph: KnowledgeGraph,
-    model: PathLike | LinkPredictor | None,
+    model: Predictors | None,
     path: PathLike,
     force: bool = False,
     progress: Report | None = None,
@@ -288,6 +301,13 @@ def index(
 ) -> StoreFiles:
     """`make` with the recipe that the arguments ask for (see `recipe_for`)."""
     return make(graph, recipe_for(graph, model, **choices), path, force, progress)
+
+
+def _listed(predictors: Predictors | None) -> list[PathLike | LinkPredictor]:
+    """One, several or none of them, as a list."""
+    if isinstance(predictors, list | tuple):
+        return list(predictors)
+    return [] if predictors is None else [predictors]  # type: ignore[list-item]
 
 
 def _taken(recipe: type[Recipe], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,8 +360,9 @@ def _learned(
     scores: ScoredEdges | Predictions,
     splits: tuple[str, ...],
     threshold: float | None,
-    model: ModelMeta | None = None,
+    models: tuple[ModelMeta, ...] = (),
     table: str | None = None,
+    candidates: Mapping[str, Any] | None = None,
 ) -> StoreContent:
     """A store whose calibration is learned from the valid edges among the scored ones."""
     from tuplet.truth.learned import calibrate
@@ -350,8 +371,8 @@ def _learned(
     found = calibrate.calibrate(graph, scores, splits, least)
 
     def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
-        report = _learned_report(graph, made, found)
-        return StoreMeta(graph.hash, splits, least, found.as_dict(), model, table, report=report)
+        report = replace(_learned_report(graph, made, found), candidates=candidates)
+        return StoreMeta(graph.hash, splits, least, found.as_dict(), models, table, report=report)
 
     arrays = found.fit.learned.arrays()
     return StoreContent(graph, _table(graph, splits, found.edges, least), meta, calibration=arrays)

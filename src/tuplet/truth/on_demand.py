@@ -23,9 +23,13 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.truth.candidates.score import CandidateScorer, joined
+from tuplet.truth.candidates.sources import EVERYTHING
+from tuplet.truth.edge_counts import EdgeCounts
 from tuplet.truth.edges import Floats, Predictions
+from tuplet.truth.relation_cache import RelationCache
+from tuplet.truth.row_shifts import RowShifts
 from tuplet.truth.rules import Calibration, combine
-from tuplet.truth.sweep import EdgeCounts, RelationCache, Sweeper
 from tuplet.truth.table import Row, TruthTable
 
 Tensor = torch.Tensor
@@ -61,9 +65,10 @@ class TruthOnDemand:
         self.predictor, self.facts, self._threshold = predictor, facts, threshold
         self.calibration = calibration or Calibration()
         known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
-        self._sweeper = Sweeper.of(predictor, known, self.calibration, memory)
+        self._shifter = RowShifts.of(predictor, known, self.calibration, memory)
+        self._scorer = CandidateScorer.of({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
         self._cache = (
-            RelationCache.of(Path(folder), key, threshold, self.calibration, *basis) if folder is not None else None
+            RelationCache.of(Path(folder), f"{key} logs", threshold, self.calibration, *basis) if folder else None
         )
         self._shifts: dict[tuple[int, bool], _Shifts] = {}
         self._recent: list[tuple[int, bool]] = []
@@ -146,13 +151,10 @@ class TruthOnDemand:
         part = self._cache.load(relation) if self._cache else None
         if part is None:
             with torch.inference_mode():
-                heads, tails, prediction = self._sweeper.relation_edges(relation, self.threshold)
-            ends = (heads.int().cpu().numpy(), tails.int().cpu().numpy())
-            part = {"heads": ends[0], "tails": ends[1], "prediction": prediction.cpu().numpy()}
+                part = self._scorer.relation(relation)
             if self._cache:
                 self._cache.save(relation, part)
-        which = np.full(len(part["heads"]), relation, dtype=np.int32)
-        return Predictions(part["heads"], which, part["tails"], part["prediction"])
+        return joined(("",), {relation: part}).predictions().reaching(self.threshold)
 
     def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""
@@ -173,7 +175,7 @@ class TruthOnDemand:
     def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
         """Predictions of single edges. [n]"""
         forward, backward = (
-            edge_scores(self.predictor, heads, relation, tails, inverse, self._sweeper.chunk)
+            edge_scores(self.predictor, heads, relation, tails, inverse, self._shifter.chunk)
             - self._of(relation, inverse).exact(tails if inverse else heads)
             for inverse in (False, True)
         )
@@ -182,7 +184,7 @@ class TruthOnDemand:
     def _of(self, relation: int, inverse: bool) -> _Shifts:
         key = (relation, inverse)
         if key not in self._shifts:
-            self._shifts[key] = _Shifts(self._sweeper, relation, inverse, self._cache)
+            self._shifts[key] = _Shifts(self._shifter, relation, inverse, self._cache)
         # What a relation asks of all entities is as large as the model: only that of the last two views is kept.
         self._recent = [key, *(k for k in self._recent if k != key)]
         for old in self._recent[2:]:
@@ -194,9 +196,9 @@ class TruthOnDemand:
 class _Shifts:
     """Shifts of the rows of one relation in one direction, filled in as they are needed."""
 
-    def __init__(self, sweeper: Sweeper, relation: int, inverse: bool, cache: RelationCache | None) -> None:
-        self._sweeper, self._relation, self._inverse, self._cache = sweeper, relation, inverse, cache
-        self._observed = sweeper.observed(relation, inverse)
+    def __init__(self, shifter: RowShifts, relation: int, inverse: bool, cache: RelationCache | None) -> None:
+        self._shifter, self._relation, self._inverse, self._cache = shifter, relation, inverse, cache
+        self._observed = shifter.observed(relation, inverse)
         self._lower: Tensor | None = None
         self._queries: Tensor | None = None
         stored = self._stored("shift")
@@ -208,7 +210,7 @@ class _Shifts:
 
     def _stored(self, what: str) -> Tensor | None:
         array = self._cache.load_array(f"{what}-{self._name}") if self._cache else None
-        if array is None or array.shape != (self._sweeper.predictor.entities,):
+        if array is None or array.shape != (self._shifter.predictor.entities,):
             return None
         return torch.from_numpy(array.astype(np.float32)).to(self._observed[0].device)
 
@@ -216,7 +218,7 @@ class _Shifts:
         """The shifts of some rows. [n] → [n]"""
         missing = torch.unique(rows[self._exact[rows].isnan()])
         if len(missing):
-            self._exact[missing] = self._sweeper.shifts(missing, self._relation, self._inverse, self._observed)
+            self._exact[missing] = self._shifter.shifts(missing, self._relation, self._inverse, self._observed)
             if self._cache and len(missing) > 1:
                 self._cache.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
         return self._exact[rows]
@@ -227,38 +229,38 @@ class _Shifts:
 
     def scores_to(self, end: Tensor) -> Tensor:
         """The entry of one entity in every row. [1] → [entities]"""
-        predictor = self._sweeper.predictor
+        predictor = self._shifter.predictor
         if isinstance(predictor, EmbeddingModel):
             return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
         rows = torch.arange(predictor.entities, device=end.device)
         ends = (end.expand_as(rows), rows) if self._inverse else (rows, end.expand_as(rows))
-        return edge_scores(predictor, ends[0], self._relation, ends[1], self._inverse, self._sweeper.chunk)
+        return edge_scores(predictor, ends[0], self._relation, ends[1], self._inverse, self._shifter.chunk)
 
     def lower(self) -> Tensor:
         """A number at most as large as the shift, for every row. [entities]"""
         if self._lower is None:
             self._lower = self._stored("bound")
         if self._lower is None:
-            predictor = self._sweeper.predictor
+            predictor = self._shifter.predictor
             if not isinstance(predictor, EmbeddingModel):  # offers no part of a row
                 self._lower = self.exact(torch.arange(len(self._exact), device=self._exact.device))
             else:
                 normaliser = self._partial_normalisers(predictor)
-                self._lower = self._sweeper.calibration.shift(*self._observed, normaliser) - _SLACK
+                self._lower = self._shifter.calibration.shift(*self._observed, normaliser) - _SLACK
                 if self._cache:
                     self._cache.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
         return self._lower
 
     def _partial_normalisers(self, predictor: EmbeddingModel) -> Tensor:
         """Log-sum-exp of every row over common known ends and a sample of everyone. [entities]"""
-        known, times = torch.unique(self._sweeper.basis.edges(self._relation)[not self._inverse], return_counts=True)
+        known, times = torch.unique(self._shifter.basis.edges(self._relation)[not self._inverse], return_counts=True)
         if len(known) > _BOUND_BY:
             known = known[torch.topk(times, _BOUND_BY).indices]
         # Where the relation makes no sense the mass is spread over everyone: some of everyone then bound it.
         step = max(1, predictor.entities // _BOUND_BY)
         sample = torch.arange(0, predictor.entities, step, device=known.device)
         few = predictor.entity[torch.unique(torch.cat([known, sample]))]
-        blocks = torch.split(self._all_queries(predictor), self._sweeper.chunk)
+        blocks = torch.split(self._all_queries(predictor), self._shifter.chunk)
         return torch.cat([torch.logsumexp(predictor.score_all(block, few).float(), 1) for block in blocks])
 
     def _all_queries(self, predictor: EmbeddingModel) -> Tensor:

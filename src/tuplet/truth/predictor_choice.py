@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +16,23 @@ if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
 
 PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def open_predictors(
+    models: Sequence[PathLike | LinkPredictor], graph: KnowledgeGraph, device: str, other_graph: bool
+) -> tuple[dict[str, LinkPredictor], tuple[ModelMeta, ...]]:
+    """The predictors by name, and what a store says about each; of one kind the second is called `complex-2`."""
+    from tuplet.predict.base import kind_of
+
+    opened: dict[str, LinkPredictor] = {}
+    about = []
+    for model in models:
+        predictor, meta = open_predictor(model, graph, device, other_graph)
+        kind = kind_of(predictor)
+        same = sum(name.split("-")[0] == kind for name in opened)
+        opened[f"{kind}-{same + 1}" if same else kind] = predictor
+        about.append(meta)
+    return opened, tuple(about)
 
 
 def open_predictor(

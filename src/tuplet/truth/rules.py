@@ -69,8 +69,3 @@ def combine(forward: Tensor, backward: Tensor) -> Tensor:
     """Truth from (score − shift) of the two rows of an edge; each direction stays below 1."""
     sides = [torch.exp(side).clamp(max=float(HIGHEST_PREDICTION)) for side in (forward, backward)]
     return (sides[0] + sides[1]) / 2
-
-
-def side_floor(threshold: float) -> float:
-    """What one direction must reach for an edge to reach the threshold."""
-    return min(threshold, float(HIGHEST_PREDICTION))

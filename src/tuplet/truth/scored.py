@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.truth.edges import HIGHEST_PREDICTION, Floats, Predictions
+
+EdgeColumns: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]  # heads, relation, tails
 
 
 @dataclass(frozen=True)

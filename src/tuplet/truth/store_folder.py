@@ -379,7 +379,7 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     """Make the generation after `generation` the current one; returns what store.json says now."""
     known = meta.as_dict()
     made_of: list[Any] = [folders[part] for part in PARTS if part in folders]
-    made_of += [known[key] for key in ("model", "calibration", "threshold")]
+    made_of += [known[key] for key in ("model", "models", "calibration", "threshold") if key in known]
     content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
     if not delta.empty:
         data = delta.encoded()

@@ -54,6 +54,7 @@ class StoreReport:
     reliability: Mapping[str, Any] | None = None
     reliability_before: Mapping[str, Any] | None = None  # of a learned calibration: what it started from
     held_out_listed: float | None = None  # share of the held-out facts that the table lists
+    candidates: Mapping[str, Any] | None = None  # which pairs were scored, and the share of the valid edges they hold
     not_learned: str | None = None  # why the calibration is not a learned one, where it would have been
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class StoreMeta:
     observed: tuple[str, ...]  # the splits that were facts then
     threshold: float
     calibration: Mapping[str, Any] | None = None  # its name, and of a learned one all but the arrays; None: none
-    model: ModelMeta | None = None
+    models: tuple[ModelMeta, ...] = ()  # the predictors; the calibration learned from all of them
     table: str | None = None  # the file, if the truth values were made elsewhere
     changes: StoreChanges = field(default_factory=StoreChanges)
     report: StoreReport = field(default_factory=lambda: StoreReport(0, 0, 0))
@@ -129,7 +130,8 @@ class StoreMeta:
             "observed": list(self.observed),
             "threshold": self.threshold,
             "calibration": None if self.calibration is None else dict(self.calibration),
-            "model": None if self.model is None else self.model.as_dict(),
+            "model": self.models[0].as_dict() if self.models else None,
+            **({"models": [model.as_dict() for model in self.models]} if len(self.models) > 1 else {}),
             "changes": asdict(self.changes),
             **({} if self.table is None else {"table": self.table}),
             "report": self.report.as_dict(),
@@ -148,14 +150,15 @@ class StoreMeta:
     def of(values: Mapping[str, Any], where: object) -> StoreMeta:
         """What `as_dict` gave, checked; `where` is the file, for errors."""
         given = _Fields(values, where)
-        model, calibration = given.some("model", dict), given.some("calibration", dict)
+        first, calibration = given.some("model", dict), given.some("calibration", dict)
+        models = given.some("models", list) or ([] if first is None else [first])
         changes, report = _Fields(given.some("changes", dict) or {}, where), given.some("report", dict)
         return StoreMeta(
             given.one("graph", str),
             tuple(given.one("observed", list)),
             float(given.one("threshold", float, int)),
             None if calibration is None else {**calibration, "name": _Fields(calibration, where).one("name", str)},
-            None if model is None else _model(_Fields(model, where)),
+            tuple(_model(_Fields(model, where)) for model in models),
             given.some("table", str),
             StoreChanges(*(changes.some(key, int) or 0 for key in ("added", "removed", "new_entities"))),
             _report(_Fields(report or {}, where)),
@@ -195,5 +198,6 @@ def _report(given: _Fields) -> StoreReport:
         given.some("reliability", dict),
         given.some("reliability_before", dict),
         given.some("held_out_listed", float, int),
+        given.some("candidates", dict),
         given.some("not_learned", str),
     )

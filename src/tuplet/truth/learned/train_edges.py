@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tuplet.truth.edge_counts import sum_by_row
 from tuplet.truth.entity_views import SHRINK, EntityViews, expand, portions, together
-from tuplet.truth.sweep import sum_by_row
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules

@@ -1,0 +1,1 @@
+"""Which edges are worth scoring, and what several scorers say about them."""

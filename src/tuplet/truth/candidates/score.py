@@ -1,0 +1,165 @@
+"""Scores of the candidates: what every scorer says in both directions, relation by relation.
+
+A relation's candidates are its half-links (entities that are known as a head, or as a tail) against the ends that are
+plausible on the other side. Every scorer gives its rows; the edges that reach the floor by any of them in any direction
+are listed, and each scorer is then asked about all of those. Only one relation is ever held. Needs torch and numpy
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.predict.base import LinkPredictor, device_of
+from tuplet.progress import Report
+from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
+from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
+from tuplet.truth.edge_counts import EdgeCounts
+from tuplet.truth.entity_views import EntityViews
+from tuplet.truth.relation_cache import RelationCache
+from tuplet.truth.rules import Calibration
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
+
+Tensor = torch.Tensor
+
+FLOOR = 0.002  # truth in one direction from which on an edge is listed
+
+
+def score_candidates(
+    scorers: Mapping[str, LinkPredictor],
+    counted: EdgeColumns,
+    sources: CandidateSources = EVERYTHING,
+    floor: float = FLOOR,
+    rule: Calibration | None = None,
+    memory: int | None = None,
+    cache: RelationCache | None = None,
+    progress: Report | None = None,
+) -> ScoredEdges:
+    """All candidates that reach the floor, each as if it were unknown whether it is a fact.
+
+    `counted` are the known edges (heads, relations, tails): they make the half-links, the types and the counts of the
+    rule. The scorers compute where they lie. With a `cache` every finished relation is kept there, and a later call
+    goes on where the earlier one stopped. `memory` (bytes; default 1 GiB, on a GPU 40 % of what is free) bounds the
+    blocks; beside it the rows of one relation are held in half precision if a scorer gives whole rows alone.
+    """
+    if not 0 < floor < 1:
+        raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
+    relations = next(iter(scorers.values())).relations
+    scorer: CandidateScorer | None = None
+    found: list[Mapping[str, NDArray[Any]]] = []
+    if progress:
+        progress("index", 0, relations, "relations")
+    with torch.inference_mode():
+        for number in range(relations):
+            part = cache.load(number) if cache else None
+            if part is None:
+                scorer = scorer or CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory)
+                part = scorer.relation(number)
+                if cache:
+                    cache.save(number, part)
+            found.append(part)
+            if progress:
+                progress("index", number + 1, relations, "relations")
+    return joined(tuple(scorers), dict(enumerate(found)))
+
+
+def finished_relations(
+    root: Path,
+    models: Sequence[str | None],
+    sources: CandidateSources,
+    floor: float,
+    rule: Calibration,
+    counted: EdgeColumns,
+    small: bool = False,
+) -> RelationCache | None:
+    """Where `score_candidates` of these models (by hash) keeps what it finished; None for a model without a hash."""
+    if None in models:
+        return None
+    key = " ".join([*(model for model in models if model), str(sources)])
+    return RelationCache.of(root, key, floor, rule, *counted, small=small)
+
+
+@dataclass(frozen=True)
+class CandidateScorer:
+    """Scores one relation at a time; what the relations share is made once."""
+
+    scorers: tuple[LinkPredictor, ...]
+    counts: EdgeCounts
+    views: EntityViews | None  # None: every entity is a row and a column
+    sources: CandidateSources
+    floor: float
+    rule: Calibration
+    memory: int  # of one scorer in one direction
+
+    @staticmethod
+    def of(
+        scorers: Mapping[str, LinkPredictor],
+        counted: EdgeColumns,
+        sources: CandidateSources,
+        floor: float,
+        rule: Calibration,
+        memory: int | None = None,
+    ) -> CandidateScorer:
+        """For these scorers and known edges."""
+        predictors = tuple(scorers.values())
+        first, device = predictors[0], device_of(predictors[0])
+        for other in predictors:
+            if device_of(other) != device:
+                raise BadInput(f"scorers lie on several devices: {device} and {device_of(other)}")
+        if memory is None:
+            memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
+        if memory < 12 * first.entities:
+            raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {12 * first.entities:,}")
+        counts = EdgeCounts.of(first.entities, first.relations, *counted, device)
+        views = None
+        if not sources.everything:
+            ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in counted)
+            views = EntityViews.of(first.entities, first.relations, *ids)
+        return CandidateScorer(predictors, counts, views, sources, floor, rule, memory // (2 * len(predictors)))
+
+    def relation(self, number: int) -> dict[str, NDArray[Any]]:
+        """The listed edges of a relation, and the log truth of every scorer in both directions."""
+        sides = [
+            [RowLogs.of(scorer, links, self.rule, self.memory) for links in self._half_links(number)]
+            for scorer in self.scorers
+        ]
+        keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
+        heads, tails = keys // self.counts.entities, keys % self.counts.entities
+        logs = torch.stack([torch.stack([side.at(heads, tails) for side in both]) for both in sides])
+        return {
+            "heads": heads.int().cpu().numpy(),
+            "tails": tails.int().cpu().numpy(),
+            "logs": logs.float().cpu().numpy(),
+        }
+
+    def _half_links(self, number: int) -> Iterable[HalfLinks]:
+        """Those of the heads and of the tails."""
+        heads, tails = self.counts.edges(number)
+        if self.views is None:
+            everyone = torch.arange(self.counts.entities, device=heads.device)
+            return [HalfLinks.of(number, inverse, heads, tails, everyone, everyone) for inverse in (False, True)]
+        ends = (self.views.support(2 * number + 1), self.views.support(2 * number))
+        plausible = [torch.nonzero(end >= self.sources.least).view(-1) for end in ends]
+        return [HalfLinks.of(number, inverse, heads, tails, plausible[inverse]) for inverse in (False, True)]
+
+
+def joined(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[Any]]]) -> ScoredEdges:
+    """The parts of some relations, in ascending order, in one."""
+    parts = list(found.values())
+    which = np.repeat(np.array(list(found), dtype=np.int32), [len(part["heads"]) for part in parts])
+    none = np.zeros(0, dtype=np.int32)
+    heads, tails = (np.concatenate([none, *(part[name] for part in parts)]) for name in ("heads", "tails"))
+    logs = np.empty((len(names), 2, len(which)), dtype=np.float32)
+    end = 0
+    for part in parts:
+        start, end = end, end + len(part["heads"])
+        logs[:, :, start:end] = part["logs"]
+    return ScoredEdges(heads, which, tails, names, logs)
