@@ -1,10 +1,14 @@
 """Train a preset on a benchmark graph and measure it: needs torch, numpy and safetensors, nothing else.
 
     python benchmarks/train_gpu.py DATA/fb15k-237 --preset fb15k-237 -o out
+    python benchmarks/train_gpu.py DATA/fb15k-237 --preset paths --minutes 9 -o out
 
 The graph is a dataset folder (train.tsv.gz, valid.tsv.gz, test.tsv.gz and, for the order of ids, entities.tsv.gz and
 relations.tsv.gz), a tuplet graph directory, or an .npz with train, valid, test [n, 3], entities and relations (counts).
 Prints one JSON line, appends it to OUT/results.jsonl and leaves the model in OUT/NAME, its tables in float16.
+
+`--minutes` times some steps and plans as many as fit. `--stop-after` ends a call early, with a checkpoint and what is
+learned so far; the same command with `--resume` goes on, and needs no settings.
 """
 
 from __future__ import annotations
@@ -25,12 +29,14 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
+from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
-from tuplet.predict.train import train
-from tuplet.predict.training import RunOptions
+from tuplet.predict.run_folder import stored_config
+from tuplet.predict.train import task_for, train
+from tuplet.predict.training import Position, RunOptions
 from tuplet.settings import changed, describe, to_mapping
 from tuplet.train_config import PRESETS, TrainConfig, preset, suitable
 
@@ -44,6 +50,8 @@ def main() -> int:
     parser.add_argument("--name", help="name of the result; default: name of the graph")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--minutes", type=float, help="plan as many steps as fit into that time of training")
+    parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="train no longer than that in this call")
     parser.add_argument("--force", action="store_true", help="replace a run of that name")
     parser.add_argument("-o", "--output", type=Path, default=Path("out"))
     for key, kind, _, text in describe(TrainConfig):
@@ -64,12 +72,23 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     graph: Path = arguments["graph"]
     edges, entities, relations, graph_hash = read_graph(graph)
     name = arguments["name"] or graph.stem
-    config = preset(arguments["preset"]) if arguments["preset"] else suitable(len(edges["train"][0]))
+    whole, folder = TrainingEdges(edges, entities, relations, graph_hash), arguments["output"] / name
+    if arguments["resume"]:
+        config = stored_config(folder, TrainConfig)
+    elif arguments["preset"]:
+        config = preset(arguments["preset"])
+    else:
+        config = suitable(len(edges["train"][0]), arguments["model"] or TrainConfig().model)
     config = changed(config, {key: arguments[key] for key, *_ in describe(TrainConfig)}, "flags")
-    folder = arguments["output"] / name
+    if arguments["minutes"] and not arguments["resume"]:
+        step = seconds_per_step(whole, config, arguments["device"])
+        config = changed(config, {"steps": max(1, int(60 * arguments["minutes"] / step))})
+        print(f"{1000 * step:.1f} ms a step, {config.steps:,} steps", file=sys.stderr)
     began = time.monotonic()
-    options = RunOptions(folder, arguments["device"], arguments["resume"], arguments["force"])
-    trained = train(TrainingEdges(edges, entities, relations, graph_hash), config, options)
+    options = RunOptions(
+        folder, arguments["device"], arguments["resume"], arguments["force"], stop_after=arguments["stop_after"]
+    )
+    trained = train(whole, config, options)
     wall = time.monotonic() - began
     about = describe_model(folder)
     # Stored in half precision, and measured as stored.
@@ -81,7 +100,17 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
             began = time.monotonic()
             metrics[split] = evaluate(stored, edges[split], edges).to_json()
             evaluate_seconds[split] = round(time.monotonic() - began, 3)
-    keep = ("graph", "config", "epochs", "best_epoch", "train_seconds", "evaluate_seconds", "device")
+    keep = (
+        "graph",
+        "config",
+        "epochs",
+        "best_epoch",
+        "train_seconds",
+        "evaluate_seconds",
+        "device",
+        "steps",
+        "finished",
+    )
     save(half, folder, {key: about[key] for key in keep} | {"metrics": metrics})
     load(folder)
     result = {
@@ -94,6 +123,8 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
         "wall_seconds": round(wall, 2),
         "epochs": trained.epochs,
         "best_epoch": about["best_epoch"],
+        "steps": about["steps"],
+        "finished": about["finished"],
         "device": torch.cuda.get_device_name() if trained.model.device.type == "cuda" else "cpu",
         "torch": torch.__version__,
         "tuplet": __version__,
@@ -103,6 +134,19 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     with open(arguments["output"] / "results.jsonl", "a", encoding="utf-8") as stream:
         stream.write(json.dumps(result) + "\n")
     return result
+
+
+def seconds_per_step(edges: TrainingEdges, config: TrainConfig, device: str) -> float:
+    """What a step takes once everything is compiled."""
+    task, position = task_for(edges, config, pick_device(device)), Position()
+    task.prepare()
+    for count in (10, 30):  # the first ones compile kernels
+        began = time.monotonic()
+        for _ in range(count):
+            loss, _ = task.step(position)
+            position.step += 1
+        float(loss)
+    return (time.monotonic() - began) / count
 
 
 def read_graph(path: Path) -> tuple[dict[str, tuple[Any, Any, Any]], int, int, str | None]:

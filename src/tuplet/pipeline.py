@@ -211,7 +211,7 @@ def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph
 
 
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
-    chosen = preset(config) if isinstance(config, str) else config or suitable(len(graph.edges("train")[0]))
+    chosen = preset(config) if isinstance(config, str) else config or _suitable(given, graph)
     return changed(chosen, given)
 
 
@@ -219,6 +219,10 @@ def _names(predictors: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if isinstance(predictors, str):
         predictors = predictors.split(",")
     return None if predictors is None else tuple(name.strip().lower() for name in predictors)
+
+
+def _suitable(given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
+    return suitable(len(graph.edges("train")[0]), given.get("model") or TrainConfig().model)
 
 
 def _sizes(graph: KnowledgeGraph) -> str:

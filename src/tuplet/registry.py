@@ -37,6 +37,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "distmult": "tuplet.predict.embeddings:DistMult",
         "rotate": "tuplet.predict.embeddings:RotatE",
         "transe": "tuplet.predict.embeddings:TransE",
+        "paths": "tuplet.predict.paths.model:PathModel",
     },
     "calibrations": {
         "softmax-count": "tuplet.truth.rules:softmax_count",

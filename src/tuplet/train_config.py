@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from tuplet.errors import BadInput, unknown
@@ -95,6 +95,12 @@ PRESETS: Mapping[str, TrainConfig] = {
     "small": TrainConfig(
         rank=100, epochs=40, batch=250, regularisation=0.02, relation_weight=0.25, evaluate_every=4, patience=4
     ),
+    "paths": TrainConfig(
+        model="paths", rank=32, steps=5000, batch=64, learning_rate=0.003, evaluate_every=1, patience=0
+    ),
+    "paths-small": TrainConfig(
+        model="paths", rank=16, layers=5, epochs=4, batch=16, learning_rate=0.005, evaluate_every=1, patience=0
+    ),
 }
 
 
@@ -109,6 +115,12 @@ def preset(name: str) -> TrainConfig:
     return PRESETS[name]
 
 
-def suitable(train_edges: int) -> TrainConfig:
-    """Sane settings for a graph nobody tuned: seconds on two CPU cores below 20,000 edges, a GPU's minutes above."""
-    return PRESETS["small"] if train_edges < 20_000 else TrainConfig()
+def suitable(train_edges: int, model: str = "complex") -> TrainConfig:
+    """Sane settings for a graph nobody tuned: for a CPU if it is small, for a GPU if it is not.
+
+    >>> suitable(1_000).rank, suitable(1_000, "paths").rank, suitable(1_000_000, "paths").batch
+    (100, 16, 64)
+    """
+    if model.lower() == "paths":
+        return PRESETS["paths-small" if train_edges < 100_000 else "paths"]
+    return replace(PRESETS["small"] if train_edges < 20_000 else TrainConfig(), model=model)

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tuplet import registry
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 
 SPLITS = ("train", "valid", "test")
+EMBEDDINGS = [name for name in registry.names("predictors") if name != "paths"]
 
 
 def data_folder() -> Path:

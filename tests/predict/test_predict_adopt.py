@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from predict_data import benchmark, data_folder, ring, splits_of
+from predict_data import EMBEDDINGS, benchmark, data_folder, ring, splits_of
 from safetensors.torch import save_file
 
-from tuplet import registry
 from tuplet.errors import BadInput
 from tuplet.predict.adopt import adopt
 from tuplet.predict.embeddings import ComplEx
@@ -36,7 +35,7 @@ def same(folder: Path, wanted: ComplEx) -> None:
         torch.testing.assert_close(model.heads(EVERYONE, relation), wanted.heads(EVERYONE, relation))
 
 
-@pytest.mark.parametrize("kind", registry.names("predictors"))
+@pytest.mark.parametrize("kind", EMBEDDINGS)
 def test_safetensors(kind: str, tmp_path) -> None:
     model = source(kind)
     save_file({"entity": model.entity, "relation": model.relation}, tmp_path / "a.safetensors", {"model": kind.upper()})
@@ -55,7 +54,7 @@ def test_half_precision_is_kept(tmp_path) -> None:
     assert load(tmp_path / "m", dtype=None).entity.dtype == torch.float16
 
 
-@pytest.mark.parametrize("kind", registry.names("predictors"))
+@pytest.mark.parametrize("kind", EMBEDDINGS)
 def test_without_reciprocal_relations_heads_use_the_forward_relation(kind: str, tmp_path) -> None:
     model = source(kind)
     np.savez(tmp_path / "a.npz", entity=model.entity.numpy(), relation=model.relation[:3].numpy())

@@ -6,14 +6,14 @@ import math
 
 import pytest
 import torch
+from predict_data import EMBEDDINGS
 
-from tuplet import registry
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import ComplEx, DistMult, EmbeddingModel, RotatE, TransE
 from tuplet.predict.model_folder import load, save
 from tuplet.predict.predictors import model_class
 
-ALL = [(kind, norm) for kind in registry.names("predictors") for norm in ((1, 2) if kind == "transe" else (2,))]
+ALL = [(kind, norm) for kind in EMBEDDINGS for norm in ((1, 2) if kind == "transe" else (2,))]
 
 
 def make(kind: str, norm: int = 2, entities: int = 7, relations: int = 3, rank: int = 5) -> EmbeddingModel:

@@ -110,7 +110,7 @@ def test_equals_the_dense_definition(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_both_ways")
-@pytest.mark.parametrize("kind", registry.names("predictors"))
+@pytest.mark.parametrize("kind", [name for name in registry.names("predictors") if name != "paths"])
 def test_every_model(kind: str) -> None:
     model, edges = random_model(kind), random_edges(1)
     found = as_dense(build_table(model, edges, threshold=0.03))

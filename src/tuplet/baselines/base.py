@@ -103,9 +103,9 @@ def refuse_cycles(clause: QueryGraph, engine: str) -> None:
 
 @lru_cache(maxsize=1)
 def _opened(path: str, device: str, changed: int) -> EmbeddingModel:
-    from tuplet.predict.model_folder import load
+    from tuplet.predict.model_folder import load_embeddings
 
-    return load(path, device)
+    return load_embeddings(path, device)
 
 
 def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:

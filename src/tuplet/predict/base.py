@@ -32,6 +32,8 @@ class LinkPredictor(Protocol):
       for a number below `relations`, else of `heads` with the relation number − relations. Without it whole rows are
       computed, once.
     - `cells_per_score`: how many numbers it holds in memory per score of a row; 1 without it.
+    - `mixed_rows(asked, relation)`: rows [n] of several relations at once → [n, entities]; relation r + relations asks
+      for heads. Without it, rows are asked for by relation.
     """
 
     entities: int

@@ -12,6 +12,7 @@ is four short functions on rows; everything else (blocks, training, ranking, fil
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -63,6 +64,14 @@ class EmbeddingModel(ABC):
         """The same model elsewhere or in another precision."""
         return type(self)(self.entity.to(device, dtype), self.relation.to(device, dtype), self.norm)
 
+    @classmethod
+    def stored(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Self:
+        """The model of a folder, from what `tensors` and `about` gave."""
+        norm = about["norm"]
+        if not isinstance(norm, int):
+            raise BadInput(f"'norm' is {norm!r}")
+        return cls(tensors["entity"], tensors["relation"], norm)
+
     @property
     def device(self) -> torch.device:
         return self.entity.device
@@ -81,13 +90,13 @@ class EmbeddingModel(ABC):
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
         """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
-        return self.rows(heads, torch.full_like(heads, relation))
+        return self.mixed_rows(heads, torch.full_like(heads, relation))
 
     def heads(self, tails: Tensor, relation: int) -> Tensor:
         """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities], by the reciprocal relation."""
         return self.tails(tails, relation + self.relations)
 
-    def rows(self, asked: Tensor, relation: Tensor) -> Tensor:
+    def mixed_rows(self, asked: Tensor, relation: Tensor) -> Tensor:
         """Scores of all entities by rows of the relation table: (asked, relation) [n] → [n, entities]."""
         return self.score_all(self.query(self.entity[asked], self.relation[relation]), self.entity)
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, row_scores
 from tuplet.predict.edges import Splits, Triples
-from tuplet.predict.embeddings import EmbeddingModel
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,10 @@ class KnownAnswers:
 
 def score_rows(model: LinkPredictor, asked: Tensor, relation: Tensor) -> Tensor:
     """Scores of all entities for each (asked, relation) [n] → [n, entities]; ids from `relations` on ask for heads."""
-    if isinstance(model, EmbeddingModel):
-        return model.rows(asked, relation)  # mixed relations in one product
+    mixed = getattr(model, "mixed_rows", None)
+    if mixed is not None:
+        found: Tensor = mixed(asked, relation)
+        return found
     scores = torch.empty(len(asked), model.entities, device=asked.device)
     for r in sorted(set(relation.tolist())):
         mine = relation == r
@@ -91,16 +92,18 @@ def ranks(
     """Expected filtered ranks of the tail and the head of each edge [n] → [n, 2], float64 on the CPU.
 
     `memory` bounds the bytes of scores and masks held at a time; `device` is where the model is, if it does not say so.
+    Edges are taken by row, so that each row is computed once.
     """
     device = device or device_of(model)
     heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
     questions = ((heads, relation, tails), (tails, relation + model.relations, heads))
     result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
     step = max(1, memory // (model.entities * 8))
-    for begin in range(0, len(heads), step):
-        part = slice(begin, begin + step)
-        for direction, (asked, by, target) in enumerate(questions):
-            scores = score_rows(model, asked[part], by[part])
+    for direction, (asked, by, target) in enumerate(questions):
+        question = asked * (2 * model.relations) + by
+        for part in torch.split(torch.argsort(question, stable=True), step):
+            rows, row = torch.unique_consecutive(question[part], return_inverse=True)
+            scores = score_rows(model, rows // (2 * model.relations), rows % (2 * model.relations))[row]
             right = scores.gather(1, target[part, None])
             known.mask(scores, asked[part], by[part])
             scores.scatter_(1, target[part, None], -torch.inf)

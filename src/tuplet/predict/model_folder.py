@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import safetensors.torch
 import torch
@@ -21,8 +21,10 @@ from torch import Tensor
 from tuplet._version import __version__
 from tuplet.errors import BadInput, CorruptStore, Option
 from tuplet.files import make_folder, reason, system_errors, write_bytes, write_json, write_text
+from tuplet.predict.base import LinkPredictor
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.predictors import model_class
+from tuplet.predict.predictors import trained_class
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
@@ -35,7 +37,17 @@ class StorableModel(Protocol):
         """Its numbers by name."""
 
     def about(self) -> dict[str, Any]:
-        """What they are: `kind`, `entities`, `relations`, `rank`, `norm`, and what is needed to open it again."""
+        """What they are: `kind`, `entities`, `relations`, `rank`, and what is needed to open it again."""
+
+
+class TrainedPredictor(LinkPredictor, StorableModel, Protocol):
+    """A link predictor of a model folder."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """The same elsewhere or in another precision."""
 
 
 def save(model: StorableModel, folder: str | os.PathLike[str], meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -60,20 +72,37 @@ def save(model: StorableModel, folder: str | os.PathLike[str], meta: Mapping[str
 
 def load(
     folder: str | os.PathLike[str], device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
-) -> EmbeddingModel:
-    """Open a link predictor; tables kept in half precision are widened to `dtype` (None keeps them as they are)."""
+) -> TrainedPredictor:
+    """Open a link predictor; numbers kept in half precision are widened to `dtype` (None keeps them as they are)."""
     folder = Path(folder)
     description = describe(folder)
     refuse_query_model(folder, description)
     tensors = read_tensors(folder / TENSORS, device, description["sha256"])
     try:
-        kind = model_class(description["kind"])
-        model = kind(tensors["entity"], tensors["relation"], description["norm"])
-    except (BadInput, KeyError) as error:
+        model: TrainedPredictor = trained_class(description["kind"]).stored(tensors, description)
+    except (BadInput, KeyError, RuntimeError) as error:
         raise CorruptStore(f"{folder}: {DESCRIPTION} and {TENSORS} do not fit together: {error}") from None
     if (model.entities, model.relations) != (description["entities"], description["relations"]):
         raise CorruptStore(f"{folder}: {DESCRIPTION} and {TENSORS} disagree about the number of entities or relations")
     return model.to(dtype=dtype)
+
+
+def load_embeddings(folder: str | os.PathLike[str], device: torch.device | str = "cpu") -> EmbeddingModel:
+    """Open a link predictor that has a row of numbers for each entity."""
+    model = load(folder, device)
+    if not isinstance(model, EmbeddingModel):
+        raise BadInput(f"{folder} has no embeddings of entities; a model such as complex is needed here")
+    return model
+
+
+def load_for(
+    edges: TrainingEdges, folder: str | os.PathLike[str], device: torch.device | str = "cpu"
+) -> TrainedPredictor:
+    """Open a link predictor of a graph; one that reads its scores off the train edges is given them."""
+    model = load(folder, device)
+    bind = getattr(model, "on", None)
+    bound: TrainedPredictor = bind(edges) if bind else model
+    return bound
 
 
 def refuse_query_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) -> None:
@@ -102,7 +131,7 @@ def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise CorruptStore(f"{file}: does not describe a tuplet model")
     if not isinstance(description.get("version"), int) or description["version"] > FORMAT_VERSION:
         raise CorruptStore(f"{file}: written by a newer tuplet ({description.get('tuplet')}); this is {__version__}")
-    wanted = {"kind": str, "entities": int, "relations": int, "norm": int, "sha256": str}
+    wanted = {"kind": str, "entities": int, "relations": int, "sha256": str}
     for key, kind in wanted.items():
         if not isinstance(description.get(key), kind):
             raise CorruptStore(f"{file}: {key!r} is missing or of the wrong type")

@@ -1,5 +1,6 @@
-"""Training of link predictors: epochs over the reciprocal edges, measured by the filtered MRR of the valid edges.
+"""Training of link predictors that are tables of embeddings, and the choice of what is trained.
 
+A round is an epoch over the reciprocal edges, measured by the filtered MRR of the valid edges.
 The order of the edges in an epoch depends on (seed, epoch) alone. With valid edges the model is the best one by valid
 MRR; without, the last. Everything about the run itself is in `training`.
 """
@@ -22,8 +23,9 @@ from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
 from tuplet.predict.loss import fitting_block, objective, sampled_objective
-from tuplet.predict.model_folder import load
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import TrainedPredictor, load_for
+from tuplet.predict.paths.task import PathTask
+from tuplet.predict.predictors import model_class, trained_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
@@ -34,9 +36,9 @@ from tuplet.train_config import PRESETS, TrainConfig, suitable
 class TrainingResult:
     """A link predictor and its filtered metrics by split."""
 
-    model: EmbeddingModel
+    model: TrainedPredictor
     metrics: dict[str, LinkMetrics]
-    epochs: int
+    epochs: float
     train_seconds: float
     evaluate_seconds: float
     folder: Path
@@ -51,16 +53,23 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     if settings is None and options.resume:
         settings = stored_config(options.folder, TrainConfig)
     settings = settings or suitable(edges.count("train"))
-    task = LinkTask(edges, settings, device)
+    task = task_for(edges, settings, device)
     about = TrainingRun(task, options).complete()
     return TrainingResult(
-        load(options.folder, device),
+        load_for(edges, options.folder, device),
         {split: LinkMetrics(**values) for split, values in about["metrics"].items()},
         about["epochs"],
         about["train_seconds"],
         about["evaluate_seconds"],
         Path(options.folder),
     )
+
+
+def task_for(edges: TrainingEdges, config: TrainConfig, device: torch.device) -> Task:
+    """What is trained by these settings."""
+    if issubclass(trained_class(config.model), EmbeddingModel):
+        return LinkTask(edges, config, device)
+    return PathTask(edges, config, device)
 
 
 class LinkTask(Task):

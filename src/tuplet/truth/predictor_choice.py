@@ -41,12 +41,13 @@ def open_predictor(
     """The predictor, opened or made if need be, and what a store says about it."""
     from tuplet.predict import model_folder
     from tuplet.predict.base import check_predictor
+    from tuplet.predict.edges import TrainingEdges
 
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
         if Path(name).exists() or not (":" in name or name in registry.names("predictors")):
             about = model_meta(Path(name), graph, other_graph)
-            return model_folder.load(Path(name), device), about
+            return model_folder.load_for(TrainingEdges.of(graph), Path(name), device), about
         from tuplet.predict.predictors import ready
 
         found, kind = check_predictor(ready(name, graph)), name

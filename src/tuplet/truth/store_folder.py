@@ -112,12 +112,14 @@ class StoreFiles:
     def rows(self, device: str = "cpu", memory: int | None = None) -> TruthOnDemand:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder
+        from tuplet.predict.edges import TrainingEdges
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
         basis = open_directory(self.path / self.folders["rows"], "rows")
-        model = model_folder.load(self.path / self.folders["model"], device)
         edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
+        whole = TrainingEdges({"train": edges}, len(self.graph.entities), len(self.graph.relations))
+        model = model_folder.load_for(whole, self.path / self.folders["model"], device)
         name = self._calibration()["name"]
         if ":" in name:  # a store must not make us import a module that it names
             raise CorruptStore(f"{self.path / MANIFEST}: {name!r} is not the name of a calibration")

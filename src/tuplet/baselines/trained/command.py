@@ -12,7 +12,7 @@ from tuplet.baselines.trained.embedding import MODELS, model_class
 from tuplet.baselines.trained.train import QueryTrainConfig, QueryTrainingResult, train
 from tuplet.errors import BadInput, unknown
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict.model_folder import load as load_predictor
+from tuplet.predict.model_folder import load_embeddings
 from tuplet.predict.run_folder import CONFIG, stored_config
 from tuplet.predict.training import RunOptions
 from tuplet.progress import Report
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, progress: bool | Report) -> QueryTraining
             raise BadInput(
                 f"{config.model} rests on a trained link predictor: --predictor MODEL (tuplet train --model complex)"
             )
-        predictor = load_predictor(arguments.predictor)
+        predictor = load_embeddings(arguments.predictor)
     elif arguments.predictor is not None:
         raise BadInput(f"--predictor is not for {config.model}, which learns its own tables")
     options = RunOptions(arguments.output, arguments.device, arguments.resume, arguments.force, progress)

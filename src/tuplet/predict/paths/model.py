@@ -1,0 +1,126 @@
+"""A path network as a link predictor: it reads the scores of a row off the train edges of a graph."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from tuplet.errors import BadInput
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.paths.cores import shared
+from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths.network import PathNetwork
+
+_ROWS = 64  # computed at a time on a GPU
+_CACHED = 1 << 19  # bytes that the states of a batch take on a CPU, about: beyond its cache a row takes longer
+
+
+class PathModel:
+    """Implements the `LinkPredictor` protocol, once it is `on` a graph.
+
+    Rows cost as much as walking along all edges, single scores as much as their rows: ask for rows.
+    """
+
+    kind: ClassVar[str] = "paths"
+    reciprocal: ClassVar[bool] = True
+    bilinear: ClassVar[bool] = False
+
+    def __init__(self, network: PathNetwork, entities: int, edges: TrainingEdges | None = None) -> None:
+        self.network, self.entities, self.relations = network, entities, network.relations
+        self.edges = edges
+        self._graph: MessageGraph | None = None
+
+    @classmethod
+    def stored(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Self:
+        """The model of a folder, from what `tensors` and `about` gave."""
+        network = PathNetwork(about["relations"], about["rank"], about["layers"])
+        some = next(iter(tensors.values()))
+        network.to(some.device, some.dtype).load_state_dict(dict(tensors))
+        return cls(network.requires_grad_(False), about["entities"])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned, for a model folder."""
+        return dict(self.network.state_dict())
+
+    def about(self) -> dict[str, Any]:
+        """What the numbers are."""
+        sizes = {"entities": self.entities, "relations": self.relations, "rank": self.network.width}
+        dtype = str(self.network.asked.dtype).removeprefix("torch.")
+        return {"kind": self.kind, **sizes, "layers": len(self.network.layers), "dtype": dtype}
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """The same model elsewhere or in another precision."""
+        return type(self)(copy.deepcopy(self.network).to(device, dtype), self.entities, self.edges)
+
+    def on(self, edges: TrainingEdges) -> Self:
+        """The same model, reading scores off these train edges."""
+        if (edges.entities, edges.relations) != (self.entities, self.relations):
+            raise BadInput(
+                f"the path network is of {self.entities:,} entities and {self.relations:,} relations, "
+                f"the graph has {edges.entities:,} and {edges.relations:,}"
+            )
+        return type(self)(self.network, self.entities, edges)
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.asked.device
+
+    @property
+    def graph(self) -> MessageGraph:
+        """The edges that messages travel along."""
+        if self._graph is None:
+            if self.edges is None:
+                raise BadInput(
+                    "a path network reads scores off the edges of a graph: give it them first, model.on(edges)"
+                )
+            self._graph = MessageGraph.of(self.edges.splits["train"], self.entities, self.relations, self.device)
+        return self._graph
+
+    @property
+    def batch(self) -> int:
+        """How many rows are computed at a time."""
+        if self.device.type == "cuda":
+            return _ROWS
+        return max(1, min(_ROWS, _CACHED // (4 * self.network.width * self.entities)))
+
+    def tails(self, heads: Tensor, relation: int) -> Tensor:
+        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
+        return self.mixed_rows(heads, torch.full_like(heads, relation))
+
+    def heads(self, tails: Tensor, relation: int) -> Tensor:
+        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
+        return self.tails(tails, relation + self.relations)
+
+    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
+        """Scores of single edges [n] → [n]; each row they are in is computed once."""
+        asked, row = torch.unique(heads * (2 * self.relations) + relation, return_inverse=True)
+        scores = torch.empty(len(heads), device=heads.device)
+        for first in range(0, len(asked), self.batch):
+            some = asked[first : first + self.batch]
+            mine = torch.nonzero((row >= first) & (row < first + len(some))).view(-1)
+            found = self.mixed_rows(some // (2 * self.relations), some % (2 * self.relations))
+            scores[mine] = found[row[mine] - first, tails[mine]]
+        return scores
+
+    def mixed_rows(self, asked: Tensor, relation: Tensor) -> Tensor:
+        """Scores of all entities for rows of any relations, in batches. [n], [n] → [n, entities]"""
+        if not len(asked):
+            return torch.empty(0, self.entities, device=self.device)
+        parts = list(zip(torch.split(asked, self.batch), torch.split(relation, self.batch), strict=True))
+        found = [self._filled(*part) for part in parts] if self.device.type == "cuda" else shared(self._rows, parts)
+        return torch.cat(found)
+
+    @torch.no_grad()
+    def _rows(self, asked: Tensor, relation: Tensor) -> Tensor:
+        found: Tensor = self.network(self.graph, asked, relation)
+        return found
+
+    def _filled(self, asked: Tensor, relation: Tensor) -> Tensor:
+        """The same, filled up with copies of the last row: the kernels of a GPU take a fixed number of channels."""
+        count, fill = len(asked), _ROWS - len(asked)
+        asked, relation = (torch.cat([ids, ids[-1:].expand(fill)]) for ids in (asked, relation))
+        return self._rows(asked, relation)[:count]
