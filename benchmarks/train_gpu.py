@@ -29,7 +29,7 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
-from tuplet.predict.device import pick_device
+from tuplet.predict.device import pick_device, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
@@ -100,18 +100,18 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
             began = time.monotonic()
             metrics[split] = evaluate(stored, edges[split], edges).to_json()
             evaluate_seconds[split] = round(time.monotonic() - began, 3)
-    keep = (
+    told = [
         "graph",
         "config",
         "epochs",
         "best_epoch",
+        "steps",
         "train_seconds",
         "evaluate_seconds",
         "device",
-        "steps",
         "finished",
-    )
-    save(half, folder, {key: about[key] for key in keep} | {"metrics": metrics})
+    ]
+    save(half, folder, {key: about[key] for key in told} | {"metrics": metrics})
     load(folder)
     result = {
         "name": name,
@@ -139,13 +139,14 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
 def seconds_per_step(edges: TrainingEdges, config: TrainConfig, device: str) -> float:
     """What a step takes once everything is compiled."""
     task, position = task_for(edges, config, pick_device(device)), Position()
-    task.prepare()
-    for count in (10, 30):  # the first ones compile kernels
-        began = time.monotonic()
-        for _ in range(count):
-            loss, _ = task.step(position)
-            position.step += 1
-        float(loss)
+    with tuned_cpu(task.device, task.products):
+        task.prepare()
+        for count in (10, 30):  # the first ones compile kernels
+            began = time.monotonic()
+            for _ in range(count):
+                loss, _ = task.step(position)
+                position.step += 1
+            float(loss)
     return (time.monotonic() - began) / count
 
 

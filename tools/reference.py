@@ -205,7 +205,11 @@ def settings() -> str:
 def _differences(config: TrainConfig) -> str:
     usual = TrainConfig()
     changed = [(f.name, getattr(config, f.name)) for f in fields(config)]
-    return ", ".join(f"{name} {value:g}" for name, value in changed if value != getattr(usual, name))
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else format(value, 'g')}"
+        for name, value in changed
+        if value != getattr(usual, name)
+    )
 
 
 def _value(value: Any) -> str:

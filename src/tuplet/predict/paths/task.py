@@ -8,7 +8,8 @@ in proportion to how many times `targets` they have, up to a limit: a hub must n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,8 +160,8 @@ class PathTask(Task):
         """
         count = int(draw.hidden.sum())
         at = draw.row[draw.hidden]
-        ends = (self._here(ids) for ids in (draw.asked[at], draw.relation[at], draw.answer[draw.hidden]))
-        visible = self.model.graph.visible(*ends, whole_pairs=self.config.hide == "pair")
+        heads, relation, tails = map(self._here, (draw.asked[at], draw.relation[at], draw.answer[draw.hidden]))
+        visible = self.model.graph.visible(heads, relation, tails, whole_pairs=self.config.hide == "pair")
         parameters = list(self.model.network.parameters())
 
         def part(first: int, end: int) -> tuple[Tensor, ...]:
@@ -170,9 +171,7 @@ class PathTask(Task):
         size = len(draw.asked) if self.device.type == "cuda" else QUESTIONS
         ranges = [(first, min(first + size, len(draw.asked))) for first in range(0, len(draw.asked), size)]
         found = [part(*ranges[0])] if len(ranges) == 1 else shared(part, ranges)
-        total, *slopes = (
-            torch.stack(parts).sum(0) if len(parts) > 1 else parts[0] for parts in zip(*found, strict=True)
-        )
+        total, *slopes = (_sum(parts) for parts in zip(*found, strict=True))
         for parameter, slope in zip(parameters, slopes, strict=True):
             parameter.grad = slope
         return total
@@ -230,3 +229,8 @@ class PathTask(Task):
 
     def where(self, position: Position) -> str:
         return f"at step {position.step:,} of {self.steps:,}"
+
+
+def _sum(parts: Sequence[Tensor]) -> Tensor:
+    """In their order, so that it is the same every time."""
+    return reduce(torch.add, parts)
