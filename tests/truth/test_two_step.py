@@ -121,6 +121,8 @@ def test_crowded_middles_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     lean = TwoStepRules.of(11, 2, heads, relation, tails)
     assert lean.joined[lean.body == 0 * 4 + 1].max() == 2, "two ordered pairs, by the small country"
     assert whole.joined[whole.body == 0 * 4 + 1].max() == 72
+    pairs = np.array([(0, 1, 1), (2, 1, 3)]).T
+    assert (whole.columns(*pairs).paths.tolist(), lean.columns(*pairs).paths.tolist()) == ([1, 2], [0, 1])
     monkeypatch.setattr(two_step, "_MOST_PATHS", 20)
     assert TwoStepRules.of(11, 2, heads, relation, tails).most < 80, "too many paths in all: lowered further"
 

@@ -35,7 +35,7 @@ _SHOWN = 3  # things that two similar entities share
 # end (those of short rows first), of an end of a long path, paths, bodies that are counted, look-ups without a pause.
 _NEAR, _NEAR_FAR, _PATHS, _BODIES, _LOOK_UPS = 4096, 512, 1 << 14, 48, 1 << 18
 # A body is counted over so many heads, until so many pairs are found or entries are read, of one head and in all.
-_HEADS, _PAIRS, _WORK_EACH, _WORK = 1 << 16, 1 << 14, 1 << 17, 1 << 20
+_HEADS, _PAIRS, _WORK_EACH, _WORK = 1 << 16, 1 << 14, 1 << 15, 1 << 18
 _KEPT = 1 << 16  # counted bodies
 
 
@@ -238,7 +238,11 @@ def _undirected(fact: Triple) -> Triple:
 
 
 def _scattered(entities: NDArray[np.int32], most: int) -> NDArray[np.int32]:
-    """Entities in an order in which each beginning is spread over all of them; at most so many."""
+    """Entities in an order in which each beginning is spread over all of them; at most so many.
+
+    >>> _scattered(np.arange(10, dtype=np.int32), 5).tolist()
+    [0, 7, 4, 1, 8]
+    """
     count = len(entities)
     stride = max(1, round(count * 0.618))
     while count and math.gcd(stride, count) > 1:
