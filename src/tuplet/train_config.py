@@ -25,7 +25,11 @@ class TrainConfig:
     batch: int = knob(1000, "reciprocal training edges per step (paths: questions)", least=1)
     layers: int = knob(6, "paths: the most edges of a path", least=1)
     targets: int = knob(4, "paths: answers of a question that a step hides and asks for, at most", least=1)
-    hide: str = knob("pair", "paths: what a step hides, the edge or all between the pair", choices=("edge", "pair"))
+    hide: str = knob(
+        "auto",
+        "paths: what a step hides of a fact: its edge, all edges between the pair, or auto, as valid facts are hidden",
+        choices=("auto", "edge", "pair"),
+    )
     learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
     optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
     regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)

@@ -23,7 +23,7 @@ from tuplet.predict.paths.aggregate import aggregate, plain_aggregate
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
 from tuplet.predict.paths.network import PathNetwork
-from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions
+from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions, hides_pairs
 from tuplet.predict.run_folder import Interrupted
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import Position, RunOptions
@@ -287,3 +287,11 @@ def test_a_network_needs_its_graph(model: PathModel) -> None:
         PathModel(model.network, 24).tails(torch.arange(2), 0)
     with pytest.raises(BadInput, match="of 24 entities"):
         model.on(TrainingEdges.of(ring(30)))
+
+
+def test_facts_are_hidden_as_the_valid_ones_are() -> None:
+    twice = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 0]), np.array([1, 1, 2, 2, 3])
+    for head, tail, pairs in ((1, 0, False), (3, 0, True)):  # backwards between two that are joined; between others
+        valid = np.array([head]), np.array([0]), np.array([tail])
+        assert hides_pairs(TrainingEdges({"train": twice, "valid": valid}, 4, 2)) == pairs
+    assert not hides_pairs(TrainingEdges({"train": twice}, 4, 2))

@@ -126,6 +126,7 @@ class PathTask(Task):
         self.questions = Questions(edges.splits["train"], edges.relations, config.targets)
         self.steps_per_epoch = max(1, math.ceil(self.questions.rounds / config.batch))
         self.steps = config.steps or config.epochs * self.steps_per_epoch
+        self.whole_pairs = config.hide == "pair" or (config.hide == "auto" and hides_pairs(edges))
         self.products = 0  # of what torch should share out: the questions are, in `cores`
 
     def prepare(self) -> None:
@@ -161,7 +162,7 @@ class PathTask(Task):
         count = int(draw.hidden.sum())
         at = draw.row[draw.hidden]
         heads, relation, tails = map(self._here, (draw.asked[at], draw.relation[at], draw.answer[draw.hidden]))
-        visible = self.model.graph.visible(heads, relation, tails, whole_pairs=self.config.hide == "pair")
+        visible = self.model.graph.visible(heads, relation, tails, whole_pairs=self.whole_pairs)
         parameters = list(self.model.network.parameters())
 
         def part(first: int, end: int) -> tuple[Tensor, ...]:
@@ -229,6 +230,25 @@ class PathTask(Task):
 
     def where(self, position: Position) -> str:
         return f"at step {position.step:,} of {self.steps:,}"
+
+
+def hides_pairs(edges: TrainingEdges) -> bool:
+    """Whether valid facts are rarely between two entities that train facts join, though those often join them twice.
+
+    Then the network has to learn to find facts without another edge between their ends. FB15k-237 was made so.
+    """
+    if not edges.count("valid"):
+        return False
+    train, valid = (_pair_keys(edges, split) for split in ("train", "valid"))
+    pairs, count = np.unique(train, return_counts=True)
+    twice = (count[np.searchsorted(pairs, train)] > 1).mean()
+    return bool(np.isin(valid, pairs).mean() < twice / 2)
+
+
+def _pair_keys(edges: TrainingEdges, split: str) -> NDArray[np.int64]:
+    """The two ends of each edge as one number, whichever is the head."""
+    heads, _, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits[split])
+    return np.minimum(heads, tails) * edges.entities + np.maximum(heads, tails)
 
 
 def _sum(parts: Sequence[Tensor]) -> Tensor:
