@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from tuplet.truth.learned import trees as trees_module
 from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
 
@@ -89,3 +91,14 @@ def test_the_same_trees_every_time_and_in_arrays() -> None:
     assert torch.equal(first(bins), kept(bins))
     assert len(first.first(2)) == 2
     assert log_loss(first(bins), label, torch.ones(1500)) < np.log(2)
+
+
+def test_compiled_sums_grow_the_same_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns, label = crossed(3000)
+    bins = Bins.of(columns)(columns)
+    settings = TreeSettings(trees=5, columns=1.0)
+    compiled, _ = boost(bins, label, torch.ones(3000), torch.zeros(3000), settings)
+    monkeypatch.setattr(trees_module, "_compiled", None)
+    plain, _ = boost(bins, label, torch.ones(3000), torch.zeros(3000), settings)
+    for name, array in compiled.arrays().items():
+        np.testing.assert_array_equal(array, plain.arrays()[name])
