@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from tuplet.build_plan import MINUTES
+from tuplet.errors import BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.newest import with_newest_valid
 from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
 from tuplet.settings import changed, keywords, to_mapping, unexpected
@@ -135,6 +137,7 @@ def build(
     valid: Any = None,
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),
+    holdout: str = "random",
     minutes: float | None = None,
     predictors: Sequence[str] | str | None = None,
     config: TrainConfig | str | None = None,
@@ -155,8 +158,9 @@ def build(
     predictor is trained with these settings, however long it takes, unless `minutes` are given too.
 
     `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
-    of `index`. Without a valid split, a twentieth of the facts is held out while training, to know when to stop; all
-    facts are observed in the store. A weighted graph brings its own truth values and is not trained. `keep_model`
+    of `index`. Without a valid split, a twentieth of the facts is held out while training, to know when to stop and to
+    learn what a score is worth; with `holdout="newest"` the newest tenth of the facts that have dates. All facts are
+    observed in the store. A weighted graph brings its own truth values and is not trained. `keep_model`
     leaves the predictor there, or each in a folder there if they were chosen here.
     """
     unexpected("build", TrainConfig, settings)
@@ -168,11 +172,15 @@ def build(
         graph = read(source, valid, test, labels, columns, memory)
         report("read", 0, 0, _sizes(graph))
         if graph.weighted:
+            if holdout != "random":
+                raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
         from tuplet.build_models import ModelRequest, ModelRun
         from tuplet.truth.make import PredictorRecipe
 
-        graph = Graph.made(with_valid(graph, HELD_OUT, settings.get("seed") or 0))
+        if holdout == "newest" and calibration is None:
+            calibration = "learned"  # any other would promise what a random hold-out promises
+        graph = Graph.made(_held_out(graph, holdout, settings.get("seed") or 0))
         folder = Path(keep_model) if keep_model is not None else work
         # What indexing would refuse is refused before hours of training.
         PredictorRecipe(folder, threshold=threshold, calibration=calibration)
@@ -197,6 +205,15 @@ def build(
         )
     shutil.rmtree(work, ignore_errors=True)
     return store
+
+
+def _held_out(graph: KnowledgeGraph, holdout: str, seed: int) -> KnowledgeGraph:
+    """The graph with the hold-out of that name."""
+    if holdout == "newest":
+        return with_newest_valid(graph)
+    if holdout != "random":
+        raise unknown("hold-out", holdout, ("random", "newest"))
+    return with_valid(graph, HELD_OUT, seed)
 
 
 def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph:

@@ -43,7 +43,7 @@ def computed(seed: int = 0, scorers: bool = True) -> tuple[dict[str, list[float]
     said = (SCORERS, torch.from_numpy(logs)) if scorers else ()
     candidates = Candidates(*tensors(edges), mean, *said)
     arranged = TrainEdges.of(ENTITIES, RELATIONS, *tensors(known))
-    names = column_names(candidates.scorers, without=("paths",))
+    names = column_names(candidates.scorers, without=("paths", "time"))
     return dict(zip(names, columns(arranged, candidates, names).tolist(), strict=True)), candidates, arranged
 
 
@@ -133,7 +133,7 @@ def test_a_known_edge_is_described_as_if_it_were_unknown() -> None:
     known, edges, logs = world()
     place = next(i for i, edge in enumerate(edges) if edge in known)
     candidates = Candidates(*tensors(edges), torch.from_numpy(logs[0, 0]), SCORERS, torch.from_numpy(logs))
-    names = column_names(SCORERS, without=("relation", "types", "paths"))
+    names = column_names(SCORERS, without=("relation", "types", "paths", "time"))
     values = [
         columns(TrainEdges.of(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
         for given in (known, [edge for edge in known if edge != edges[place]])

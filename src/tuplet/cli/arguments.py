@@ -168,6 +168,12 @@ def _build(command: CommandParser) -> None:
         help="the most that all of it may take (default 15); what is trained is chosen to fit",
     )
     command.add_argument(
+        "--holdout",
+        choices=("random", "newest"),
+        default="random",
+        help="the facts that truth is learned from: some at random, or the newest tenth by their date",
+    )
+    command.add_argument(
         "--predictors", metavar="NAMES", help="what is trained, such as complex,paths (default: what fits)"
     )
     _indexing(command)

@@ -128,6 +128,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
+        holdout=arguments.holdout,
         minutes=arguments.minutes,
         predictors=arguments.predictors,
         config=_config(arguments),

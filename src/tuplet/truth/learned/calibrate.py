@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.graph import SPLITS, KnowledgeGraph
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
+from tuplet.graph.newest import NewestHoldOut
 from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates
@@ -34,10 +35,12 @@ class CalibrationResult:
     fit: CrossFit
     before: Reliability
     after: Reliability
+    newest: NewestHoldOut | None = None  # None: the hold-out is not by date
 
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
-        return {"name": "learned", **self.fit.learned.as_dict()}
+        held_out = {} if self.newest is None else {"holdout": self.newest.as_dict()}
+        return {"name": "learned", **held_out, **self.fit.learned.as_dict()}
 
 
 def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]) -> str | None:
@@ -68,7 +71,13 @@ def calibrate(
     belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
     valid, sizes = belongs["valid"], graph.split_edges
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
+    newest = NewestHoldOut.of(graph)
+    if newest is not None:
+        # What came true in the time held out comes true in as long a time from now on.
+        hidden = SplitCorrection()
     fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
+    if newest is not None and "valid" in observed:
+        known = known_edges(graph, device, ("train", "valid"))
     truth = fitted.learned.truth(known, candidates).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
@@ -80,7 +89,7 @@ def calibrate(
         )
     else:
         before, after = _cross_validated(fitted, given.prediction, belongs["test"])
-    return CalibrationResult(edges, fitted, before, after)
+    return CalibrationResult(edges, fitted, before, after, newest)
 
 
 def _cross_validated(
@@ -94,10 +103,16 @@ def _cross_validated(
     return before, after
 
 
-def known_edges(graph: KnowledgeGraph, device: str | torch.device = "cpu") -> TrainEdges:
-    """The train edges, with their rules of two steps if these can be counted here."""
-    edges = graph.edges("train")
-    known = TrainEdges.of(len(graph.entities), len(graph.relations), *(_ids(side, device) for side in edges))
+def known_edges(
+    graph: KnowledgeGraph, device: str | torch.device = "cpu", splits: Sequence[str] = ("train",)
+) -> TrainEdges:
+    """The edges of some splits, with their dates, and with rules of two steps if these can be counted here."""
+    edges = graph.edges(*splits)
+    ids = [_ids(side, device) for side in edges]
+    known = TrainEdges.of(len(graph.entities), len(graph.relations), *ids)
+    if (date := _dates(graph, splits)) is not None:
+        now, unit = _now(NewestHoldOut.of(graph), date, "valid" in splits)
+        known = known.dated(ids, torch.from_numpy(date).to(device), now, unit)
     if len(edges[0]) > _MOST_COUNTED:
         return known
     try:
@@ -105,6 +120,23 @@ def known_edges(graph: KnowledgeGraph, device: str | torch.device = "cpu") -> Tr
     except ImportError:  # there is no numba; the fit says that it did without
         return known
     return replace(known, two_step=TwoStepRules.of(known.entities, known.relations, *edges))
+
+
+def _dates(graph: KnowledgeGraph, splits: Sequence[str]) -> NDArray[np.float64] | None:
+    """The dates of the edges of some splits, NaN where there is none; None if no edge has one."""
+    if graph.date is None:
+        return None
+    entry = graph.adjacency.triples()[3]
+    date = graph.date[entry[np.isin(graph.split[entry], [SPLIT_CODE[name] for name in splits])]]
+    return None if (date == NO_DATE).all() else np.where(date == NO_DATE, np.nan, date.astype(np.float64))
+
+
+def _now(newest: NewestHoldOut | None, date: NDArray[np.float64], all_known: bool) -> tuple[float, float]:
+    """The moment that ages are counted from, and their unit: the time held out, or that of the newest tenth."""
+    if newest is not None:
+        return float(newest.until if all_known else newest.cut), float(newest.length)
+    now = float(np.nanmax(date))
+    return now, max(1.0, now - float(np.nanquantile(date, 0.9)))
 
 
 def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device: str | torch.device) -> Candidates:

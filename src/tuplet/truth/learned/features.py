@@ -1,5 +1,5 @@
 """What is known about a candidate edge, one column of numbers each: what scorers say of it and how they agree, how it
-stands in its rows, counts, types, rules, paths of two steps.
+stands in its rows, counts, types, rules, paths of two steps, dates.
 
 Everything comes from the candidates themselves and from the edges that the predictors learned from. A known edge is
 described as if it were unknown: it is left out of its own counts, ranks and rules. Needs torch and numpy alone, but
@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "types": ("type-", "types-"),
     "rules": ("rule", "rules", "links"),
     "paths": ("path", "paths", "path_count"),
+    "time": ("age-", "first-", "lately-", "row_age-", "row_lately-", "relation_age", "relation_lately"),
 }
 DIRECTIONS = ("tails", "heads")
 
@@ -41,7 +42,7 @@ DIRECTIONS = ("tails", "heads")
 def column_names(scorers: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The names of all columns in their order; `without` leaves out groups.
 
-    >>> column_names(without=("joint row", "counts", "relation", "types", "paths"))
+    >>> column_names(without=("joint row", "counts", "relation", "types", "paths", "time"))
     ('log_truth', 'rule', 'rules', 'links')
     >>> column_names(("complex",), without=tuple(group for group in GROUPS if group != "directions"))
     ('complex.log-tails', 'complex.log-heads', 'complex.log_softmax-tails', 'complex.log_softmax-heads')
@@ -105,6 +106,7 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
     marked = is_known(known, edges)
     unknown = ~marked
     out = {"log_truth": edges.log_truth}
+    own = None if known.times is None else known.own_date(*edges[:3])
     sides = ((edges.heads, 2 * edges.relation), (edges.tails, 2 * edges.relation + 1))
     for side, (name, (entity, view)) in enumerate(zip(DIRECTIONS, sides, strict=True)):
         rows, row = _rows(view * known.entities + entity)
@@ -115,6 +117,10 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
         out["candidates-" + name] = (torch.bincount(row[unknown], minlength=len(rows))[row] - unknown.long()).float()
         out["entities-" + name] = known.view_entities[view].float()
         out["fan-" + name] = known.view_edges[view] / known.view_entities[view].clamp(min=1)
+        if known.times is not None and own is not None:
+            dated = known.times.ages(known.times.entities, entity, own)
+            out["age-" + name], out["first-" + name], out["lately-" + name] = dated
+            out["row_age-" + name], out["row_lately-" + name] = known.row_ages(rows, row, own)
         best, none = known.type_support(rows)
         out["type-" + name], out["types-" + name] = best[row], none[row]
         said = {"": edges.log_truth}
@@ -128,6 +134,9 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
     out |= _agreement(edges, out)
     out |= _relations(known, edges, unknown)
     out |= dict(zip(GROUPS["rules"], known.rule_support(*edges[:3]), strict=True))
+    if known.times is not None and own is not None:
+        age, _, lately = known.times.ages(known.times.relations, edges.relation, own)
+        out |= {"relation_age": age, "relation_lately": lately}
     if known.two_step is not None:
         ids = (side.cpu().numpy() for side in edges[:3])
         for name, said_by_paths in zip(GROUPS["paths"], known.two_step.columns(*ids), strict=True):

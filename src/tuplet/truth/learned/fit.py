@@ -219,8 +219,9 @@ def fit_together(
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
-    if any(trial.known.two_step is None for trial in trials):
-        without = tuple(dict.fromkeys((*without, "paths")))
+    for group, kept in (("paths", "two_step"), ("time", "times")):
+        if any(getattr(trial.known, kept) is None for trial in trials):
+            without = tuple(dict.fromkeys((*without, group)))
     scorers = trials[0].edges.scorers
     names = column_names(scorers, without)
     drawn: list[tuple[Tensor, ...]] = []

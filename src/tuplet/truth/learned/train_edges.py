@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from tuplet.truth.edge_counts import sum_by_row
 from tuplet.truth.entity_views import SHRINK, EntityViews, expand, portions, together
+from tuplet.truth.learned.fact_times import FactTimes, GroupDates
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules
@@ -32,6 +34,7 @@ class TrainEdges:
     view_entities: Tensor  # [views]
     rule_counts: Tensor  # [views, views] pairs linked by u and v; the diagonal: by u
     two_step: TwoStepRules | None = None
+    times: FactTimes | None = None
 
     @staticmethod
     def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
@@ -58,6 +61,40 @@ class TrainEdges:
             torch.bincount(types.views, minlength=views),
             together(pair_start, pair_view, views),
         )
+
+    def dated(self, edges: Sequence[Tensor], date: Tensor, now: float, unit: float) -> TrainEdges:
+        """The same with the dates of these very edges (float64 seconds, NaN: none) as seen from `now`."""
+        heads, relation, tails = edges
+        known = torch.nonzero(~torch.isnan(date)).view(-1)
+        h, r, t, when = heads[known], relation[known], tails[known], date[known]
+        both, since = torch.cat([when, when]), now - unit
+        row = torch.searchsorted(self.rows, torch.cat([2 * r * self.entities + h, (2 * r + 1) * self.entities + t]))
+        order = torch.argsort((relation * self.entities + heads) * self.entities + tails)
+        times = FactTimes(
+            now,
+            unit,
+            date[order],
+            GroupDates.of(torch.cat([h, t]), both, self.entities, since),
+            GroupDates.of(row, both, len(self.rows), since),
+            GroupDates.of(r, when, self.relations, since),
+        )
+        return replace(self, times=times)
+
+    def own_date(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
+        """The date of each edge that is known and has one, else NaN. float64 [n]"""
+        assert self.times is not None
+        place, there = _find(self.keys, (relation * self.entities + heads) * self.entities + tails)
+        none = torch.full((len(heads),), torch.nan, dtype=torch.float64, device=heads.device)
+        return torch.where(there, self.times.own[place], none) if len(self.keys) else none
+
+    def row_ages(self, rows: Tensor, row: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Age of the last fact and how many lately, of some rows (view · entities + entity), for each of `row`. [n]"""
+        assert self.times is not None
+        place, there = _find(self.rows, rows)
+        if not len(self.rows):
+            return torch.full_like(own, torch.nan).float(), torch.zeros_like(own).float()
+        age, _, lately = self.times.ages(self.times.rows, place[row], own)
+        return torch.where(there[row], age, torch.nan), torch.where(there[row], lately, 0)
 
     def has(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Marks the edges that are known. bool [n]"""

@@ -1,0 +1,140 @@
+"""Dates of facts: the newest as a hold-out, and ages as of the cut, against their definitions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tuplet
+from tuplet.errors import BadInput
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
+from tuplet.graph.names import Vocabulary
+from tuplet.graph.newest import NewestHoldOut, with_newest_valid
+from tuplet.truth.edges import Predictions
+from tuplet.truth.learned import fit as learned
+from tuplet.truth.learned.calibrate import calibrate, candidates_of, known_edges
+from tuplet.truth.learned.features import GROUPS, column_names, columns
+from tuplet.truth.learned.trees import TreeSettings
+
+DAY = 86_400
+ENTITIES = 60
+
+
+def dated(facts: int = 5000, seed: int = 0, undated: float = 0.0) -> KnowledgeGraph:
+    """Random facts of two relations, some on each of 100 days."""
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(2 * ENTITIES**2, facts, replace=False))
+    date = rng.integers(0, 100, facts) * DAY
+    date[rng.random(facts) < undated] = NO_DATE
+    return KnowledgeGraph.of(
+        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.of(["r0", "r1"]),
+        chosen // ENTITIES % ENTITIES,
+        chosen // ENTITIES**2,
+        chosen % ENTITIES,
+        date=date,
+    )
+
+
+def by_split(graph: KnowledgeGraph, split: str) -> np.ndarray:
+    """The dates of its facts."""
+    assert graph.date is not None
+    return graph.date[graph.split == SPLIT_CODE[split]]
+
+
+@pytest.mark.parametrize("undated", [0.0, 0.3])
+def test_the_newest_tenth_is_held_out_day_by_day(undated: float) -> None:
+    graph = with_newest_valid(dated(undated=undated))
+    train, valid = by_split(graph, "train"), by_split(graph, "valid")
+    assert train[train != NO_DATE].max() < valid.min()
+    assert (valid != NO_DATE).all()
+    share = len(valid) / (len(valid) + (train != NO_DATE).sum())
+    assert share == pytest.approx(0.1, abs=0.01)
+    held_out = NewestHoldOut.of(graph)
+    assert held_out is not None
+    assert (held_out.cut, held_out.until) == (valid.min(), valid.max())
+    assert held_out.as_dict()["days"] == (valid.max() - valid.min()) / DAY
+    assert NewestHoldOut.of(dated()) is None
+
+
+def test_what_cannot_be_held_out_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no fact has a date"):
+        with_newest_valid(dated(undated=1.0))
+    with pytest.raises(BadInput, match=r"those since .* have \d+ between entities known before, 300 needed"):
+        with_newest_valid(dated(1000))
+    with pytest.raises(BadInput, match="there is a valid split already"):
+        with_newest_valid(with_newest_valid(dated()))
+    with pytest.raises(BadInput, match="no fact has a date"):
+        tuplet.build([("a", "r", "b")], tmp_path / "s", holdout="newest", progress=False)
+    with pytest.raises(BadInput, match="unknown hold-out 'oldest'"):
+        tuplet.build([("a", "r", "b")], tmp_path / "s", holdout="oldest", progress=False)
+
+
+def everything() -> Predictions:
+    """All edges as candidates, equally likely."""
+    place = np.arange(2 * ENTITIES**2)
+    truth = np.random.default_rng(1).uniform(0.01, 0.2, len(place))
+    return Predictions.of(place // ENTITIES % ENTITIES, place // ENTITIES**2, place % ENTITIES, truth)
+
+
+def test_ages_are_what_was_known_at_the_cut() -> None:
+    graph = with_newest_valid(dated(undated=0.2))
+    held_out, edges = NewestHoldOut.of(graph), everything()
+    assert held_out is not None
+    known = known_edges(graph)
+    names = column_names(without=tuple(group for group in GROUPS if group != "time"))
+    found = dict(zip(names, columns(known, candidates_of(edges, edges, "cpu"), names).tolist(), strict=True))
+    assert graph.date is not None
+    entry = graph.adjacency.triples()[3]
+    train = graph.split[entry] == SPLIT_CODE["train"]
+    facts = list(zip(*(side.tolist() for side in graph.edges("train")), graph.date[entry][train].tolist(), strict=True))
+    now, unit = held_out.cut, held_out.length
+
+    def wanted(dates: list[int]) -> tuple[float, float, int]:
+        if not dates:
+            return math.nan, math.nan, 0
+        return (now - max(dates)) / unit, (now - min(dates)) / unit, sum(date >= now - unit for date in dates)
+
+    for i in range(0, len(edges.heads), 97):
+        h, r, t = (int(side[i]) for side in edges[:3])
+        others = [fact for fact in facts if fact[:3] != (h, r, t) and fact[3] != NO_DATE]
+        for side, end, place in (("tails", h, 0), ("heads", t, 2)):
+            age, first, lately = wanted([f[3] for f in others for ends in (f[0], f[2]) if ends == end])
+            row_age, _, row_lately = wanted([f[3] for f in others if f[1] == r and f[place] == end])
+            told = [found[f"{name}-{side}"][i] for name in ("age", "first", "lately", "row_age", "row_lately")]
+            assert told == pytest.approx([age, first, lately, row_age, row_lately], rel=2e-3, abs=2e-3, nan_ok=True)
+        age, _, lately = wanted([f[3] for f in others if f[1] == r])
+        assert [found["relation_age"][i], found["relation_lately"][i]] == pytest.approx([age, lately], rel=2e-3)
+
+
+def test_later_facts_change_nothing_that_was_known_at_the_cut() -> None:
+    """Held-out facts at other dates and of other ends: columns and trees that saw train alone are the same."""
+    graph, edges = with_newest_valid(dated()), everything()
+    heads, relation, tails, entry = graph.adjacency.triples()
+    assert graph.date is not None
+    keep = graph.split[entry] == SPLIT_CODE["train"]
+    without = KnowledgeGraph.of(
+        graph.entities, graph.relations, heads[keep], relation[keep], tails[keep], None, None, graph.notes,
+        graph.date[entry][keep],
+    )  # fmt: skip
+    names = column_names(without=())
+    candidates = candidates_of(edges, edges, "cpu")
+    assert torch.equal(*(columns(known_edges(g), candidates, names).nan_to_num(-1) for g in (graph, without)))
+
+
+def test_truth_is_the_share_that_the_time_held_out_brought(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "TreeSettings", lambda: TreeSettings(trees=20, depth=2))
+    graph, edges = with_newest_valid(dated()), everything()
+    found = calibrate(graph, edges, ("train", "valid"))
+    assert found.newest is not None
+    assert found.as_dict()["holdout"] == found.newest.as_dict()
+    assert {"age-tails", "relation_age"} <= set(found.fit.learned.names)
+    truth = found.fit.learned.truth(known_edges(graph), candidates_of(edges, edges, "cpu")).numpy()
+    stated = {tuple(edge) for edge in np.stack(graph.edges("train")).T.tolist()}
+    free = [tuple(edge) not in stated for edge in np.stack(edges[:3]).T.tolist()]
+    share = len(graph.edges("valid")[0]) / sum(free)
+    assert float(truth[free].mean()) == pytest.approx(share, rel=0.15)
