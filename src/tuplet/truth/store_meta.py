@@ -8,7 +8,8 @@ from typing import Any
 
 from tuplet.errors import CorruptStore
 
-LEARNED = "learned"  # the calibration that is fitted to valid edges
+LEARNED = "learned"  # the calibration that is fitted to held-out facts
+BOUNDED = "bounded"  # too few for that: a line, and no promise above what was measured
 GIVEN = "given"  # the values of a table made elsewhere, as they are
 AGED = 0.1  # share of the facts that may change until the truth values should be made again
 

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.truth.edges import Floats
-from tuplet.truth.learned.reliability import BINS
 
+# Each bin is a third more likely (in odds) than the one below; those of `reliability` are too wide to bound by.
+BINS = (0.0, *(1 / (1 + (4 / 3) ** -k) for k in range(-26, 17)), 1.0)
 CONFIDENCE = 0.95
-_SOFT = 0.9  # of its bound, above which a promise approaches it instead of being cut: so no two become one
+_SOFT = 0.98  # of its bound, above which a promise approaches it instead of being cut: so no two become one
 
 
 def upper_bound(hits: float, trials: float, confidence: float = CONFIDENCE) -> float:

@@ -235,7 +235,7 @@ def fit_together(
     table = torch.cat(cells, 1)
     bins = Bins.of(table)
     binned = bins(table)
-    line = _line(log_truth, label, weight)
+    line = fit_line(log_truth, label, weight)
     start = line[0] + line[1] * log_truth
     folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
     curve = Curve.fit(held_out, label, weight)
@@ -296,18 +296,27 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], device: 
         torch.set_num_threads(threads)
 
 
-def _line(log_truth: Tensor, label: Tensor, weight: Tensor) -> tuple[float, float]:
-    """The logistic regression on log truth alone: Newton's method, steps halved until they help."""
+def fit_line(log_truth: Tensor, label: Tensor, weight: Tensor, steady: float = 0.0) -> tuple[float, float]:
+    """The logistic regression on log truth alone: Newton's method, steps halved until they help.
+
+    `steady` holds the slope near 1, where odds move with truth, as firmly as about that many facts would.
+    """
     inputs = torch.stack([torch.ones_like(log_truth), log_truth]).double()
-    share = float((label * weight).sum() / weight.sum())
+    total = float(weight.sum())
+    share = float((label * weight).sum()) / total
     line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64, device=inputs.device)
-    loss = log_loss(line @ inputs, label, weight)
+    pull = torch.tensor([0.0, steady], dtype=torch.float64, device=inputs.device)
+
+    def cost(line: Tensor) -> float:
+        return log_loss(line @ inputs, label, weight) + float(pull @ (line - 1) ** 2) / (2 * total)
+
+    loss = cost(line)
     for _ in range(25):
         chance = torch.sigmoid(line @ inputs)
-        slope = inputs @ (weight * (chance - label))
-        curvature = (inputs * (weight * chance * (1 - chance))) @ inputs.T
+        slope = inputs @ (weight * (chance - label)) + pull * (line - 1)
+        curvature = (inputs * (weight * chance * (1 - chance))) @ inputs.T + torch.diag(pull)
         step = torch.linalg.solve(curvature + 1e-6 * torch.eye(2, device=inputs.device), slope)
-        while (better := log_loss((line - step) @ inputs, label, weight)) > loss and float(step.abs().max()) > 1e-6:
+        while (better := cost(line - step)) > loss and float(step.abs().max()) > 1e-6:
             step = step / 2
         if better >= loss:
             break

@@ -1,0 +1,206 @@
+"""Calibrations of graphs with few held-out facts.
+
+A small graph has too few valid edges to learn from. So a fifth of its facts is hidden, then the next, until each was
+hidden once; five times predictors learn from the rest. Every fact is then judged by predictors that never saw it, and
+the calibration learns from all of them. What nobody stated is judged five times, and the mean counts: each judgement
+is of the kind that was measured, so the mean promises no more than was measured (it promises a little less).
+
+With fewer than 300 facts to learn from there is a line instead of trees. In any case no promise passes what was
+measured of its kind (`bounds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.truth.edges import Floats, Predictions
+from tuplet.truth.learned.bounds import MeasuredBounds
+from tuplet.truth.learned.calibrate import candidates_of
+from tuplet.truth.learned.features import TrainEdges, is_known
+from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit_line, fit_together
+from tuplet.truth.learned.reliability import Reliability, reliability
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
+from tuplet.truth.store_meta import BOUNDED, LEARNED
+
+PARTS = 5
+_ROWS = 100_000  # how many candidates a fit looks at, beside all hidden facts: a small graph is not worth more time
+_STEADY = 10.0  # how many facts it takes to move the slope of a line halfway from 1
+
+
+class HiddenPart(NamedTuple):
+    """Facts that predictors learn from, and facts that are hidden from them."""
+
+    known: EdgeColumns
+    hidden: EdgeColumns
+
+
+def hide_in_turn(facts: EdgeColumns, seed: int, parts: int = PARTS) -> list[HiddenPart]:
+    """Each fifth of the facts hidden in turn, dealt at random; nothing where there is only one fact.
+
+    >>> ids = np.arange(3)
+    >>> [part.hidden[0].tolist() for part in hide_in_turn((ids, ids, ids), seed=0)]
+    [[2], [0], [1]]
+    """
+    order = np.random.default_rng(seed).permutation(len(facts[0]))
+    number = min(parts, len(order))
+    dealt = [order[part::number] for part in range(number)] if number > 1 else []
+    return [HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))) for hidden in dealt]
+
+
+def missing_as_often(hidden: float, missing: float, test: int = 0) -> SplitCorrection:
+    """From the chance of being hidden, with `hidden` facts at a time, to the chance of being a fact that is missing.
+
+    With a test split its size says how many are missing. Without, `missing` are, which are among the hidden ones.
+
+    >>> missing_as_often(hidden=200, missing=50)
+    SplitCorrection(times=0.25, given=0.75)
+    >>> missing_as_often(hidden=200, missing=50, test=100)
+    SplitCorrection(times=0.5, given=1.0)
+    """
+    if test:
+        return SplitCorrection(test / hidden, 1.0)
+    share = min(1.0, missing / hidden)
+    return SplitCorrection(share, 1 - share)
+
+
+@dataclass(frozen=True)
+class HeldOutResult:
+    """What the hidden facts teach: the predictions they bear out, and how reliable these are."""
+
+    edges: Predictions  # those that reach the threshold
+    facts: int  # hidden facts among the candidates: what was learned from
+    learned: LearnedCalibration | None  # None: too few for trees
+    line: tuple[float, float] | None  # of the logit in log truth, where there are no trees; None: nothing was found
+    bounds: MeasuredBounds
+    correction: SplitCorrection
+    before: Reliability
+    after: Reliability
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store: everything but the arrays."""
+        measured = {"hidden_facts": self.facts, "bounds": self.bounds.as_dict()}
+        if self.learned is not None:
+            return {"name": LEARNED, **self.learned.as_dict(), **measured}
+        correction = {"times": self.correction.times, "given": self.correction.given}
+        return {"name": BOUNDED, "line": self.line, "hidden": correction, **measured}
+
+
+class _Judged(NamedTuple):
+    """What is said of candidates that were unknown: of those of every trial, and of some with their labels."""
+
+    promised: list[Floats]  # by trial: the chance of being a hidden fact, of each candidate
+    relation: NDArray[np.int64]
+    held_out: Floats  # what was promised to these without seeing them
+    raw: Floats  # what the predictors said of them
+    label: NDArray[np.bool_]
+    weight: Floats
+
+
+def calibrate_hidden(
+    sizes: tuple[int, int],
+    trials: Sequence[tuple[HiddenPart, ScoredEdges]],
+    correction: SplitCorrection,
+    threshold: float,
+) -> HeldOutResult:
+    """Learn from what was hidden in each trial, and judge everything that was unknown in some.
+
+    `sizes` are the numbers of entities and relations.
+    """
+    tried = [_trial(sizes, part, scored) for part, scored in trials]
+    free = [~is_known(trial.known, trial.edges) for trial in tried]
+    facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(tried, free, strict=True))
+    learned, line = None, None
+    if facts >= LEAST_VALID:
+        learned, judged = _by_trees(tried, correction)
+    elif facts:
+        line, judged = _by_line(tried, free)
+    else:
+        none = np.zeros(0)
+        judged = _Judged([np.zeros(len(mine)) for mine in free], none.astype(np.int64), none, none, none > 0, none)
+    bounds = MeasuredBounds.of(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
+    truth = [
+        _corrected(correction, bounds(scored.relation, promised))
+        for (_, scored), promised in zip(trials, judged.promised, strict=True)
+    ]
+    edges = _mean(sizes[0], trials, free, truth)
+    after = _corrected(correction, bounds(judged.relation, judged.held_out))
+    # A fact counts as often as it would be missing.
+    weight = np.where(judged.label, correction.times, 1.0) * judged.weight
+    before, after_ = (reliability(side, judged.label, split="hidden", weight=weight) for side in (judged.raw, after))
+    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after_)
+
+
+def _by_trees(trials: list[Trial], correction: SplitCorrection) -> tuple[LearnedCalibration, _Judged]:
+    fitted = fit_together(trials, correction, rows=_ROWS)
+    promised = [torch.sigmoid(fitted.learned.logit(trial.known, trial.edges).double()).numpy() for trial in trials]
+    return fitted.learned, _Judged(
+        promised,
+        torch.cat([trial.edges.relation for trial in trials])[fitted.places].numpy(),
+        torch.sigmoid(fitted.held_out.double()).numpy(),
+        torch.cat([trial.edges.log_truth for trial in trials])[fitted.places].exp().numpy(),
+        fitted.label.numpy() > 0,
+        fitted.weight.double().numpy(),
+    )
+
+
+def _by_line(trials: list[Trial], free: list[torch.Tensor]) -> tuple[tuple[float, float], _Judged]:
+    relation, log_truth, label = (
+        torch.cat([side[mine] for side, mine in zip(sides, free, strict=True)])
+        for sides in zip(*((t.edges.relation, t.edges.log_truth, t.is_fact) for t in trials), strict=True)
+    )
+    each = torch.ones(len(label))
+    line = fit_line(log_truth, label.float(), each, _STEADY)
+    promised = [torch.sigmoid(line[0] + line[1] * trial.edges.log_truth.double()).numpy() for trial in trials]
+    held_out = np.concatenate([side[mine.numpy()] for side, mine in zip(promised, free, strict=True)])
+    raw = log_truth.exp().numpy()
+    return line, _Judged(promised, relation.numpy(), held_out, raw, label.numpy(), each.numpy())
+
+
+def _trial(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
+    hidden = np.sort(_keys(sizes[0], part.hidden))
+    is_fact = np.isin(_keys(sizes[0], (scored.heads, scored.relation, scored.tails)), hidden)
+    known = TrainEdges.of(*sizes, *(torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in part.known))
+    return Trial(known, candidates_of(scored, scored.predictions(), "cpu"), torch.from_numpy(is_fact))
+
+
+def _mean(
+    entities: int,
+    trials: Sequence[tuple[HiddenPart, ScoredEdges]],
+    free: list[torch.Tensor],
+    promised: list[Floats],
+) -> Predictions:
+    """The mean promise over the trials in which an edge was unknown; a trial that does not list it promises nothing."""
+    keys = [
+        _keys(entities, (scored.heads, scored.relation, scored.tails))[mine.numpy()]
+        for (_, scored), mine in zip(trials, free, strict=True)
+    ]
+    none = np.zeros(0, dtype=np.int64)
+    key, place = np.unique(np.concatenate([none, *keys]), return_inverse=True)
+    values = np.concatenate([np.zeros(0), *(side[mine.numpy()] for side, mine in zip(promised, free, strict=True))])
+    # A fact was unknown in one trial, and what nobody stated in all.
+    is_fact = np.isin(key, np.concatenate([none, *(_keys(entities, part.hidden) for part, _ in trials)]))
+    mean = np.bincount(place, values, len(key)) / np.where(is_fact, 1, max(1, len(trials)))
+    pair = key % entities**2
+    return Predictions.of(pair // entities, key // entities**2, pair % entities, mean)
+
+
+def _corrected(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
+    inside = torch.from_numpy(np.clip(chance, 1e-12, 1 - 1e-12))
+    return np.where(chance > 0, correction(torch.logit(inside)).numpy(), np.float32(0))
+
+
+def _some(facts: EdgeColumns, places: NDArray[np.integer]) -> EdgeColumns:
+    heads, relation, tails = (np.asarray(side)[places] for side in facts)
+    return heads, relation, tails
+
+
+def _keys(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:
+    """One number per edge, in order of (relation, head, tail): small graphs have small numbers."""
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
+    return (relation * entities + heads) * entities + tails
