@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.truth.learned.bounds import MeasuredBounds, upper_bound
-from tuplet.truth.learned.reliability import BINS
+from tuplet.truth.learned.bounds import BINS, MeasuredBounds, upper_bound
 
 
 def chance_of_at_most(hits: int, trials: int, chance: float) -> float:
@@ -94,7 +93,7 @@ def test_the_order_of_promises_of_one_kind_is_kept(tried: list[tuple[int, float,
         np.array([p for _, p, _ in tried]),
         np.array([h for *_, h in tried], dtype=bool),
     )
-    rising = bounds(np.zeros(20, dtype=int), np.linspace(0.2, 0.3999, 20))
+    rising = bounds(np.zeros(20, dtype=int), np.linspace(BINS[30], BINS[31], 20, endpoint=False))
     assert (np.diff(rising) >= 0).all()
     assert (rising == 0).all() or (np.diff(rising) > 0).any()
 

@@ -53,7 +53,7 @@ class MeasuredBounds:
 
     >>> bounds = MeasuredBounds.of(1, np.zeros(40, int), np.full(40, 0.3), np.arange(40) < 2)
     >>> bounds(np.zeros(3, int), np.array([0.3, 0.9, 0.001])).round(3).tolist()  # 2 of 40; surer; never tried
-    [0.148, 0.149, 0.0]
+    [0.149, 0.149, 0.0]
     """
 
     trials: NDArray[np.int64]  # [relations + 1, bins]; the last row: all relations together

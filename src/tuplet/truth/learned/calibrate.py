@@ -20,7 +20,7 @@ from tuplet.truth.learned.features import LOWEST, Candidates
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.learned.train_edges import TrainEdges
-from tuplet.truth.scored import ScoredEdges
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 _MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
@@ -108,11 +108,16 @@ def known_edges(
 ) -> TrainEdges:
     """The edges of some splits, with their dates, and with rules of two steps if these can be counted here."""
     edges = graph.edges(*splits)
-    ids = [_ids(side, device) for side in edges]
-    known = TrainEdges.of(len(graph.entities), len(graph.relations), *ids)
+    known = with_rules(len(graph.entities), len(graph.relations), edges, device)
     if (date := _dates(graph, splits)) is not None:
         now, unit = _now(NewestHoldOut.of(graph), date, "valid" in splits)
-        known = known.dated(ids, torch.from_numpy(date).to(device), now, unit)
+        known = known.dated([_ids(side, device) for side in edges], torch.from_numpy(date).to(device), now, unit)
+    return known
+
+
+def with_rules(entities: int, relations: int, edges: EdgeColumns, device: str | torch.device = "cpu") -> TrainEdges:
+    """Any edges, with rules of two steps if these can be counted here."""
+    known = TrainEdges.of(entities, relations, *(_ids(side, device) for side in edges))
     if len(edges[0]) > _MOST_COUNTED:
         return known
     try:

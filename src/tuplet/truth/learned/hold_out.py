@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.learned.bounds import MeasuredBounds
-from tuplet.truth.learned.calibrate import candidates_of
-from tuplet.truth.learned.features import TrainEdges, is_known
+from tuplet.truth.learned.calibrate import candidates_of, with_rules
+from tuplet.truth.learned.features import is_known
 from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit_line, fit_together
 from tuplet.truth.learned.reliability import Reliability, reliability
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
@@ -112,7 +112,7 @@ def calibrate_hidden(
 
     `sizes` are the numbers of entities and relations.
     """
-    tried = [_trial(sizes, part, scored) for part, scored in trials]
+    tried = [trial_of(sizes, part, scored) for part, scored in trials]
     free = [~is_known(trial.known, trial.edges) for trial in tried]
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(tried, free, strict=True))
     learned, line = None, None
@@ -162,10 +162,10 @@ def _by_line(trials: list[Trial], free: list[torch.Tensor]) -> tuple[tuple[float
     return line, _Judged(promised, relation.numpy(), held_out, raw, label.numpy(), each.numpy())
 
 
-def _trial(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
+def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
     hidden = np.sort(_keys(sizes[0], part.hidden))
     is_fact = np.isin(_keys(sizes[0], (scored.heads, scored.relation, scored.tails)), hidden)
-    known = TrainEdges.of(*sizes, *(torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in part.known))
+    known = with_rules(*sizes, part.known)
     return Trial(known, candidates_of(scored, scored.predictions(), "cpu"), torch.from_numpy(is_fact))
 
 
