@@ -93,19 +93,36 @@ def test_a_kept_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None
     assert not (tmp_path / "s").exists()
 
 
-def test_a_planned_build_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+def test_several_predictors_go_on_after_ctrl_c_to_the_same_bits(tmp_path: Path) -> None:
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        if step == "train" and "epoch" not in note and total and done > total / 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    asked = ModelRequest(15.0, ("complex", "paths"))
+    models = ModelRun(GRAPH, tmp_path / "whole", "cpu", True, False, silent, SlowClock(1e-4)).planned(asked)
+    with pytest.raises(TupletError, match=r"training stopped at step .*; the same command continues from there"):
+        ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, stop, SlowClock(1e-4)).planned(asked)
+    finished = (tmp_path / "cut" / "complex" / "model.json").stat().st_mtime_ns
+    again = ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, silent).planned(asked)
+    assert [model.name for model in again] == ["complex", "paths"]
+    assert (tmp_path / "cut" / "complex" / "model.json").stat().st_mtime_ns == finished
+    for one, other in zip(models, again, strict=True):
+        assert describe(one)["sha256"] == describe(other)["sha256"]
+
+
+def test_a_planned_build_is_made_of_both_and_goes_on_after_ctrl_c(tmp_path: Path) -> None:
     def stop(step: str, done: float, total: float, note: str) -> None:
         if step == "train" and total and done > total / 4:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(TupletError, match="the same command continues from there"):
-        build(FACTS, tmp_path / "s", predictors="complex", progress=stop)
-    first = list[float]()
-    build(
+        build(FACTS, tmp_path / "s", progress=stop)
+    seen = list[tuple[str, float]]()
+    store = build(
         FACTS,
         tmp_path / "s",
-        predictors="complex",
-        progress=lambda step, done, total, _: first.append(done / total) if step == "train" and total else None,
+        progress=lambda step, done, total, _: seen.append((step, done / total)) if total else None,
     )
-    assert first[0] >= 0.2, "steps that were done are not done again"
+    assert next(share for step, share in seen if step == "train") >= 0.2, "steps that were done are not done again"
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
+    assert [model["kind"] for model in store.info()["models"]] == ["complex", "paths"]

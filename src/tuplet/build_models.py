@@ -25,9 +25,9 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.device import pick_device, precision, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import DESCRIPTION
-from tuplet.predict.predictors import model_class as trained_class
+from tuplet.predict.predictors import trained_class
 from tuplet.predict.run_folder import Interrupted, OtherRun
-from tuplet.predict.train import LinkTask
+from tuplet.predict.train import task_for
 from tuplet.predict.train import train as train_model
 from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.progress import Report
@@ -35,7 +35,7 @@ from tuplet.settings import changed, from_mapping
 from tuplet.train_config import TrainConfig
 
 PLAN = "plan.json"
-KINDS = ("complex",)  # that are chosen from
+KINDS = ("complex", "paths")  # that are chosen from
 PROBE_SECONDS = 1.0
 PROBE_STEPS = 3, 30  # at least, at most; the first does not count
 
@@ -158,7 +158,7 @@ def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) ->
 def _speed(
     edges: TrainingEdges, sizes: GraphSizes, config: TrainConfig, device: torch.device, clock: Callable[[], float]
 ) -> float:
-    step = seconds_per_step(LinkTask(edges, config, device), clock)
+    step = seconds_per_step(task_for(edges, config, device), clock)
     return config.batch * question_work(config, sizes) / max(step, 1e-9)
 
 
@@ -173,6 +173,6 @@ def _stored(folder: Path, about: Mapping[str, Any]) -> BuildPlan | None:
             PlannedModel(from_mapping(TrainConfig, model["config"]), float(model["seconds"]))
             for model in found["models"]
         )
-        return BuildPlan(models, float(found["index_seconds"]), float(found["limit"]), str(found["more"]))
+        return BuildPlan(models, **{key: value for key, value in found.items() if key != "models"})
     except (OSError, ValueError, KeyError, TypeError):
         return None

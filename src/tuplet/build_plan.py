@@ -11,16 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tuplet.progress import duration
-from tuplet.train_config import TrainConfig, suitable
+from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 MINUTES = 15.0  # of all the work, unless somebody says otherwise
 RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
 ENOUGH = 100  # rank
 
+SMALL = 50_000  # facts; below, a larger rank than that of the preset for small graphs gains little
 SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
 NEGATIVES = 100
 SAMPLED_BATCH = 250
-WORTH = (0.5, 1.0, 2.0, 4.0)  # passes over the questions that a path network gets, rung by rung
+PASSES = (0.25, 0.5, 1.0, 2.0)  # over the half-links, that a path network gets, rung by rung
+LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class BuildPlan:
     models: tuple[PlannedModel, ...]
     index_seconds: float
     limit: float  # seconds
+    on_gpu: bool = False
     more: str = ""
 
     @property
@@ -76,7 +79,9 @@ class BuildPlan:
         """What was chosen and for how long; what more time would bring."""
         chosen = " and ".join(map(str, self.models))
         training, indexing = duration(self.seconds - self.index_seconds), duration(self.index_seconds)
-        first = f"plan: {chosen}; at most about {training} of training and {indexing} of scoring"
+        where = "GPU" if self.on_gpu else "CPU"
+        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}; "
+        first += f"about {training} of training and {indexing} of scoring"
         return [first, *([self.more] if self.more else [])]
 
 
@@ -126,10 +131,11 @@ def sampled(sizes: GraphSizes) -> bool:
 
 def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
     """One predictor, each time with more work."""
-    base = replace(suitable(sizes.facts), model=model)
+    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else suitable(sizes.facts, model)
     if model == "paths":
-        for passes in WORTH:
-            yield replace(base, epochs=max(1, round(passes)))
+        base = suitable(sizes.facts, model)
+        for passes in PASSES:
+            yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
         return
     if sampled(sizes) and not speed.on_gpu:
         base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
@@ -140,7 +146,7 @@ def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainC
 
 def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
     models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
-    return BuildPlan(models, index_seconds(rung, sizes, speed), limit)
+    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, speed.on_gpu)
 
 
 def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:

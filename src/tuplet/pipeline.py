@@ -176,6 +176,7 @@ def build(
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
         from tuplet.build_models import ModelRequest, ModelRun
+        from tuplet.truth.candidates.sources import HALF_LINKS
         from tuplet.truth.make import PredictorRecipe
 
         if holdout == "newest" and calibration is None:
@@ -194,8 +195,9 @@ def build(
             models = run.single(_settings(config, settings, graph))
         store = index(
             graph,
-            models if len(models) > 1 else models[0],
+            models,
             path,
+            candidates=HALF_LINKS if len(models) > 1 else None,  # paths take long, even where a sweep of all would not
             threshold=threshold,
             calibration=calibration,
             device=device,
