@@ -35,6 +35,7 @@ class GraphSizes:
     half_links: int  # (entity, relation, direction) with a fact: rows to score
     valid: int = 0
     test: int = 0
+    parts: int = 1  # all of this is done so many times: for each part of the facts that is hidden in turn
 
 
 @dataclass(frozen=True)
@@ -67,20 +68,22 @@ class BuildPlan:
     models: tuple[PlannedModel, ...]
     index_seconds: float
     limit: float  # seconds
+    parts: int = 1
     on_gpu: bool = False
     more: str = ""
 
     @property
     def seconds(self) -> float:
         """Of all of it."""
-        return sum(model.seconds for model in self.models) + self.index_seconds
+        return self.parts * sum(model.seconds for model in self.models) + self.index_seconds
 
     def sentences(self) -> list[str]:
         """What was chosen and for how long; what more time would bring."""
         chosen = " and ".join(map(str, self.models))
         training, indexing = duration(self.seconds - self.index_seconds), duration(self.index_seconds)
         where = "GPU" if self.on_gpu else "CPU"
-        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}; "
+        times = f", {self.parts} times" if self.parts > 1 else ""
+        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}{times}; "
         first += f"about {training} of training and {indexing} of scoring"
         return [first, *([self.more] if self.more else [])]
 
@@ -146,7 +149,7 @@ def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainC
 
 def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
     models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
-    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, speed.on_gpu)
+    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.parts, speed.on_gpu)
 
 
 def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
@@ -161,7 +164,7 @@ def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed
 
 def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:
     """How long the half-links are scored and calibrated."""
-    return 10.0 + sum(sizes.half_links * row_seconds(config, sizes, speed) for config in configs)
+    return 10.0 + sizes.parts * sum(sizes.half_links * row_seconds(config, sizes, speed) for config in configs)
 
 
 def question_work(config: TrainConfig, sizes: GraphSizes) -> float:

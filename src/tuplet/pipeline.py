@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 HELD_OUT = 0.05
+ENOUGH_VALID = 350  # 300 are needed, among the candidates
 FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
 
 
@@ -158,10 +159,10 @@ def build(
     predictor is trained with these settings, however long it takes, unless `minutes` are given too.
 
     `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
-    of `index`. Without a valid split, a twentieth of the facts is held out while training, to know when to stop and to
-    learn what a score is worth; with `holdout="newest"` the newest tenth of the facts that have dates. All facts are
-    observed in the store. A weighted graph brings its own truth values and is not trained. `keep_model`
-    leaves the predictor there, or each in a folder there if they were chosen here.
+    of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is held out while
+    training, to know when to stop and to learn what a score is worth; with `holdout="newest"` the newest tenth of the
+    facts that have dates. All facts are observed in the store. A weighted graph brings its own truth values and is not
+    trained. `keep_model` leaves the predictor there, or each in a folder there if they were chosen here.
     """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
@@ -215,7 +216,13 @@ def _held_out(graph: KnowledgeGraph, holdout: str, seed: int) -> KnowledgeGraph:
         return with_newest_valid(graph)
     if holdout != "random":
         raise unknown("hold-out", holdout, ("random", "newest"))
-    return with_valid(graph, HELD_OUT, seed)
+    return with_valid(graph, _held_out_share(graph), seed)
+
+
+def _held_out_share(graph: KnowledgeGraph) -> float:
+    """A twentieth; up to a tenth where that makes enough of them to learn a calibration from."""
+    wanted = ENOUGH_VALID / max(1, graph.split_edges["train"])
+    return wanted if HELD_OUT < wanted <= 2 * HELD_OUT else HELD_OUT
 
 
 def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph:
