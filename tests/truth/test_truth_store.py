@@ -171,11 +171,13 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, progress=stop)
     assert [entry.name for entry in tmp_path.iterdir()] == [".s.work"]
+    missing = sorted({0, 1, 2} - {int(part.stem) for part in tmp_path.rglob("*.npz")})
+    assert missing in ([], [2])  # the last relation may have begun already
     computed: list[int] = []
     original = score.CandidateScorer.relation
     monkeypatch.setattr(score.CandidateScorer, "relation", lambda self, r: (computed.append(r), original(self, r))[1])
     store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02)
-    assert computed == [2]
+    assert computed == missing
     assert store.hash == StoreFiles.open(made / "a.store").hash
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
 

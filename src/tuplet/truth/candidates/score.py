@@ -8,17 +8,18 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, device_of
+from tuplet.predict.base import LinkPredictor, device_of, scores_columns
 from tuplet.progress import Report
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
@@ -29,6 +30,7 @@ from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 
 Tensor = torch.Tensor
+Result = TypeVar("Result")
 
 FLOOR = 0.002  # truth in one direction from which on an edge is listed
 
@@ -52,23 +54,50 @@ def score_candidates(
     """
     if not 0 < floor < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
-    relations = next(iter(scorers.values())).relations
-    scorer: CandidateScorer | None = None
-    found: list[Mapping[str, NDArray[Any]]] = []
+    workers = _workers(scorers.values())
+    scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
+    relations, found = scorer.scorers[0].relations, {}
+
+    def one(number: int) -> Mapping[str, NDArray[Any]]:
+        part = cache.load(number) if cache else None
+        if part is None:
+            with torch.inference_mode():
+                part = scorer.relation(number)
+            if cache:
+                cache.save(number, part)
+        return part
+
     if progress:
         progress("index", 0, relations, "relations")
-    with torch.inference_mode():
-        for number in range(relations):
-            part = cache.load(number) if cache else None
-            if part is None:
-                scorer = scorer or CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory)
-                part = scorer.relation(number)
-                if cache:
-                    cache.save(number, part)
-            found.append(part)
-            if progress:
-                progress("index", number + 1, relations, "relations")
-    return joined(tuple(scorers), dict(enumerate(found)))
+    for number, part in enumerate(_side_by_side(one, range(relations), workers)):
+        found[number] = part
+        if progress:
+            progress("index", number + 1, relations, "relations")
+    return joined(tuple(scorers), found)
+
+
+def _workers(scorers: Iterable[LinkPredictor]) -> int:
+    """How many relations at a time.
+
+    On the CPU as many as torch has threads, each with one: the steps of a small relation are too short to be shared.
+    Predictors of whole rows take turns, since nobody knows whether they may be called from several threads.
+    """
+    alone = any(device_of(scorer).type == "cuda" or not scores_columns(scorer) for scorer in scorers)
+    return 1 if alone else torch.get_num_threads()
+
+
+def _side_by_side(work: Callable[[int], Result], items: Iterable[int], workers: int) -> Iterator[Result]:
+    """The results of all items in their order; what has not begun when the reader stops is left undone."""
+    if workers == 1:
+        yield from map(work, items)
+        return
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from pool.map(work, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
 
 
 def finished_relations(
@@ -107,8 +136,9 @@ class CandidateScorer:
         floor: float,
         rule: Calibration,
         memory: int | None = None,
+        workers: int = 1,
     ) -> CandidateScorer:
-        """For these scorers and known edges."""
+        """For these scorers and known edges; so many workers share the memory."""
         predictors = tuple(scorers.values())
         first, device = predictors[0], device_of(predictors[0])
         for other in predictors:
@@ -123,7 +153,8 @@ class CandidateScorer:
         if not sources.everything:
             ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in counted)
             views = EntityViews.of(first.entities, first.relations, *ids)
-        return CandidateScorer(predictors, counts, views, sources, floor, rule, memory // (2 * len(predictors)))
+        share = memory // (2 * len(predictors) * workers)
+        return CandidateScorer(predictors, counts, views, sources, floor, rule, share)
 
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
