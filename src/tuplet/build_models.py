@@ -7,6 +7,7 @@ same, the plan stays: the speed that is measured differs from call to call, and 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from tuplet.build_plan import RESERVE, BuildPlan, GraphSizes, MachineSpeed, PlannedModel, plan, question_work, rungs
+from tuplet.build_plan import (
+    RESERVE,
+    BuildPlan,
+    GraphSizes,
+    MachineSpeed,
+    PlannedModel,
+    plan,
+    question_work,
+    rungs,
+    worth_timing,
+)
 from tuplet.errors import BadInput, CorruptStore, Option, TupletError
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
@@ -135,7 +146,11 @@ def choose(
     edges = parts[0]
     sizes, device = replace(graph_sizes(edges), parts=len(parts)), pick_device(device_name)
     unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
-    probes = {kind: list(rungs(kind, sizes, unknown))[-1] for kind in request.predictors or KINDS}
+    kinds = request.predictors
+    if kinds is None:
+        cores = os.cpu_count() or 1
+        kinds = tuple(kind for kind in KINDS if unknown.on_gpu or worth_timing(kind, sizes, request.minutes, cores))
+    probes = {kind: list(rungs(kind, sizes, unknown))[-1] for kind in kinds}
     measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in probes.items()}
     messages = measured.pop("paths", 0.0)
     speed = replace(unknown, products=min(measured.values(), default=1.0), messages=messages)

@@ -22,6 +22,7 @@ SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from t
 NEGATIVES = 100
 SAMPLED_BATCH = 250
 PASSES = (0.25, 0.5, 1.0, 2.0)  # over the half-links, that a path network gets, rung by rung
+FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
 LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
 
@@ -134,17 +135,26 @@ def sampled(sizes: GraphSizes) -> bool:
 
 def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
     """One predictor, each time with more work."""
-    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else suitable(sizes.facts, model)
     if model == "paths":
-        base = suitable(sizes.facts, model)
+        base = PRESETS["paths" if speed.on_gpu else "paths-small"]
         for passes in PASSES:
             yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
         return
+    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else suitable(sizes.facts, model)
     if sampled(sizes) and not speed.on_gpu:
         base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
     for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
         if rank <= base.rank:
             yield replace(base, rank=rank, epochs=epochs, evaluate_every=4, patience=3)
+
+
+def worth_timing(model: str, sizes: GraphSizes, minutes: float, cores: int) -> bool:
+    """Whether a predictor could fit into the time on a fast CPU; if not, nobody needs to see how fast this one is."""
+    if model != "paths":
+        return True
+    speed = MachineSpeed(products=FAST * cores, messages=FAST_MESSAGES * cores)
+    least = next(rungs(model, sizes, speed))
+    return training_seconds(least, sizes, speed) + index_seconds([least], sizes, speed) < 60 * minutes
 
 
 def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
@@ -155,11 +165,14 @@ def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpe
 def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
     """How long a predictor is trained and measured, unless its valid MRR stops rising before."""
     steps = config.steps or config.epochs * -(-2 * sizes.facts // config.batch)
-    measurements = steps * config.batch / (2 * sizes.facts) / config.evaluate_every + 1 if config.evaluate_every else 1
-    ranked = 2 * (sizes.valid * measurements + sizes.test)
-    return steps * config.batch * question_work(config, sizes) / rate(config, speed) + ranked * row_seconds(
-        config, sizes, speed
-    )
+    rows = steps * config.batch
+    if config.model == "paths":
+        measured = rows / 10  # ten times a hundredth of the rows of training
+    else:
+        measured = 2 * sizes.valid * (config.epochs // config.evaluate_every if config.evaluate_every else 0)
+    measured += 2 * (sizes.valid + sizes.test)
+    work = question_work(config, sizes) / rate(config, speed)
+    return rows * work + measured * row_seconds(config, sizes, speed)
 
 
 def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:

@@ -34,7 +34,7 @@ def bundled() -> KnowledgeGraph:
 
 
 def hidden(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> KnowledgeGraph:
-    """The graph with a share of its facts in the test split, and half as many in valid.
+    """The graph with a share of its facts in the test split, and three quarters as many in valid: enough to learn from.
 
     Facts between the same two entities go together: France borders Spain, so Spain borders France.
     """
@@ -42,7 +42,7 @@ def hidden(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> Knowledg
     ends = np.stack([relation, np.minimum(heads, tails), np.maximum(heads, tails)])
     _, group = np.unique(ends, axis=1, return_inverse=True)
     lot = np.random.default_rng(seed).random(group.max() + 1)[group]
-    split = np.select([lot < share, lot < 1.5 * share], [SPLIT_CODE["test"], SPLIT_CODE["valid"]], SPLIT_CODE["train"])
+    split = np.select([lot < share, lot < 1.75 * share], [SPLIT_CODE["test"], SPLIT_CODE["valid"]], SPLIT_CODE["train"])
     return graph.with_splits(split)
 
 
