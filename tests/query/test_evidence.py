@@ -107,13 +107,13 @@ def test_reasons_are_stated_facts_best_first(edges: list[Edge]) -> None:
 
 
 def leads(facts: tuple[Edge, ...], head: int, tail: int) -> bool:
-    """Whether facts are a path between two entities, in order."""
-    at = head
+    """Whether facts are a path between two entities, in order, that comes to no entity twice."""
+    visited = [head]
     for near, _, far in facts:
-        if at not in (near, far):
+        if visited[-1] not in (near, far):
             return False
-        at = far if at == near else near
-    return at == tail
+        visited.append(far if visited[-1] == near else near)
+    return visited[-1] == tail and len({*visited}) == len(visited)
 
 
 WIDTH = 30  # entities before and after each step
@@ -170,6 +170,14 @@ def test_nothing_speaks_for_a_fact_out_of_the_blue() -> None:
     evidence = finder([(0, 0, 1), (2, 0, 3)])
     assert evidence.reasons(0, 1, 5, Deadline()) == []
     assert evidence.reasons(0, 0, 3, Deadline()) == []
+
+
+def test_a_path_is_shown_through_its_rarest_middle() -> None:
+    # 0 reaches 1 by 0 and 1 through 2, as 4 and 5 do, and through 3, which nobody else comes by; 2(4, 5) is stated
+    edges = [(0, 0, 2), (2, 1, 1), (0, 0, 3), (3, 1, 1), (4, 0, 2), (2, 1, 5), (4, 2, 5)]
+    found = finder(edges, 6, 3).reasons(0, 2, 1, Deadline())
+    assert found
+    assert (found[0].kind, found[0].facts) == ("path", ((0, 0, 3), (3, 1, 1)))
 
 
 # 0 and 1 share 10, which nobody else has; 0 and 2 share 11, which all have; all of 1 to 9 have 1(·, 12)
@@ -269,6 +277,13 @@ def test_python_and_json(path: Path) -> None:
     assert "      0.6471  path     born_in(p00, city0), lies_in(city0, country0)\n" in f"{answer.explain()}\n"
     assert "<small>0.6471  path" in answer.explain()._repr_html_()
     assert store.explain(QUERY, ["p00"], evidence=True).witness == answer.witness
+
+
+def test_only_what_is_predicted_has_evidence(path: Path) -> None:
+    store = tuplet.open(path)
+    answers = store.ask("?who : born_in(?who, city0) & !citizen_of(?who, country0)", evidence=True)
+    assert [fact.evidence for answer in answers for fact in answer.witness] == [None, None]
+    assert answers.evidence == {}, "nothing was looked for in vain"
 
 
 def test_where_nothing_speaks_it_is_said(path: Path) -> None:

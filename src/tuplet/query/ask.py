@@ -112,8 +112,8 @@ def explained(
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
     crisp, pruned = status(witnesses, ranking, question, engine, judge, deadline)
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence else {}
-    if None in evidence.values():
-        pruned = "timeout"
+    if evidence and deadline.over():
+        pruned = "timeout"  # some was not looked for, or not all of it was found
     return Answers(
         query=question.text,
         variables=tuple(variable.name for variable in question.tree.free),

@@ -67,7 +67,7 @@ class EvidenceFinder:
         return made
 
     def reasons(self, head: int, relation: int, tail: int, deadline: Deadline) -> list[Reason] | None:
-        """What speaks for a fact, best first; None if the time was up before anything was found."""
+        """What speaks for a fact that is not stated, best first; None if the time was up before anything was found."""
         found: list[Reason] = []
         try:
             for reason in self._all(head, relation, tail, deadline):
@@ -82,16 +82,21 @@ class EvidenceFinder:
         return list(distinct.values())[:MOST]
 
     def _all(self, head: int, relation: int, tail: int, deadline: Deadline) -> Iterable[Reason]:
+        deadline.check()
         ends = _End.of(self, head), _End.of(self, tail)
+        if head != tail:  # a path comes to no entity twice
+            yield from self._paths(relation, *ends, deadline)
+        yield from self._similar(ends[0], 2 * relation, tail, deadline)
+        yield from self._similar(ends[1], 2 * relation + 1, head, deadline)
+
+    def _paths(self, relation: int, head: _End, tail: _End, deadline: Deadline) -> Iterable[Reason]:
         clear = False
-        for paths in (self._one_step(*ends), self._two_steps(*ends)):
+        for paths in (self._one_step(head, tail), self._two_steps(head, tail)):
             for reason in self._weighed(relation, paths, deadline):
                 clear |= reason.weight >= _CLEAR
                 yield reason
         if not clear:
-            yield from self._weighed(relation, self._three_steps(*ends), deadline)
-        yield from self._similar(ends[0], 2 * relation, tail, deadline)
-        yield from self._similar(ends[1], 2 * relation + 1, head, deadline)
+            yield from self._weighed(relation, self._three_steps(head, tail), deadline)
 
     def _weighed(self, relation: int, paths: Paths, deadline: Deadline) -> Iterable[Reason]:
         """A reason for each body that joins the ends, with one path; those of rare middles are tried first."""
@@ -169,8 +174,7 @@ class EvidenceFinder:
 
         deadline.check()
         arrays, steps = self.facts.arrays, end.steps(_NEAR)
-        having = _scattered(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps)))
-        others = np.sort(having[having != end.entity])
+        others = np.sort(_scattered(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps))))
         shared = np.zeros(len(others))
         total = share_with(arrays, steps, others, shared)
         for place in np.argsort(-shared, kind="stable")[:MOST].tolist():
@@ -262,7 +266,7 @@ def find_evidence(witnesses: Witnesses, source: Source, deadline: Deadline) -> d
     for i, j in np.argwhere(predicted).tolist():
         fact = int(witnesses.heads[i, j]), witnesses.edges[j].relation, int(witnesses.tails[i, j])
         if fact not in found:
-            reasons = None if deadline.over() else finder.reasons(*fact, deadline)
+            reasons = finder.reasons(*fact, deadline)
             found[fact] = None if reasons is None else tuple(reasons)
     return found
 
