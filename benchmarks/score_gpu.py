@@ -77,14 +77,10 @@ def main() -> None:
 
     began = time.perf_counter()
     edges = read_edges(arguments.graph)
-    scorers, hashes, sizes = {}, [], (0, 0)
-    for folder in arguments.models:
-        model = model_folder.load(folder, arguments.device)
-        sizes = model.entities, model.relations
-        if hasattr(model, "on"):  # it walks along the train edges
-            model = model.on(TrainingEdges({"train": edges["train"]}, *sizes))
-        scorers[str(folder)] = model
-        hashes.append(model_folder.describe(folder)["sha256"])
+    about = [model_folder.describe(folder) for folder in arguments.models]
+    sizes, hashes = (about[0]["entities"], about[0]["relations"]), [model["sha256"] for model in about]
+    known = TrainingEdges({"train": edges["train"]}, *sizes)
+    scorers = {str(folder): model_folder.load_for(known, folder, arguments.device) for folder in arguments.models}
     choice = choose(*sizes, edges["train"], edges["valid"], arguments.candidates)
     rule, memory = Calibration(), None if arguments.memory is None else int(arguments.memory)
     cache = finished_relations(

@@ -151,7 +151,8 @@ class CandidateScorer:
         counts = EdgeCounts.of(first.entities, first.relations, *counted, device)
         views = None
         if not sources.everything:
-            ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in counted)
+            # On the CPU: where this is chosen and where it is scored, the same entities are plausible.
+            ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in counted)
             views = EntityViews.of(first.entities, first.relations, *ids)
         share = memory // (2 * len(predictors) * workers)
         return CandidateScorer(predictors, counts, views, sources, floor, rule, share)
@@ -178,7 +179,7 @@ class CandidateScorer:
             everyone = torch.arange(self.counts.entities, device=heads.device)
             return [HalfLinks.of(number, inverse, heads, tails, everyone, everyone) for inverse in (False, True)]
         ends = (self.views.support(2 * number + 1), self.views.support(2 * number))
-        plausible = [torch.nonzero(end >= self.sources.least).view(-1) for end in ends]
+        plausible = [torch.nonzero(end >= self.sources.least).view(-1).to(heads.device) for end in ends]
         return [HalfLinks.of(number, inverse, heads, tails, plausible[inverse]) for inverse in (False, True)]
 
 
