@@ -27,9 +27,7 @@ def aggregate(
         from tuplet.predict.paths.triton_kernels import triton_aggregate
 
         return triton_aggregate(x, relation, boundary, graph, visible, degree)
-    from tuplet.predict.paths.cpu_kernels import compiled_aggregate
-
-    return compiled_aggregate(x, relation, boundary, graph, visible, degree)
+    return plain_aggregate(x, relation, boundary, graph, visible, degree)
 
 
 def plain_aggregate(

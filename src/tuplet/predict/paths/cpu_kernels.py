@@ -1,201 +1,203 @@
-"""Compiled messages of a path network on the CPU, forwards and backwards.
+"""Compiled inner loops of a path network on the CPU, forwards and backwards; `cpu_layer` puts them together.
 
-A kernel walks along all edges with a block of channels, whose slice of all entities stays in the cache. `sums` holds
-what one entity gathers: rows of BLOCK numbers, at fixed distances, so that the inner loops become vector instructions.
-One call is one thread: `cores` shares questions out among threads.
+All arrays are float32 and C-ordered. `sums` holds what one entity gathers: rows of numbers at fixed distances, so that
+the inner loops become vector instructions. A kernel is one thread: `cores` shares questions out among threads.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import torch
 from numba import njit
-from torch import Tensor
 
 from tuplet.graph.kernels import OPTIONS
-from tuplet.predict.paths.aggregate import LEAST_VARIANCE as SMALLEST_VARIANCE
-from tuplet.predict.paths.aggregate import Summary
-from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths import aggregate
 
-BLOCK = 64  # channels of a task: four vectors of AVX-512
-LEAST_VARIANCE = np.float32(SMALLEST_VARIANCE)
+BLOCK = 64  # channels that are walked with at a time, at least those of a query: four vectors of AVX-512
+ROW = 256  # of `sums`: the most channels of a query
+SUMS = 8 * ROW
+LEAST_VARIANCE = np.float32(aggregate.LEAST_VARIANCE)
 LEAST_DEVIATION = np.sqrt(LEAST_VARIANCE)
+NORM_EPSILON = np.float32(1e-5)
 ZERO, ONE = np.float32(0), np.float32(1)
 
 # Divisions that raise would not become vector instructions.
 compiled = njit(error_model="numpy", **OPTIONS)
-
-
-def compiled_aggregate(
-    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
-) -> Summary:
-    """`aggregate` on the CPU."""
-    found: Summary = CompiledAggregate.apply(x, relation, boundary, graph, visible, degree)
-    return found
-
-
-class CompiledAggregate(torch.autograd.Function):
-    """`aggregate` with its gradients; all numbers are float32."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
-    ) -> tuple[Tensor, ...]:
-        x, relation, boundary = (part.contiguous() for part in (x, relation, boundary))
-        out = tuple(torch.empty_like(x) for _ in range(4))
-        ctx.save_for_backward(x, relation, boundary, visible, degree, *out)
-        ctx.edges = graph.start, graph.source, graph.relation
-        arrays = _arrays(x, relation, boundary, *ctx.edges, visible, degree, *out)
-        _by_block(summarise, arrays, x.shape[1])
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        x, relation, boundary, visible, degree, *out = ctx.saved_tensors
-        found = torch.zeros_like(x), torch.zeros_like(relation), torch.empty_like(boundary)
-        given = (slope.contiguous() for slope in slopes)
-        arrays = _arrays(x, relation, boundary, *ctx.edges, visible, degree, *out, *given, *found)
-        _by_block(differentiate, arrays, x.shape[1])
-        return (*found, None, None, None)
-
-
-def _arrays(*tensors: Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.detach().numpy() for tensor in tensors)
-
-
-def _by_block(kernel: Callable[..., None], arrays: tuple[Any, ...], channels: int) -> None:
-    """Run a kernel over all blocks of channels."""
-    sums = np.empty(8 * BLOCK, dtype=np.float32)
-    for first in range(0, channels, BLOCK):
-        kernel(*arrays, sums, first, min(BLOCK, channels - first))
+# Sums within a row may be taken in the order of the vectors: the same every time.
+reduced = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, **OPTIONS)
 
 
 @compiled
-def summarise(
-    x, relation, boundary, start, source, kind, visible, degree, mean, deviation, largest, smallest, sums, first, count
-):
-    """Mean, deviation, largest and smallest message into every entity, in the channels first : first + count."""
-    end = first + count
-    for entity in range(len(start) - 1):
-        own = boundary[entity, first:end]
-        for c in range(count):
-            message = own[c]
-            sums[c] = message
-            sums[BLOCK + c] = message * message
-            sums[2 * BLOCK + c] = message
-            sums[3 * BLOCK + c] = message
-        for edge in range(start[entity], start[entity + 1]):
-            if visible[edge]:
-                state, by = x[source[edge], first:end], relation[kind[edge], first:end]
-                for c in range(count):
-                    message = state[c] * by[c]
-                    sums[c] += message
-                    sums[BLOCK + c] += message * message
-                    high, low = sums[2 * BLOCK + c], sums[3 * BLOCK + c]
-                    sums[2 * BLOCK + c] = message if message > high else high
-                    sums[3 * BLOCK + c] = message if message < low else low
+def summarise(x, relation, boundary, start, source, kind, visible, degree, begin, end, width, parts, sums):
+    """Mean, deviation, largest and smallest message into the entities begin … end − 1.
+
+    x, boundary [entities, queries · width], relation [kinds, queries · width] → parts [end − begin, queries, 4 · width]
+    """
+    channels = x.shape[1]
+    step = max(BLOCK // width, 1) * width  # whole queries
+    for entity in range(begin, end):
         share = ONE / degree[entity]
-        for c in range(count):
-            middle = sums[c] * share
-            variance = sums[BLOCK + c] * share - middle * middle
-            sums[c] = middle
-            sums[BLOCK + c] = np.sqrt(variance if variance > LEAST_VARIANCE else LEAST_VARIANCE)
-        out = mean[entity, first:end]
-        for c in range(count):
-            out[c] = sums[c]
-        out = deviation[entity, first:end]
-        for c in range(count):
-            out[c] = sums[BLOCK + c]
-        out = largest[entity, first:end]
-        for c in range(count):
-            out[c] = sums[2 * BLOCK + c]
-        out = smallest[entity, first:end]
-        for c in range(count):
-            out[c] = sums[3 * BLOCK + c]
+        for first in range(0, channels, step):
+            last = min(first + step, channels)
+            count = last - first
+            own = boundary[entity, first:last]
+            for c in range(count):
+                message = own[c]
+                sums[c] = message
+                sums[ROW + c] = message * message
+                sums[2 * ROW + c] = message
+                sums[3 * ROW + c] = message
+            for edge in range(start[entity], start[entity + 1]):
+                if visible[edge]:
+                    state, by = x[source[edge], first:last], relation[kind[edge], first:last]
+                    for c in range(count):
+                        message = state[c] * by[c]
+                        high, low = sums[2 * ROW + c], sums[3 * ROW + c]
+                        sums[c] += message
+                        sums[ROW + c] += message * message
+                        sums[2 * ROW + c] = message if message > high else high
+                        sums[3 * ROW + c] = message if message < low else low
+            for c in range(count):
+                mean = sums[c] * share
+                variance = sums[ROW + c] * share - mean * mean
+                sums[c] = mean
+                sums[ROW + c] = np.sqrt(variance if variance > LEAST_VARIANCE else LEAST_VARIANCE)
+            for query in range(count // width):
+                out = parts[entity - begin, first // width + query]
+                for part in range(4):
+                    for c in range(width):
+                        out[part * width + c] = sums[part * ROW + query * width + c]
 
 
 @compiled
 def differentiate(
-    x,
-    relation,
-    boundary,
-    start,
-    source,
-    kind,
-    visible,
-    degree,
-    mean,
-    deviation,
-    largest,
-    smallest,
-    mean_slope,
-    deviation_slope,
-    largest_slope,
-    smallest_slope,
-    x_slope,
-    relation_slope,
-    boundary_slope,
-    sums,
-    first,
-    count,
-):
-    """The gradients of x and relation, added to what is there, and of the boundary, in some channels.
+    x, relation, boundary, start, source, kind, visible, degree, begin, end, width, parts, slopes,
+    x_slope, relation_slope, boundary_slope, sums,
+):  # fmt: skip
+    """The gradients of `summarise`, added to those of x, relation and boundary; `slopes` are those of `parts`.
 
     Rows of `sums`: largest and smallest message; how many messages are as large and as small, then the share of the
-    slope that each of these gets; slope of every message, and per unit of the message.
+    slope that each of these gets; slope of every message, and per unit of the message; two products.
     """
-    end = first + count
-    for entity in range(len(start) - 1):
-        own, high, low = boundary[entity, first:end], largest[entity, first:end], smallest[entity, first:end]
-        for c in range(count):
-            sums[c] = high[c]
-            sums[BLOCK + c] = low[c]
-        for c in range(count):
-            sums[2 * BLOCK + c] = ONE if own[c] == sums[c] else ZERO
-            sums[3 * BLOCK + c] = ONE if own[c] == sums[BLOCK + c] else ZERO
-        for edge in range(start[entity], start[entity + 1]):
-            if visible[edge]:
-                state, by = x[source[edge], first:end], relation[kind[edge], first:end]
-                for c in range(count):
-                    message = state[c] * by[c]
-                    sums[2 * BLOCK + c] += ONE if message == sums[c] else ZERO
-                    sums[3 * BLOCK + c] += ONE if message == sums[BLOCK + c] else ZERO
+    channels = x.shape[1]
+    step = max(BLOCK // width, 1) * width
+    for entity in range(begin, end):
         share = ONE / degree[entity]
-        out = largest_slope[entity, first:end]
-        for c in range(count):
-            sums[2 * BLOCK + c] = out[c] / sums[2 * BLOCK + c]
-        out = smallest_slope[entity, first:end]
-        for c in range(count):
-            sums[3 * BLOCK + c] = out[c] / sums[3 * BLOCK + c]
-        out, spread = deviation_slope[entity, first:end], deviation[entity, first:end]
-        for c in range(count):
-            sums[5 * BLOCK + c] = out[c] * share / spread[c] if spread[c] > LEAST_DEVIATION else ZERO
-        out, middle = mean_slope[entity, first:end], mean[entity, first:end]
-        for c in range(count):
-            sums[4 * BLOCK + c] = out[c] * share - sums[5 * BLOCK + c] * middle[c]
-        out = boundary_slope[entity, first:end]
-        for c in range(count):
-            message = own[c]
-            slope = sums[4 * BLOCK + c] + message * sums[5 * BLOCK + c]
-            slope += sums[2 * BLOCK + c] if message == sums[c] else ZERO
-            slope += sums[3 * BLOCK + c] if message == sums[BLOCK + c] else ZERO
-            out[c] = slope
-        for edge in range(start[entity], start[entity + 1]):
-            if visible[edge]:
-                state, by = x[source[edge], first:end], relation[kind[edge], first:end]
-                to_state, to_by = x_slope[source[edge], first:end], relation_slope[kind[edge], first:end]
-                for c in range(count):
-                    message = state[c] * by[c]
-                    slope = sums[4 * BLOCK + c] + message * sums[5 * BLOCK + c]
-                    slope += sums[2 * BLOCK + c] if message == sums[c] else ZERO
-                    slope += sums[3 * BLOCK + c] if message == sums[BLOCK + c] else ZERO
-                    sums[6 * BLOCK + c] = slope * by[c]
-                    sums[7 * BLOCK + c] = slope * state[c]
-                for c in range(count):
-                    to_state[c] += sums[6 * BLOCK + c]
-                for c in range(count):
-                    to_by[c] += sums[7 * BLOCK + c]
+        for first in range(0, channels, step):
+            last = min(first + step, channels)
+            count = last - first
+            own = boundary[entity, first:last]
+            for query in range(count // width):
+                here = parts[entity - begin, first // width + query]
+                for c in range(width):
+                    sums[query * width + c] = here[2 * width + c]
+                    sums[ROW + query * width + c] = here[3 * width + c]
+            for c in range(count):
+                sums[2 * ROW + c] = ONE if own[c] == sums[c] else ZERO
+                sums[3 * ROW + c] = ONE if own[c] == sums[ROW + c] else ZERO
+            for edge in range(start[entity], start[entity + 1]):
+                if visible[edge]:
+                    state, by = x[source[edge], first:last], relation[kind[edge], first:last]
+                    for c in range(count):
+                        message = state[c] * by[c]
+                        sums[2 * ROW + c] += ONE if message == sums[c] else ZERO
+                        sums[3 * ROW + c] += ONE if message == sums[ROW + c] else ZERO
+            for query in range(count // width):
+                here, slope = (
+                    parts[entity - begin, first // width + query],
+                    slopes[entity - begin, first // width + query],
+                )
+                for j in range(width):
+                    c = query * width + j
+                    deviation = here[width + j]
+                    spread = slope[width + j] * share / deviation if deviation > LEAST_DEVIATION else ZERO
+                    sums[4 * ROW + c] = slope[j] * share - spread * here[j]
+                    sums[5 * ROW + c] = spread
+                    sums[2 * ROW + c] = slope[2 * width + j] / sums[2 * ROW + c]
+                    sums[3 * ROW + c] = slope[3 * width + j] / sums[3 * ROW + c]
+            out = boundary_slope[entity, first:last]
+            for c in range(count):
+                message = own[c]
+                value = sums[4 * ROW + c] + message * sums[5 * ROW + c]
+                value += sums[2 * ROW + c] if message == sums[c] else ZERO
+                value += sums[3 * ROW + c] if message == sums[ROW + c] else ZERO
+                out[c] += value
+            for edge in range(start[entity], start[entity + 1]):
+                if visible[edge]:
+                    state, by = x[source[edge], first:last], relation[kind[edge], first:last]
+                    for c in range(count):
+                        message = state[c] * by[c]
+                        value = sums[4 * ROW + c] + message * sums[5 * ROW + c]
+                        value += sums[2 * ROW + c] if message == sums[c] else ZERO
+                        value += sums[3 * ROW + c] if message == sums[ROW + c] else ZERO
+                        sums[6 * ROW + c] = value * by[c]
+                        sums[7 * ROW + c] = value * state[c]
+                    out = x_slope[source[edge], first:last]
+                    for c in range(count):
+                        out[c] += sums[6 * ROW + c]
+                    out = relation_slope[kind[edge], first:last]
+                    for c in range(count):
+                        out[c] += sums[7 * ROW + c]
+
+
+@reduced
+def update(x, own, mixed, scale, gain, bias, normed, spread, out):
+    """The new states: x + relu(norm(own + plain + scale · up + down / scale)), where `mixed` has plain, up and down.
+
+    x, own, normed, out [entities, queries, width], mixed [entities, queries, 3 · width]; `normed` and `spread` keep
+    what the way back needs.
+    """
+    width = x.shape[2]
+    for entity in range(x.shape[0]):
+        up, down = scale[entity], ONE / scale[entity]
+        for query in range(x.shape[1]):
+            three, row, new = mixed[entity, query], normed[entity, query], out[entity, query]
+            alone, before = own[entity, query], x[entity, query]
+            total = ZERO
+            for c in range(width):
+                value = alone[c] + three[c] + up * three[width + c] + down * three[2 * width + c]
+                row[c] = value
+                total += value
+            middle = total / width
+            total = ZERO
+            for c in range(width):
+                total += (row[c] - middle) * (row[c] - middle)
+            by = ONE / np.sqrt(total / np.float32(width) + NORM_EPSILON)
+            spread[entity, query] = by
+            for c in range(width):
+                value = (row[c] - middle) * by
+                row[c] = value
+                value = value * gain[c] + bias[c]
+                new[c] = before[c] + (value if value > ZERO else ZERO)
+
+
+@reduced
+def update_slopes(slope, scale, gain, bias, normed, spread, own_slope, mixed_slope, gain_slope, bias_slope):
+    """The gradients of `update`: of own and mixed, and added to those of gain and bias."""
+    width = slope.shape[2]
+    share = ONE / np.float32(width)
+    for entity in range(slope.shape[0]):
+        up, down = scale[entity], ONE / scale[entity]
+        for query in range(slope.shape[1]):
+            given, row = slope[entity, query], normed[entity, query]
+            to_own, to_mixed = own_slope[entity, query], mixed_slope[entity, query]
+            total, along = ZERO, ZERO
+            for c in range(width):
+                value = given[c] if row[c] * gain[c] + bias[c] > ZERO else ZERO
+                to_own[c] = value * gain[c]
+                to_mixed[c] = value
+                total += to_own[c]
+                along += to_own[c] * row[c]
+            for c in range(width):
+                bias_slope[c] += to_mixed[c]
+            for c in range(width):
+                gain_slope[c] += to_mixed[c] * row[c]
+            total, along = total * share, along * share
+            by = spread[entity, query]
+            for c in range(width):
+                to_own[c] = by * (to_own[c] - total - row[c] * along)
+            for c in range(width):
+                value = to_own[c]
+                to_mixed[c] = value
+                to_mixed[width + c] = up * value
+                to_mixed[2 * width + c] = down * value

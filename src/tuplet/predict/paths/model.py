@@ -16,7 +16,8 @@ from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.network import PathNetwork
 
 _ROWS = 64  # computed at a time on a GPU
-_CACHED = 1 << 19  # bytes that the states of a batch take on a CPU, about: beyond its cache a row takes longer
+_FEWEST = 4  # on a CPU: fewer would leave vector instructions empty
+_CACHED = 1 << 21  # bytes that the states of a batch take on a CPU, about: beyond its cache a row takes longer
 
 
 class PathModel:
@@ -85,7 +86,7 @@ class PathModel:
         """How many rows are computed at a time."""
         if self.device.type == "cuda":
             return _ROWS
-        return max(1, min(_ROWS, _CACHED // (4 * self.network.width * self.entities)))
+        return max(_FEWEST, min(_ROWS, _CACHED // (4 * self.network.width * self.entities)))
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
         """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""

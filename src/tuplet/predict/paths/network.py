@@ -38,13 +38,15 @@ class PathLayer(nn.Module):
         """What the entities hold after this layer. x, start [entities, queries · width], asked [queries, width]"""
         queries = len(asked)
         relation = self.relation(asked).view(queries, self.kinds, self.width).transpose(0, 1).reshape(self.kinds, -1)
-        parts = aggregate(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
+        weights = [part for module in (self.summary, self.own, self.norm) for part in (module.weight, module.bias)]
         if x.is_cuda:
             from tuplet.predict.paths.triton_kernels import triton_update
 
-            weights = (self.summary.weight, self.summary.bias, self.own.weight, self.own.bias)
-            return triton_update(x, *parts, sight.scale, *weights, self.norm.weight, self.norm.bias)
-        return self.update(x, parts, sight.scale)
+            parts = aggregate(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
+            return triton_update(x, *parts, sight.scale, *weights)
+        from tuplet.predict.paths.cpu_layer import compiled_layer
+
+        return compiled_layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)
 
     def update(self, x: Tensor, parts: Summary, scale: Tensor) -> Tensor:
         """The new state of each entity from its own and the summary of its messages."""

@@ -34,6 +34,7 @@ ROUNDS = 10  # measurements of a run
 MEASURED_SHARE = 50  # one of so many rows of the training is ranked in each measurement
 FEWEST_MEASURED = 100  # edges
 NO_ANSWER = -1e9  # in place of the score of an answer, where the others are counted
+WIDEST = 256  # rank
 QUESTIONS = 4  # of a step that a core takes at a time
 DECAY = 1e-5
 
@@ -122,6 +123,8 @@ class PathTask(Task):
     def __init__(self, edges: TrainingEdges, config: TrainConfig, device: torch.device) -> None:
         if config.precision != "auto":
             raise BadInput("a path network has its own precision (bfloat16 on a GPU, else float32): leave it at auto")
+        if config.rank > WIDEST:
+            raise BadInput(f"rank is {config.rank}; a path network is at most {WIDEST} wide")
         self.edges, self.config, self.device = edges, config, device
         self.questions = Questions(edges.splits["train"], edges.relations, config.targets)
         self.steps_per_epoch = max(1, math.ceil(self.questions.rounds / config.batch))
