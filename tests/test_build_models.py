@@ -18,6 +18,7 @@ from tuplet.pipeline import build, with_valid
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.progress import Report
+from tuplet.train_config import TrainConfig
 
 FACTS = [(f"e{i}", f"r{k}", f"e{(i * (k + 2) + k) % 60}") for k in range(3) for i in range(60)]
 GRAPH = with_valid(tuplet.read(FACTS), 0.05, 0)
@@ -72,11 +73,15 @@ def test_the_plan_stays_though_the_speed_is_another(tmp_path: Path) -> None:
 
 
 def test_given_settings_are_obeyed_within_the_time() -> None:
-    edges = TrainingEdges.of(GRAPH)
-    found = choose([edges], ModelRequest(15.0, None, {"rank": 7, "seed": 3}), "cpu", SlowClock(1e-4))
-    assert {(model.config.rank, model.config.seed) for model in found.models if model.config.model == "complex"} == {
-        (7, 3)
-    }
+    def configs(names: tuple[str, ...]) -> dict[str, TrainConfig]:
+        asked = ModelRequest(15.0, names, {"rank": 7, "seed": 3})
+        found = choose([TrainingEdges.of(GRAPH)], asked, "cpu", SlowClock(1e-4))
+        return {model.config.model: model.config for model in found.models}
+
+    both = configs(("complex", "paths"))
+    assert (both["complex"].rank, both["complex"].seed, both["paths"].seed) == (7, 3, 3)
+    assert both["paths"].rank != 7, "a rank is that of embeddings"
+    assert configs(("paths",))["paths"].rank == 7
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
@@ -149,3 +154,9 @@ def test_a_planned_build_is_made_of_both_and_goes_on_after_ctrl_c(tmp_path: Path
     assert next(share for step, share in seen if step == "train") >= 0.2, "steps that were done are not done again"
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
     assert [model["kind"] for model in store.info()["models"]] == ["complex", "paths"]
+
+
+def test_a_model_that_is_named_is_the_only_one(tmp_path: Path) -> None:
+    store = build(FACTS, tmp_path / "s", model="distmult", minutes=1, epochs=2, progress=False)
+    assert store.info()["model"]["kind"] == "distmult"
+    assert "models" not in store.info()

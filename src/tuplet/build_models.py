@@ -46,6 +46,7 @@ from tuplet.settings import changed, from_mapping
 from tuplet.train_config import TrainConfig
 
 PLAN = "plan.json"
+FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
 KINDS = ("complex", "paths")  # that are chosen from
 PROBE_SECONDS = 1.0
 PROBE_STEPS = 3, 30  # at least, at most; the first does not count
@@ -155,12 +156,16 @@ def choose(
     messages = measured.pop("paths", 0.0)
     speed = replace(unknown, products=min(measured.values(), default=1.0), messages=messages)
     found = plan(sizes, speed, request.minutes, request.predictors)
-    given = {key: value for key, value in request.given.items() if key != "model"}
-    models = [
-        model if model.config.model == "paths" else replace(model, config=changed(model.config, given))
-        for model in found.models
-    ]
-    return replace(found, models=tuple(models))
+    return replace(found, models=tuple(_obeying(model, request, len(found.models)) for model in found.models))
+
+
+def _obeying(model: PlannedModel, request: ModelRequest, several: int) -> PlannedModel:
+    """The model with the settings that were given; beside others, a path network takes those that concern all."""
+    all_of_it = model.config.model != "paths" or several == 1
+    given = {
+        key: value for key, value in request.given.items() if key != "model" and (all_of_it or key in FREE_SETTINGS)
+    }
+    return replace(model, config=changed(model.config, given))
 
 
 def graph_sizes(edges: TrainingEdges) -> GraphSizes:

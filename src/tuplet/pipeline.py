@@ -29,7 +29,6 @@ PathLike = str | os.PathLike[str]
 
 HELD_OUT = 0.05
 ENOUGH_VALID = 350  # 300 are needed, among the candidates
-FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
 
 
 def read(
@@ -176,7 +175,7 @@ def build(
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
-        from tuplet.build_models import ModelRequest, ModelRun
+        from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
         from tuplet.truth.candidates.sources import HALF_LINKS
         from tuplet.truth.make import PredictorRecipe
 
@@ -190,7 +189,8 @@ def build(
         free = settings.keys() <= FREE_SETTINGS and config is None
         if free or minutes is not None or predictors is not None:
             chosen = settings if config is None else to_mapping(_settings(config, settings, graph))
-            request = ModelRequest(MINUTES if minutes is None else minutes, _names(predictors), chosen)
+            names = _names(predictors if predictors is not None else chosen.get("model"))
+            request = ModelRequest(MINUTES if minutes is None else minutes, names, chosen)
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
