@@ -181,6 +181,8 @@ class PredictorRecipe:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
         cache = finished_relations(folder, hashes, choice.sources, floor, rule, counted)
+        if progress and self.parts is not None and cache is not None and not cache.begun:
+            progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
         scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress)
         if why is None:
             why = _too_few(graph, scores, self.calibration)

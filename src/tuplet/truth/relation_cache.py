@@ -42,6 +42,11 @@ class RelationCache:
             make_folder(folder)
         return RelationCache(folder, small)
 
+    @property
+    def begun(self) -> bool:
+        """Whether some relation is finished."""
+        return any(self.folder.glob("*.npz"))
+
     def load(self, relation: int) -> dict[str, NDArray[Any]] | None:
         """The part of a relation, or None if it is not finished."""
         try:
