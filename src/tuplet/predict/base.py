@@ -26,6 +26,8 @@ class LinkPredictor(Protocol):
     A predictor may say more about itself, as attributes:
 
     - `device`: where its ids should lie and where it computes; the CPU without it.
+    - `sees_facts = True`: it reads scores off the known facts themselves, as a path network does; they are then left
+      out when the scores of a row become truth.
     - `reciprocal = True`: `pairs(t, r + relations, h)` is the entry of h in `heads(t, r)`. Without it, single scores in
       that direction are picked out of whole rows: the same values, more work.
     - `scores(near, number, columns)`: scores of some columns alone, [n], [m] → [n, m]: entries of the rows of `tails`
@@ -86,6 +88,11 @@ def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: b
     if scores.shape != (len(near), predictor.entities):
         raise _misshapen(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
     return scores
+
+
+def sees_facts(predictor: LinkPredictor) -> bool:
+    """Whether it reads scores off the known facts, so that its score of a known fact says nothing."""
+    return bool(getattr(predictor, "sees_facts", False))
 
 
 def scores_columns(predictor: LinkPredictor) -> bool:

@@ -28,6 +28,7 @@ class PathModel:
 
     kind: ClassVar[str] = "paths"
     reciprocal: ClassVar[bool] = True
+    sees_facts: ClassVar[bool] = True
     bilinear: ClassVar[bool] = False
 
     def __init__(self, network: PathNetwork, entities: int, edges: TrainingEdges | None = None) -> None:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 import torch
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, column_scores, device_of, edge_scores, row_scores, scores_columns
+from tuplet.predict.base import (
+    LinkPredictor,
+    column_scores,
+    device_of,
+    edge_scores,
+    row_scores,
+    scores_columns,
+    sees_facts,
+)
 from tuplet.truth.edge_counts import sum_by_row
 from tuplet.truth.rules import Calibration
 
@@ -19,6 +27,8 @@ _BYTES_PER_SCORE = 12  # score, its mark, and room for what the predictor needs 
 _MOST_SCORES = 1 << 24  # in a block: more would leave the caches without being faster
 _MOST_ON_GPU = 1 << 30  # torch.nonzero counts in 32 bits
 _PAIRS = 1 << 16  # scored one by one at a time
+LOWEST_SCORE = -1e9  # of what is left out of a sum of exponentials
+HIDDEN = 0.1  # about so many facts are missing for each that is known, where nothing else is known about a row
 _DEARER = 32  # so many times as much a single edge costs as an entry of a block
 
 
@@ -47,6 +57,9 @@ class HalfLinks:
 @dataclass
 class RowLogs:
     """Log truth of half-links: softmax over the columns, turned into truth by a rule.
+
+    The ends of known facts are among the columns of the softmax, unless the predictor sees the facts themselves: what
+    it says of those means nothing then.
 
     A predictor that scores columns computes them alone. One that gives whole rows alone is asked once, since its rows
     may be dear: they are held, in half precision if there are many. What is outside of the columns has a log there too.
@@ -97,24 +110,30 @@ class RowLogs:
         rows = links.rows[start:stop]
         if self.whole:
             scores = row_scores(predictor, rows, links.relation, links.inverse)
-            normaliser = torch.logsumexp(scores[:, links.columns], 1)
+            asked = scores[:, links.columns]
         else:
-            scores = column_scores(predictor, rows, links.relation, links.inverse, links.columns)
-            normaliser = torch.logsumexp(scores, 1)
+            scores = asked = column_scores(predictor, rows, links.relation, links.inverse, links.columns)
+        row, place = self._known(start, stop)
+        own = asked[row, place]
+        normaliser = torch.logsumexp(asked, 1)
+        if sees_facts(predictor):
+            unknown = torch.logsumexp(asked.index_put((row, place), asked.new_tensor(LOWEST_SCORE)), 1)
+            normaliser = torch.where(unknown > LOWEST_SCORE / 2, unknown, normaliser)  # unless every end is known
         if not bool(normaliser.isfinite().all()):
             raise BadInput(f"{type(predictor).__name__} gives scores that are not finite numbers")
-        shift = self.rule.shift(*self._known(scores, start, stop), normaliser)
-        return scores - shift[:, None], shift
-
-    def _known(self, scores: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Per row: number of known ends, and log of their summed exp(score). [rows] each"""
-        links, bounds = self.links, torch.tensor([start, stop], device=scores.device)
-        begin, end = torch.searchsorted(links.known_rows, bounds).tolist()
-        row, ends = links.known_rows[begin:end] - start, links.known_ends[begin:end]
-        own = scores[row, ends if self.whole else torch.searchsorted(links.columns, ends)]
         highest = torch.full((len(scores),), -math.inf, device=scores.device).scatter_reduce(0, row, own, "amax")
         total = sum_by_row(torch.exp(own - highest[row]), row, len(scores))
-        return torch.bincount(row, minlength=len(scores)).float(), highest + total.log()
+        count = torch.bincount(row, minlength=len(scores)).float()
+        if sees_facts(predictor):
+            count = count * HIDDEN  # all the mass is that of unknown ends
+        shift = self.rule.shift(count, highest + total.log(), normaliser)
+        return scores - shift[:, None], shift
+
+    def _known(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Rows, from `start` on, and places among the columns of the known facts of some rows."""
+        links, bounds = self.links, torch.tensor([start, stop], device=self.links.rows.device)
+        begin, end = torch.searchsorted(links.known_rows, bounds).tolist()
+        return links.known_rows[begin:end] - start, torch.searchsorted(links.columns, links.known_ends[begin:end])
 
     def reaching(self, floor: float) -> Tensor:
         """Keys head · entities + tail of the entries that reach the floor."""
