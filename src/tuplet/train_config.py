@@ -103,7 +103,7 @@ PRESETS: Mapping[str, TrainConfig] = {
         model="paths", rank=32, steps=5000, batch=64, learning_rate=0.003, evaluate_every=1, patience=0
     ),
     "paths-small": TrainConfig(
-        model="paths", rank=16, layers=5, epochs=4, batch=16, learning_rate=0.005, evaluate_every=1, patience=0
+        model="paths", rank=16, layers=5, epochs=1, batch=8, learning_rate=0.005, evaluate_every=1, patience=0
     ),
 }
 
