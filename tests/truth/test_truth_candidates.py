@@ -233,6 +233,10 @@ def test_index_takes_several_models(two_models: Path, tmp_path: Path, capsys: py
     assert tuplet.info(tmp_path / "c")["report"]["candidates"]["sources"] == "all pairs"
     alone = tuplet.index(two_models / "graph", models[:1], tmp_path / "one", progress=False)
     assert "models" not in alone.info()
+    graph = store.graph
+    plain = Plain(random_model(entities=len(graph.entities)), arrays=False)
+    mixed = tuplet.index(graph, [plain, models[0]], tmp_path / "m", candidates="half-links", progress=False)
+    assert mixed.info()["report"]["candidates"]["whole_rows"] == ["Plain"]
     with pytest.raises(BadInput, match="takes one model, not 2"):
         tuplet.index(two_models / "graph", models, tmp_path / "d", on_demand=True)
 

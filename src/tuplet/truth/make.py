@@ -167,6 +167,7 @@ class PredictorRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
+        from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import choose
 
@@ -186,7 +187,8 @@ class PredictorRecipe:
         scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
-        told = choice.as_dict() | {"listed": len(scores)}
+        whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
+        told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
             return _learned(graph, scores, splits, self.threshold, about, candidates=told)
         least = max(least, floor)
