@@ -176,7 +176,6 @@ def build(
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
-        from tuplet.truth.candidates.sources import HALF_LINKS
         from tuplet.truth.make import PredictorRecipe
 
         if holdout == "newest" and calibration is None:
@@ -198,7 +197,6 @@ def build(
             graph,
             models,
             path,
-            candidates=HALF_LINKS if len(models) > 1 else None,  # paths take long, even where a sweep of all would not
             threshold=threshold,
             calibration=calibration,
             device=device,

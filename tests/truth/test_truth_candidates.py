@@ -274,3 +274,16 @@ def test_relations_scored_on_another_machine_are_not_scored_again(
     )
     assert store.info()["report"]["candidates"] == wanted.info()["report"]["candidates"]
     assert list((tmp_path / "here").rglob("*.npz")), "they are kept"
+
+
+def test_beside_another_a_predictor_that_sees_the_facts_gets_rows_with_a_fact_alone() -> None:
+    edges, seeing = random_edges(), random_model(seed=5)
+    seeing.sees_facts = True  # type: ignore[attr-defined]
+    both = score_candidates({"first": random_model(), "second": seeing}, edges, EVERYTHING, 1e-9)
+    assert not np.isnan(both.logs[0]).any()
+    for direction, near in enumerate((both.heads, both.tails)):
+        known = {(r, e) for r, e in zip(edges[1].tolist(), edges[2 * direction].tolist(), strict=True)}
+        has_fact = [(r, e) in known for r, e in zip(both.relation.tolist(), near.tolist(), strict=True)]
+        assert np.array_equal(~np.isnan(both.logs[1, direction]), has_fact)
+    alone = score_candidates({"second": seeing}, edges, EVERYTHING, 1e-9)
+    assert not np.isnan(alone.logs).any()

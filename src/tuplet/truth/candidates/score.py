@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, device_of, scores_columns
+from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
 from tuplet.progress import Report
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
@@ -160,7 +160,7 @@ class CandidateScorer:
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
         sides = [
-            [RowLogs.of(scorer, links, self.rule, self.memory) for links in self._half_links(number)]
+            [RowLogs.of(scorer, links, self.rule, self.memory) for links in self._half_links(number, scorer)]
             for scorer in self.scorers
         ]
         keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
@@ -172,12 +172,14 @@ class CandidateScorer:
             "logs": logs.float().cpu().numpy(),
         }
 
-    def _half_links(self, number: int) -> Iterable[HalfLinks]:
+    def _half_links(self, number: int, scorer: LinkPredictor) -> Iterable[HalfLinks]:
         """Those of the heads and of the tails."""
         heads, tails = self.counts.edges(number)
         if self.views is None:
             everyone = torch.arange(self.counts.entities, device=heads.device)
-            return [HalfLinks.of(number, inverse, heads, tails, everyone, everyone) for inverse in (False, True)]
+            # The rows of a predictor that sees the facts are dear: beside another one it gets those that have a fact.
+            rows = None if sees_facts(scorer) and len(self.scorers) > 1 else everyone
+            return [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
         ends = (self.views.support(2 * number + 1), self.views.support(2 * number))
         plausible = [torch.nonzero(end >= self.sources.least).view(-1).to(heads.device) for end in ends]
         return [HalfLinks.of(number, inverse, heads, tails, plausible[inverse]) for inverse in (False, True)]
