@@ -27,7 +27,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "score": ("log_truth",),
     "directions": (".log-", ".log_softmax-"),
     "row": (".rank-", ".above-", ".margin-", ".mass-", ".known_mean-"),
-    "joint row": ("rank-", "above-", "margin-", "mass-", "known_mean-"),
     "agreement": (".level", ".best", "level", "worst", "ranks", "best_rank"),
     "counts": ("count-", "degree-", "candidates-"),
     "relation": ("entities-", "fan-", "frequency", "unknown", "known_share", "excess"),
@@ -42,17 +41,19 @@ DIRECTIONS = ("tails", "heads")
 def column_names(scorers: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The names of all columns in their order; `without` leaves out groups.
 
-    >>> column_names(without=("joint row", "counts", "relation", "types", "paths", "time"))
+    >>> column_names(without=("row", "counts", "relation", "types", "paths", "time"))
     ('log_truth', 'rule', 'rules', 'links')
     >>> column_names(("complex",), without=tuple(group for group in GROUPS if group != "directions"))
     ('complex.log-tails', 'complex.log-heads', 'complex.log_softmax-tails', 'complex.log_softmax-heads')
     """
     names: list[str] = []
     for group, columns in GROUPS.items():
-        if group in without or (group == "agreement" and not scorers):
+        if group in without or (group in ("directions", "agreement") and not scorers):
             continue
         for column in columns:
+            # where nobody says who made the truth, it stands in its rows itself
             owned = [scorer + column for scorer in scorers] if column.startswith(".") else [column]
+            owned = owned or [column.removeprefix(".")]
             names += [name + side for name in owned for side in DIRECTIONS] if column.endswith("-") else owned
     return tuple(names)
 
@@ -125,7 +126,7 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
         out["type-" + name], out["types-" + name] = best[row], none[row]
         said = {"": edges.log_truth}
         if edges.logs is not None:
-            said |= {scorer + ".": edges.logs[place, side] for place, scorer in enumerate(edges.scorers)}
+            said = {scorer + ".": edges.logs[place, side] for place, scorer in enumerate(edges.scorers)}
         for scorer, log in said.items():
             out[f"{scorer}log-{name}"] = log
             out[f"{scorer}log_softmax-{name}"] = log - count.clamp(min=1).log()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,7 +32,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
-ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges
+ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges: at most so many, for each of them …
+_ROWS_EACH, _LEAST_ROWS = 100, 50_000  # … so many, and at least these
+_FACTS_EACH = 25  # valid edges for each leaf of a tree; with fewer of them trees are shallower
 FOLDS = 5
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
@@ -200,7 +202,7 @@ def fit(
     hidden: SplitCorrection,
     settings: TreeSettings | None = None,
     without: tuple[str, ...] = (),
-    rows: int = ROWS,
+    rows: int | None = None,
 ) -> CrossFit:
     """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
     return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows)
@@ -211,14 +213,15 @@ def fit_together(
     hidden: SplitCorrection,
     settings: TreeSettings | None = None,
     without: tuple[str, ...] = (),
-    rows: int = ROWS,
+    rows: int | None = None,
 ) -> CrossFit:
     """One fit on the candidates of several trials, each described by what was known in its own."""
-    chosen = settings or TreeSettings()
     free = [~is_known(trial.known, trial.edges) for trial in trials]
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
+    chosen = settings or _shallower(TreeSettings(), facts)
+    size = rows or min(ROWS, max(_LEAST_ROWS, _ROWS_EACH * facts))
     for group, kept in (("paths", "two_step"), ("time", "times")):
         if any(getattr(trial.known, kept) is None for trial in trials):
             without = tuple(dict.fromkeys((*without, group)))
@@ -227,7 +230,7 @@ def fit_together(
     drawn: list[tuple[Tensor, ...]] = []
     cells: list[Tensor] = []
     for (known, edges, is_fact), mine in zip(trials, free, strict=True):
-        some, each = _sample(edges.log_truth, mine, is_fact & mine, rows // len(trials), chosen.seed)
+        some, each = _sample(edges.log_truth, mine, is_fact & mine, size // len(trials), chosen.seed)
         before = sum(len(other) for other in free[: len(drawn)])
         drawn.append((before + some, each, is_fact[some].float(), edges.log_truth[some], fold_of(known, edges)[some]))
         cells.append(_columns_at(known, edges, names, some))
@@ -245,6 +248,7 @@ def fit_together(
         "sampled": len(places),
         "candidates": sum(int(mine.sum()) for mine in free),
         "trees": len(folds[0]),
+        "depth": chosen.depth,
         "scorers": list(scorers),
         "without": list(without),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
@@ -252,6 +256,11 @@ def fit_together(
     return CrossFit(
         LearnedCalibration(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight
     )
+
+
+def _shallower(settings: TreeSettings, facts: int) -> TreeSettings:
+    """The same with no more leaves than that many facts bear."""
+    return replace(settings, depth=min(settings.depth, max(2, int(np.log2(facts / _FACTS_EACH)))))
 
 
 def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -37,9 +37,9 @@ _HIGH, _LOW = 32, (1 << 32) - 1  # a gradient and a curvature share one 64-bit i
 class TreeSettings:
     """How trees are grown."""
 
-    trees: int = 200  # at most
+    trees: int = 400  # at most
     depth: int = 7
-    rate: float = 0.12  # how much of a tree's best values is taken
+    rate: float = 0.07  # how much of a tree's best values is taken
     ridge: float = 5.0  # curvature a leaf needs before its value counts half
     columns: float = 0.5  # share of the columns that a tree may ask about
     rows: float = 0.5  # share of the rows that a tree is grown on
