@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, Spl
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index
+from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 
 ENTITIES, RELATIONS = 150, 2
@@ -149,6 +151,32 @@ def test_test_edges_never_enter_the_fit(done: CalibrationResult) -> None:
     _same(again.fit.learned, done.fit.learned)
     assert again.edges.hash() == done.edges.hash()
     assert again.after.error > done.after.error  # only the report looks at them
+
+
+def two_scorers(graph: KnowledgeGraph, edges: Predictions) -> ScoredEdges:
+    """The predictor of noise, and one that knows something of r1; of every third head it computed no row."""
+    rng = np.random.default_rng(7)
+    valid = np.isin(edge_keys(ENTITIES, *edges[:3]), edge_keys(ENTITIES, *graph.edges("train", "valid", "test")))
+    knows = -rng.uniform(0.1, 4, (2, len(edges.heads))) - np.where(valid, 0, 2)
+    knows[0, edges.heads % 3 == 0] = np.nan
+    logs = np.stack([np.log(np.stack([edges.prediction] * 2)), knows]).astype(np.float32)
+    return ScoredEdges(edges.heads, edges.relation, edges.tails, ("noise", "paths"), logs)
+
+
+def test_several_scorers_are_one_calibration(done: CalibrationResult) -> None:
+    graph, edges = world()
+    scored = two_scorers(graph, edges)
+    both = calibrate(graph, scored, ("train", "valid"))
+    about = both.fit.learned.about
+    assert about["scorers"] == ["noise", "paths"]
+    losses = (about["loss_per_valid_edge"]["after"], done.fit.learned.about["loss_per_valid_edge"]["after"])
+    assert losses[0] < 0.95 * losses[1]
+    truth = both.fit.learned.truth(known_edges(graph), candidates_of(scored, scored.predictions(), "cpu"))
+    assert bool(torch.isfinite(truth).all())
+    assert len(torch.unique(truth)) > 0.9 * len(truth)
+    other, others = world(test_seed=5)
+    again = calibrate(other, replace(two_scorers(other, others), logs=scored.logs), ("train", "valid"))
+    _same(again.fit.learned, both.fit.learned)
 
 
 def test_a_leak_would_be_noticed(done: CalibrationResult) -> None:
