@@ -371,7 +371,7 @@ def test_the_report_counts_the_held_out_edges_that_are_listed(tmp_path: Path) ->
     graph, _ = world()
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     for observed, held_out in ((("train",), ("valid", "test")), (("train", "valid"), ("test",))):
-        store = index(graph, tmp_path / "m", tmp_path / "s", observed=observed, threshold=0.02, force=True)
+        store = index(graph, tmp_path / "m", tmp_path / "s", observed=observed, threshold=0.4, force=True)
         heads, relation, tails = graph.edges(*held_out)
         listed = [store.table.value(*edge) > 0 for edge in zip(heads, relation, tails, strict=True)]
         assert 0 < np.mean(listed) < 1
