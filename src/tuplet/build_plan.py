@@ -21,7 +21,7 @@ SMALL = 50_000  # facts; below, a larger rank than that of the preset for small 
 SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
 NEGATIVES = 100
 SAMPLED_BATCH = 250
-PASSES = (0.25, 0.5, 1.0, 2.0)  # over the half-links, that a path network gets, rung by rung
+PASSES = (0.25, 0.5, 1.0, 1.5)  # over the half-links, that a path network gets, rung by rung
 FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
 LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
