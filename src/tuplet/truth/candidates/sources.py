@@ -82,7 +82,12 @@ def choose(
     possible = relations * entities**2
     if asked == ALL or (asked is None and possible <= _SMALL):
         return CandidateChoice(EVERYTHING, possible, {str(EVERYTHING): 1.0} if len(valid[0]) else {})
-    pairs, held = count(entities, relations, known, valid)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the steps are too short to be shared
+    try:
+        pairs, held = count(entities, relations, known, valid)
+    finally:
+        torch.set_num_threads(threads)
     names = [str(CandidateSources(least)) for least in LEVELS]
     shares = dict(zip(names, (held / max(1, len(valid[0]))).tolist(), strict=True)) if len(valid[0]) else {}
     enough = held >= ENOUGH * held[-1] if len(valid[0]) else np.array(LEVELS) <= UNTOLD
