@@ -29,6 +29,7 @@ def sizes(draw: st.DrawFn) -> GraphSizes:
         draw(st.integers(1, 1000)),
         facts,
         draw(st.integers(1, 2 * facts)),
+        draw(st.integers(0, 10**12)),
         draw(st.integers(0, facts)),
         draw(st.integers(0, facts)),
     )
@@ -77,7 +78,7 @@ def test_what_is_asked_for_is_planned(graph: GraphSizes, speed: MachineSpeed, mi
 
 def test_many_entities_are_sampled_on_a_cpu_and_few_are_not() -> None:
     def config(entities: int, on_gpu: bool = False) -> TrainConfig:
-        graph = GraphSizes(entities, 24, 100_000, 90_000, 5_000)
+        graph = GraphSizes(entities, 24, 100_000, 90_000, 10**9, 5_000)
         return plan(graph, MachineSpeed(1e10, on_gpu=on_gpu)).models[0].config
 
     assert config(38_000).negatives > 0
@@ -86,7 +87,7 @@ def test_many_entities_are_sampled_on_a_cpu_and_few_are_not() -> None:
 
 
 def test_it_says_what_it_chose_and_what_more_time_would_bring() -> None:
-    graph = GraphSizes(38_000, 24, 95_000, 90_000, 5_000)
+    graph = GraphSizes(38_000, 24, 95_000, 90_000, 10**9, 5_000)
     first, second = plan(graph, MachineSpeed(8e9), 3).sentences()
     assert first.startswith(
         "plan for at most 3 min 00 s on this CPU: complex (rank 100, 100 negatives, 20 epochs); about "

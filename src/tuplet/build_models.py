@@ -44,6 +44,7 @@ from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.progress import Report
 from tuplet.settings import changed, from_mapping
 from tuplet.train_config import TrainConfig
+from tuplet.truth.candidates.sources import choose as choose_sources
 
 PLAN = "plan.json"
 FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
@@ -172,8 +173,11 @@ def graph_sizes(edges: TrainingEdges) -> GraphSizes:
     """The numbers that the time depends on."""
     heads, relation, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits["train"])
     rows = sum(len(np.unique(end * edges.relations + relation)) for end in (heads, tails))
+    none = np.zeros(0, dtype=np.int64)
+    valid = edges.splits.get("valid", (none, none, none))
+    pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid).pairs
     counts = [edges.count(split) for split in ("train", "valid", "test")]
-    return GraphSizes(edges.entities, edges.relations, counts[0], rows, *counts[1:])
+    return GraphSizes(edges.entities, edges.relations, counts[0], rows, pairs, *counts[1:])
 
 
 def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:

@@ -22,6 +22,10 @@ SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from t
 NEGATIVES = 100
 SAMPLED_BATCH = 250
 PASSES = (0.25, 0.5, 1.0, 1.5)  # over the half-links, that a path network gets, rung by rung
+# Scoring and calibrating, counted on two cores whose `TYPICAL` speed for embeddings is that of one of them alone.
+TYPICAL = 7e9
+FIXED, PER_PAIR, PER_LISTED = 5.0, 1e-8, 8e-6  # seconds
+LISTED = 40  # candidates that are listed for each fact
 FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
 LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
@@ -33,7 +37,8 @@ class GraphSizes:
     entities: int
     relations: int
     facts: int  # to learn from
-    half_links: int  # (entity, relation, direction) with a fact: rows to score
+    half_links: int  # (entity, relation, direction) with a fact: the rows of a path network
+    pairs: int = 0  # candidates that embeddings score
     valid: int = 0
     test: int = 0
     parts: int = 1  # all of this is done so many times: for each part of the facts that is hidden in turn
@@ -94,7 +99,7 @@ def plan(
 ) -> BuildPlan:
     """The most that fits into the time; if nothing does, the least, which will be cut short.
 
-    >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, valid=5_000)
+    >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, pairs=10**9, valid=5_000)
     >>> for minutes in (1, 3, 15):
     ...     print(plan(sizes, MachineSpeed(products=8e9), minutes).models[0])
     complex (rank 50, 100 negatives, 10 epochs)
@@ -176,8 +181,16 @@ def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed
 
 
 def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:
-    """How long the half-links are scored and calibrated."""
-    return 10.0 + sizes.parts * sum(sizes.half_links * row_seconds(config, sizes, speed) for config in configs)
+    """How long candidates are scored and calibrated."""
+    slow = max(0.1, TYPICAL / speed.products)  # the rest of the work suffers as the products do
+    listed = min(sizes.pairs, LISTED * sizes.facts)
+    seconds = FIXED + slow * (sizes.pairs * PER_PAIR + listed * PER_LISTED)
+    for config in configs:
+        if config.model == "paths":
+            seconds += sizes.half_links * row_seconds(config, sizes, speed)
+        else:
+            seconds += 2.0 * sizes.pairs * config.rank / rate(config, speed) / 3
+    return sizes.parts * seconds
 
 
 def question_work(config: TrainConfig, sizes: GraphSizes) -> float:
