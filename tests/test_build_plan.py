@@ -76,6 +76,12 @@ def test_what_is_asked_for_is_planned(graph: GraphSizes, speed: MachineSpeed, mi
     assert [m.config.model for m in alone.models] == ["complex"], "of paths nobody knows how long they take"
 
 
+def test_where_facts_are_hidden_in_turn_there_is_time_for_it() -> None:
+    few, enough = (plan(GraphSizes(500, 5, 4_000, 3_000, 10**6, valid), MachineSpeed(7e9, 2e8)) for valid in (200, 400))
+    assert (few.times, enough.times) == (2, 1)
+    assert few.seconds > 1.5 * enough.seconds
+
+
 def test_many_entities_are_sampled_on_a_cpu_and_few_are_not() -> None:
     def config(entities: int, on_gpu: bool = False) -> TrainConfig:
         graph = GraphSizes(entities, 24, 100_000, 90_000, 10**9, 5_000)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -82,48 +82,43 @@ class ModelRun:
 
     def planned(self, request: ModelRequest) -> list[Path]:
         """Train the predictors that fit into the time, each in a folder of its own; returns these."""
-        return self.planned_parts(request, {"": TrainingEdges.of(self.graph)})[0]
-
-    def planned_parts(self, request: ModelRequest, parts: Mapping[str, TrainingEdges]) -> list[list[Path]]:
-        """The same for several parts of the graph, by the name of their folder: one plan, its time is that of all."""
-        began, chosen = self.clock(), self._plan(request, list(parts.values()))
+        began, edges, found = self.clock(), TrainingEdges.of(self.graph), list[Path]()
+        chosen = self._plan(request, edges)
         for sentence in chosen.sentences():
             self.report("plan", 0, 0, sentence)
-        # Half of the reserve is for the last measurements and for what follows the scoring.
-        until = began + chosen.limit * (1 - RESERVE / 2) - chosen.index_seconds
-        work = [
-            (self.folder / name / model.config.model, edges, model)
-            for name, edges in parts.items()
-            for model in chosen.models
-        ]
-        for number, (place, edges, model) in enumerate(work):
+        # Half of the reserve is for the last measurements and for what follows the scoring. An untrained predictor
+        # would help nobody: it gets a third of the time in any case.
+        left = max(chosen.limit * (1 - RESERVE / 2) - chosen.index_seconds, chosen.limit / 3)
+        until = began + left / chosen.times
+        for number, model in enumerate(chosen.models):
+            place = self.folder / model.config.model
+            found.append(place)
             if (place / DESCRIPTION).exists():
                 continue  # finished, or stopped when its time was up
-            left = sum(later.seconds for _, _, later in work[number:])
-            self._train(edges, place, model.config, (until - self.clock()) * model.seconds / left)
-        places, each = [place for place, _, _ in work], len(chosen.models)
-        return [places[first : first + each] for first in range(0, len(places), each)]
+            left = sum(later.seconds for later in chosen.models[number:])
+            self.train(edges, place, model.config, (until - self.clock()) * model.seconds / left)
+        return found
 
-    def _plan(self, request: ModelRequest, parts: Sequence[TrainingEdges]) -> BuildPlan:
+    def _plan(self, request: ModelRequest, edges: TrainingEdges) -> BuildPlan:
         """The plan of a call before, if it was for the same; else a new one."""
         folder = self.folder
-        about = {"parts": [edges.graph for edges in parts], "device": self.device, **_plain(asdict(request))}
+        about = {"graph": edges.graph, "device": self.device, **_plain(asdict(request))}
         chosen = _stored(folder, about)
         if chosen is None:
             if self.own:
                 shutil.rmtree(folder, ignore_errors=True)
             elif folder.exists() and any(folder.iterdir()) and not self.force:
                 raise BadInput(f"{folder} already exists; ", Option("force"), " replaces it")
-            chosen = choose(parts, request, self.device, self.clock)
+            chosen = choose(edges, request, self.device, self.clock)
             write_json(folder / PLAN, about | {"plan": asdict(chosen)}, force=True)
         return chosen
 
     def single(self, config: TrainConfig) -> list[Path]:
         """Train one predictor with these settings, however long it takes."""
-        self._train(TrainingEdges.of(self.graph), self.folder, config, None)
+        self.train(TrainingEdges.of(self.graph), self.folder, config)
         return [self.folder]
 
-    def _train(self, edges: TrainingEdges, folder: Path, config: TrainConfig, seconds: float | None) -> None:
+    def train(self, edges: TrainingEdges, folder: Path, config: TrainConfig, seconds: float | None = None) -> None:
         """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
         resume = folder.exists() and (self.own or not self.force)
         options = RunOptions(folder, self.device, resume, self.force, self.report, seconds, self.clock)
@@ -139,14 +134,13 @@ class ModelRun:
 
 
 def choose(
-    parts: Sequence[TrainingEdges],
+    edges: TrainingEdges,
     request: ModelRequest,
     device_name: str = "auto",
     clock: Callable[[], float] = time.monotonic,
 ) -> BuildPlan:
     """Time the machine and plan; settings that were given are put on every embedding model."""
-    edges = parts[0]
-    sizes, device = replace(graph_sizes(edges), parts=len(parts)), pick_device(device_name)
+    sizes, device = graph_sizes(edges), pick_device(device_name)
     unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
     kinds = request.predictors
     if kinds is None:

@@ -17,6 +17,7 @@ MINUTES = 15.0  # of all the work, unless somebody says otherwise
 RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
 ENOUGH = 100  # rank
 
+FEW_VALID, FEW_FACTS = 300, 20_000  # below, the facts are hidden in turn
 SMALL = 50_000  # facts; below, a larger rank than that of the preset for small graphs gains little
 SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
 NEGATIVES = 100
@@ -41,7 +42,11 @@ class GraphSizes:
     pairs: int = 0  # candidates that embeddings score
     valid: int = 0
     test: int = 0
-    parts: int = 1  # all of this is done so many times: for each part of the facts that is hidden in turn
+
+    @property
+    def times(self) -> int:
+        """How many times the time of training is needed: each part of few facts is hidden in turn, as long again."""
+        return 2 if self.valid < FEW_VALID and self.facts < FEW_FACTS else 1
 
 
 @dataclass(frozen=True)
@@ -74,22 +79,21 @@ class BuildPlan:
     models: tuple[PlannedModel, ...]
     index_seconds: float
     limit: float  # seconds
-    parts: int = 1
+    times: int = 1  # that the time of training is needed
     on_gpu: bool = False
     more: str = ""
 
     @property
     def seconds(self) -> float:
         """Of all of it."""
-        return self.parts * sum(model.seconds for model in self.models) + self.index_seconds
+        return self.times * sum(model.seconds for model in self.models) + self.index_seconds
 
     def sentences(self) -> list[str]:
         """What was chosen and for how long; what more time would bring."""
         chosen = " and ".join(map(str, self.models))
         training, indexing = duration(self.seconds - self.index_seconds), duration(self.index_seconds)
         where = "GPU" if self.on_gpu else "CPU"
-        times = f", {self.parts} times" if self.parts > 1 else ""
-        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}{times}; "
+        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}; "
         first += f"about {training} of training and {indexing} of scoring"
         return [first, *([self.more] if self.more else [])]
 
@@ -164,7 +168,7 @@ def worth_timing(model: str, sizes: GraphSizes, minutes: float, cores: int) -> b
 
 def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
     models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
-    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.parts, speed.on_gpu)
+    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.times, speed.on_gpu)
 
 
 def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
@@ -190,7 +194,7 @@ def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: Mach
             seconds += sizes.half_links * row_seconds(config, sizes, speed)
         else:
             seconds += 2.0 * sizes.pairs * config.rank / rate(config, speed) / 3
-    return sizes.parts * seconds
+    return seconds
 
 
 def question_work(config: TrainConfig, sizes: GraphSizes) -> float:
