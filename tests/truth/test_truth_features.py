@@ -88,6 +88,13 @@ def test_rows_and_counts(seed: int, scorers: bool, block: int, monkeypatch: pyte
                 assert found[name + side][i] == pytest.approx(value, rel=2e-3, abs=2e-3, nan_ok=True), (name + side, i)
 
 
+def test_products_of_counts() -> None:
+    found, _, _ = computed()
+    for product, factor in (("counts", "count"), ("degrees", "degree")):
+        both = np.array([found[f"{factor}-tails"], found[f"{factor}-heads"]])
+        np.testing.assert_allclose(found[product], np.log1p(both).sum(0), rtol=2e-3)
+
+
 def test_agreement() -> None:
     found, _, _ = computed()
     _, edges, logs = world()

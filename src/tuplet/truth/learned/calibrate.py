@@ -72,13 +72,14 @@ def calibrate(
     valid, sizes = belongs["valid"], graph.split_edges
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
     newest = NewestHoldOut.of(graph)
-    if newest is not None:
-        # What came true in the time held out comes true in as long a time from now on.
-        hidden = SplitCorrection()
-    fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
-    if newest is not None and "valid" in observed:
-        known = known_edges(graph, device, ("train", "valid"))
-    truth = fitted.learned.truth(known, candidates).cpu().numpy()
+    if newest is None:
+        fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
+        truth = fitted.learned.truth(known, candidates).cpu().numpy()
+    else:
+        fitted = _fit_newest(known, candidates, torch.from_numpy(valid).to(device))
+        later = "valid" in observed
+        now = known_edges(graph, device, ("train", "valid")) if later else known
+        truth = fitted.learned.truth(now, candidates, later).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
@@ -90,6 +91,17 @@ def calibrate(
     else:
         before, after = _cross_validated(fitted, given.prediction, belongs["test"])
     return CalibrationResult(edges, fitted, before, after, newest)
+
+
+def _fit_newest(known: TrainEdges, candidates: Candidates, valid: torch.Tensor) -> CrossFit:
+    """A fit to what came after the cut: what came true in that time comes true in as long a time from now on.
+
+    An entity that was new then had no facts to be judged by, and every one has now: its edges are no examples.
+    """
+    seen = known.degree > 0
+    examples = torch.nonzero(seen[candidates.heads] & seen[candidates.tails]).view(-1)
+    fitted = fit(known, candidates.where(examples), valid[examples], SplitCorrection())
+    return replace(fitted, places=examples[fitted.places])
 
 
 def _cross_validated(

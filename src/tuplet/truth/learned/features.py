@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "directions": (".log-", ".log_softmax-"),
     "row": (".rank-", ".above-", ".margin-", ".mass-", ".known_mean-"),
     "agreement": (".level", ".best", "level", "worst", "ranks", "best_rank"),
-    "counts": ("count-", "degree-", "candidates-"),
+    "counts": ("count-", "degree-", "candidates-", "counts", "degrees"),
     "relation": ("entities-", "fan-", "frequency", "unknown", "known_share", "excess"),
     "types": ("type-", "types-"),
     "rules": ("rule", "rules", "links"),
@@ -72,6 +72,12 @@ class Candidates(NamedTuple):
         """Some of them in sequence."""
         heads, relation, tails, log_truth = (side[start:stop] for side in self[:4])
         logs = None if self.logs is None else self.logs[:, :, start:stop]
+        return Candidates(heads, relation, tails, log_truth, self.scorers, logs)
+
+    def where(self, keep: Tensor) -> Candidates:
+        """Some of them, by ascending places. [n]"""
+        heads, relation, tails, log_truth = (side[keep] for side in self[:4])
+        logs = None if self.logs is None else self.logs[:, :, keep]
         return Candidates(heads, relation, tails, log_truth, self.scorers, logs)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -132,6 +138,8 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
             out[f"{scorer}log_softmax-{name}"] = log - count.clamp(min=1).log()
             for what, column in _within_row(row, len(rows), log, unknown, count).items():
                 out[f"{scorer}{what}-{name}"] = column
+    for product, factor in (("counts", "count-"), ("degrees", "degree-")):  # logs, for two popular ends
+        out[product] = out[factor + "tails"].log1p() + out[factor + "heads"].log1p()
     out |= _agreement(edges, out)
     out |= _relations(known, edges, unknown)
     out |= dict(zip(GROUPS["rules"], known.rule_support(*edges[:3]), strict=True))

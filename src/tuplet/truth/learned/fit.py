@@ -126,21 +126,30 @@ class LearnedCalibration:
     hidden: SplitCorrection
     about: dict[str, Any]  # how it was fitted: counts and losses
 
-    def logit(self, known: TrainEdges, edges: Candidates) -> Tensor:
-        """Log odds of being a valid edge. [n]"""
+    def logit(self, known: TrainEdges, edges: Candidates, later: bool = False) -> Tensor:
+        """Log odds of being a valid edge. [n]
+
+        `later`: what is asked came after everything that was fitted to. Then no fold has seen the answer, and the mean
+        of all is steadier than one.
+        """
 
         def one(block: tuple[int, int]) -> Tensor:
             part = edges.part(*block)
             logit = self.line[0] + self.line[1] * part.log_truth
-            _judge(logit, self.folds, self.bins(columns(known, part, self.names)), fold_of(known, part))
+            bins = self.bins(columns(known, part, self.names))
+            if later:
+                for trees in self.folds:
+                    logit += trees(bins) / len(self.folds)
+            else:
+                _judge(logit, self.folds, bins, fold_of(known, part))
             return self.curve(logit)
 
         none = torch.zeros(0, device=edges.heads.device)
         return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device)])
 
-    def truth(self, known: TrainEdges, edges: Candidates) -> Tensor:
+    def truth(self, known: TrainEdges, edges: Candidates, later: bool = False) -> Tensor:
         """The calibrated truth. float32 [n]"""
-        return self.hidden(self.logit(known, edges))
+        return self.hidden(self.logit(known, edges, later))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
