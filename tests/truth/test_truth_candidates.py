@@ -51,9 +51,19 @@ def _supports(edges: tuple[tuple[int, int, int], ...]) -> np.ndarray:
     return out
 
 
-def scored_pairs(edges: Triples, least: float) -> set[tuple[int, int, int]]:
-    """Half-links × plausible ends, from the definition."""
+def scored_pairs(edges: Triples, least: float, open_from: float | None = None) -> set[tuple[int, int, int]]:
+    """Half-links × plausible ends, from the definition; with `open_from` the pairs without a fact."""
     support = supports(edges)
+    if open_from is not None:
+        return {
+            (h, r, t)
+            for r in range(RELATIONS)
+            for h in range(ENTITIES)
+            for t in range(ENTITIES)
+            if max(a := support[h, 2 * r], b := support[t, 2 * r + 1]) < 1
+            and min(a, b) >= least
+            and max(a, b) >= open_from
+        }
     return {
         (h, r, t)
         for r in range(RELATIONS)
@@ -152,12 +162,40 @@ def test_all_pairs_of_two_scorers_are_the_union_with_all_scores() -> None:
 
 def test_counts_are_those_of_the_definition() -> None:
     edges, valid = random_edges(3, count=90), random_edges(4, count=60)
-    pairs, held = count(ENTITIES, RELATIONS, edges, valid)
+    chosen = [CandidateSources(least) for least in LEVELS]
+    chosen += [CandidateSources(0.3, open_from=level) for level in (0.5, 0.3)] + [CandidateSources(0.0, open_from=0.3)]
+    pairs, held = count(ENTITIES, RELATIONS, edges, valid, chosen)
     asked = set(zip(*(side.tolist() for side in valid), strict=True))
-    for place, least in enumerate(LEVELS):
-        wanted = scored_pairs(edges, least)
+    for place, source in enumerate(chosen):
+        wanted = scored_pairs(edges, source.least)
+        if source.open_from is not None:
+            wanted |= scored_pairs(edges, source.least, source.open_from)
         assert (pairs[place], held[place]) == (len(wanted), len(wanted & asked))
-    assert len(set(pairs.tolist())) > 2
+    assert len(set(pairs.tolist())) > 4
+
+
+def test_pairs_without_a_fact_join_in_and_leave_the_others_alone(tmp_path: Path) -> None:
+    edges, rule, least = random_edges(3, count=60), Calibration(), 0.2
+    cache = finished_relations(tmp_path, ["a", "b"], CandidateSources(least), 0.02, rule, edges)
+    scorers = {"cheap": random_model(), "whole": Plain(random_model(seed=5), arrays=False)}
+    alone = score_candidates(scorers, edges, CandidateSources(least), 0.02, rule, cache=cache)
+    wider = CandidateSources(least, open_from=0.3)
+    both = score_candidates(scorers, edges, wider, 0.02, rule, cache=cache)
+    assert triples(score_candidates(scorers, edges, wider, 0.02, rule)) == triples(both)
+    places = {edge: place for place, edge in enumerate(triples(both))}
+    same = [places.pop(edge) for edge in triples(alone)]
+    assert np.array_equal(both.logs[:, :, same], alone.logs, equal_nan=True)
+    assert triples(both) == sorted(triples(both), key=lambda edge: (edge[1], edge[0], edge[2]))
+    assert set(places) <= scored_pairs(edges, least, 0.3)
+    assert len(places) > 5
+    support = supports(edges)
+    for (h, r, t), place in places.items():
+        assert np.isnan(both.logs[1, :, place]).all()
+        for inverse, near, far in ((0, h, t), (1, t, h)):
+            row = np.asarray((random_model().heads if inverse else random_model().tails)(torch.tensor([near]), r))[0]
+            columns = np.nonzero(support[:, 2 * r + 1 - inverse] >= least)[0]
+            wanted = row[far] - np.log(np.exp(row[columns]).sum()) if support[near, 2 * r + inverse] >= 0.3 else np.nan
+            np.testing.assert_allclose(both.logs[0, inverse, place], wanted, atol=1e-4)
 
 
 def typed_edges(seed: int, entities: int, kinds: int) -> Triples:
@@ -180,11 +218,11 @@ def test_types_make_the_choice_narrow_and_a_word_net_makes_it_wide(monkeypatch: 
     typed = choose(400, 3, *halves(typed_edges(0, 400, 3), 0))
     assert typed.sources.least >= 0.1
     assert typed.pairs < 3 * 400**2 / 8
-    assert typed.held[str(typed.sources)] >= 0.98 * typed.held[str(CandidateSources(0.0))]
+    assert typed.held[str(typed.sources.half_links)] >= 0.98 * typed.held[str(CandidateSources(0.0))]
     rng = np.random.default_rng(1)  # one relation, a fact for one entity in five: nothing speaks for another end
     net = (rng.integers(0, 2000, 400), np.zeros(400, dtype=np.int64), rng.integers(0, 2000, 400))
     wide = choose(2000, 1, *halves(net, 1))
-    assert wide.sources == CandidateSources(0.0)
+    assert wide.sources.half_links == CandidateSources(0.0)
     none = np.zeros(0, dtype=np.int64)
     assert choose(2000, 1, net, (none, none, none)).sources == CandidateSources(sources.UNTOLD)
     assert choose(2000, 1, net, (none, none, none), "all").sources == EVERYTHING
@@ -227,7 +265,9 @@ def test_index_takes_several_models(two_models: Path, tmp_path: Path, capsys: py
     assert [model["kind"] for model in about["models"]] == ["complex", "complex"]
     told = about["report"]["candidates"]
     assert told["sources"].startswith("half-links × ")
-    assert told["listed"] <= told["pairs"] == count(*_sizes(store), *_splits(store))[0][_level(told["sources"])]
+    levels = [CandidateSources(least) for least in LEVELS]
+    pairs, _ = count(*_sizes(store), *_splits(store), levels)
+    assert told["listed"] <= told["pairs"] == pairs[[str(level) for level in levels].index(told["sources"])]
     assert main(["index", *map(str, [two_models / "graph", *models]), "-o", str(tmp_path / "c"), "--quiet"]) == 0
     capsys.readouterr()
     assert tuplet.info(tmp_path / "c")["report"]["candidates"]["sources"] == "all pairs"
@@ -247,10 +287,6 @@ def _sizes(store: tuplet.Store) -> tuple[int, int]:
 
 def _splits(store: tuplet.Store) -> tuple[Any, Any]:
     return store.graph.edges("train"), store.graph.edges("valid")
-
-
-def _level(name: str) -> int:
-    return [str(CandidateSources(least)) for least in LEVELS].index(name)
 
 
 def test_relations_scored_on_another_machine_are_not_scored_again(

@@ -47,8 +47,8 @@ class RelationCache:
         """Whether some relation is finished."""
         return any(self.folder.glob("*.npz"))
 
-    def load(self, relation: int) -> dict[str, NDArray[Any]] | None:
-        """The part of a relation, or None if it is not finished."""
+    def load(self, relation: int | str) -> dict[str, NDArray[Any]] | None:
+        """The part of a relation, by its number or the name of the part; None if it is not finished."""
         try:
             with np.load(self.folder / f"{relation}.npz", allow_pickle=False) as part:
                 found = {name: part[name] for name in part.files}
@@ -56,7 +56,7 @@ class RelationCache:
         except Exception:  # missing, or damaged in whatever way: the relation is computed again
             return None
 
-    def save(self, relation: int, part: Mapping[str, NDArray[Any]]) -> None:
+    def save(self, relation: int | str, part: Mapping[str, NDArray[Any]]) -> None:
         """Keep the part of a relation."""
         with replacing(self.folder / f"{relation}.npz", force=True) as fresh, open(fresh, "wb") as stream:
             if self.small:

@@ -58,14 +58,21 @@ def score_candidates(
     scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
     relations, found = scorer.scorers[0].relations, {}
 
-    def one(number: int) -> Mapping[str, NDArray[Any]]:
-        part = cache.load(number) if cache else None
+    def kept(name: int | str, work: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, NDArray[Any]]:
+        part = cache.load(name) if cache else None
         if part is None:
             with torch.inference_mode():
-                part = scorer.relation(number)
+                part = dict(work())
             if cache:
-                cache.save(number, part)
+                cache.save(name, part)
         return part
+
+    def one(number: int) -> Mapping[str, NDArray[Any]]:
+        part = kept(number, lambda: scorer.relation(number))
+        if sources.open_from is None or not scorer.cheap:
+            return part
+        # Beside the part that has facts, so that one that was made elsewhere stays as it is.
+        return _merged(part, kept(f"{number}-open-{sources.open_from:g}", lambda: scorer.open_pairs(number)))
 
     if progress:
         progress("index", 0, relations, "relations")
@@ -112,7 +119,7 @@ def finished_relations(
     """Where `score_candidates` of these models (by hash) keeps what it finished; None for a model without a hash."""
     if None in models:
         return None
-    key = " ".join([*(model for model in models if model), str(sources)])
+    key = " ".join([*(model for model in models if model), str(sources.half_links)])
     return RelationCache.of(root, key, floor, rule, *counted, small=small)
 
 
@@ -164,6 +171,36 @@ class CandidateScorer:
             for scorer in self.scorers
         ]
         keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
+        return self._part(keys, sides)
+
+    @property
+    def cheap(self) -> list[LinkPredictor]:
+        """The scorers for which a row more costs little."""
+        return [scorer for scorer in self.scorers if scores_columns(scorer)]
+
+    def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
+        """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
+        assert self.views is not None
+        assert self.sources.open_from is not None
+        device = self.counts.edges(number)[0].device
+        support = [self.views.support(2 * number + side).to(device) for side in (0, 1)]
+        none = torch.zeros(0, dtype=torch.int64, device=device)
+        links = []
+        for inverse in (False, True):
+            near, far = support[inverse], support[not inverse]
+            rows = torch.nonzero((near >= self.sources.open_from) & (near < 1)).view(-1)
+            columns = torch.nonzero(far >= self.sources.least).view(-1)
+            links.append(HalfLinks(number, inverse, rows, columns, none, none))
+        sides = [[RowLogs.of(scorer, link, self.rule, self.memory) for link in links] for scorer in self.cheap]
+        keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
+        heads, tails = keys // self.counts.entities, keys % self.counts.entities
+        part = self._part(keys[(support[0][heads] < 1) & (support[1][tails] < 1)], sides)
+        logs = np.full((len(self.scorers), *part["logs"].shape[1:]), np.nan, dtype=np.float32)
+        logs[[self.scorers.index(scorer) for scorer in self.cheap]] = part["logs"]
+        return part | {"logs": logs}
+
+    def _part(self, keys: Tensor, sides: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
+        """What all rows say about the edges of these keys."""
         heads, tails = keys // self.counts.entities, keys % self.counts.entities
         logs = torch.stack([torch.stack([side.at(heads, tails) for side in both]) for both in sides])
         return {
@@ -183,6 +220,14 @@ class CandidateScorer:
         ends = (self.views.support(2 * number + 1), self.views.support(2 * number))
         plausible = [torch.nonzero(end >= self.sources.least).view(-1).to(heads.device) for end in ends]
         return [HalfLinks.of(number, inverse, heads, tails, plausible[inverse]) for inverse in (False, True)]
+
+
+def _merged(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Parts of one relation that have no edge in common, in order."""
+    heads, tails = (np.concatenate([part[name] for part in parts]) for name in ("heads", "tails"))
+    order = np.lexsort((tails, heads))
+    logs = np.concatenate([np.asarray(part["logs"], dtype=np.float32) for part in parts], axis=2)
+    return {"heads": heads[order], "tails": tails[order], "logs": logs[:, :, order]}
 
 
 def joined(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[Any]]]) -> ScoredEdges:
