@@ -153,8 +153,8 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
     print(f"{about['entities']:,} entities, {about['relations']:,} relations")
     print(f"{report['facts']:,} facts, predictions: {predicted}")
-    if store.source.about.get("calibrated") is False:
-        print(f"truth values are not calibrated: {store.source.about.get('not_calibrated')}")
+    if reason := store.source.about.get("not_calibrated"):
+        print(f"truth values are not calibrated: {reason}" if report["predicted"] != 0 else f"nothing is predicted: {reason}")
     print(arguments.output)
     path = shlex.quote(arguments.output)
     for query in about["try"][:1]:

@@ -280,9 +280,11 @@ class Answers(Sequence[Answer]):
             skipped = f" after the first {self._offset:,}" if self._offset else ""
             found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
+        reason = self.about.get("not_calibrated")
         if self.calibrated is False:
-            reason = self.about.get("not_calibrated")
             parts.append(f"truth values are not calibrated{f': {reason}' if reason else ''}")
+        elif reason:
+            parts.append(f"nothing is predicted: {reason}")
         if self.stale is not None:
             made = f"the truth values were {'calibrated' if self.calibrated else 'made'} before"
             parts.append(

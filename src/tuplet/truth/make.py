@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import BadInput, Option, unknown
@@ -23,11 +22,13 @@ from tuplet.files import make_folder
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
-from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
+from tuplet.truth.assemble import write_table
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
+from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.predictor_choice import model_meta, open_predictors
-from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource, StoreFiles, refuse_existing
+from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
+from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
@@ -48,17 +49,6 @@ PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned
 
 
 @dataclass(frozen=True)
-class StoreContent:
-    """All that a new store is made of."""
-
-    graph: KnowledgeGraph | FolderMaker
-    table: FolderMaker
-    meta: MetaMaker
-    rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
-    calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
-
-
-@dataclass(frozen=True)
 class FactsRecipe:
     """The facts of a graph: truth 1, in a weighted graph the given truth. Nothing is predicted."""
 
@@ -71,7 +61,7 @@ class FactsRecipe:
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             return StoreMeta(graph.hash, splits, 0.0, report=_report(graph, table, splits))
 
-        return StoreContent(graph, _table(graph, splits, None, 0.0), meta)
+        return StoreContent(graph, table_writer(graph, splits, None, 0.0), meta)
 
 
 @dataclass(frozen=True)
@@ -147,8 +137,8 @@ class PredictorRecipe:
     A predictor is a model folder, any object with the `LinkPredictor` protocol, or the name of one (an entry point of
     the group `tuplet.predictors`, or `module:Class`). A folder that was trained on another graph is refused, unless
     `other_graph` says that its entities and relations have the same numbers. Without a `calibration` one is learned
-    from the valid edges if there are enough of them, else it is softmax-count. Without a `threshold` it is 0.0005 for a
-    learned calibration and 0.005 for any other.
+    from the valid edges; if these are too few, they bound what is promised, and without any nothing predicted is listed
+    (`hold_out_recipe`). Without a `threshold` it is 0.005 for a rule that was asked for by name, else 0.0005.
     """
 
     predictor: Predictors
@@ -175,9 +165,9 @@ class PredictorRecipe:
         why = _why_not_learned(graph, self.calibration)
         scorers, about = open_predictors(_listed(self.predictor), graph, self.device, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
-        floor = min(FLOOR, 4 * least) if why is None else least
+        floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
-        choice = choose(*_sizes(graph), counted, graph.edges("valid"), self.candidates)
+        choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
         if progress:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
@@ -191,14 +181,15 @@ class PredictorRecipe:
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
             return _learned(graph, scores, splits, self.threshold, about, candidates=told)
-        least = max(least, floor)
+        if why:
+            return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
-            report = replace(_report(graph, table, splits, why or None, as_if_unknown=True), candidates=told)
+            report = replace(_report(graph, table, splits, as_if_unknown=True), candidates=told)
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
-        return StoreContent(graph, _table(graph, splits, edges, least), meta)
+        return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
 
 
 @dataclass(frozen=True)
@@ -234,14 +225,18 @@ class OnDemandRecipe:
             return StoreMeta(graph.hash, splits, least, rule.as_dict(), (about,), report=report)
 
         basis = RowSource(folder, *graph.edges(*COUNTED))
-        return StoreContent(graph, _table(graph, splits, None, least), meta, basis)
+        return StoreContent(graph, table_writer(graph, splits, None, least), meta, basis)
 
 
 Recipe: TypeAlias = FactsRecipe | TableRecipe | PredictorRecipe | OnDemandRecipe
 
 
 def make(
-    graph: KnowledgeGraph, recipe: Recipe, path: PathLike, force: bool = False, progress: Report | None = None
+    graph: KnowledgeGraph,
+    recipe: Recipe | HoldOutRecipe,
+    path: PathLike,
+    force: bool = False,
+    progress: Report | None = None,
 ) -> StoreFiles:
     """Write the store of a graph.
 
@@ -379,41 +374,17 @@ def _learned(
         return StoreMeta(graph.hash, splits, least, found.as_dict(), models, table, report=report)
 
     arrays = found.fit.learned.arrays()
-    return StoreContent(graph, _table(graph, splits, found.edges, least), meta, calibration=arrays)
+    return StoreContent(graph, table_writer(graph, splits, found.edges, least), meta, calibration=arrays)
 
 
 # --- graph and report ------------------------------------------------------------------------------------------------
 
 
-def _table(
-    graph: KnowledgeGraph, observed: Sequence[str], predicted: Predictions | None, threshold: float
-) -> FolderMaker:
-    """What writes the table of the observed facts of a graph over predicted edges, relation by relation."""
-
-    def write(folder: Path) -> str:
-        entities, relations = _sizes(graph)
-        facts = (graph_facts(graph, relation, observed) for relation in range(relations))
-        with FolderWriter(folder, TABLE) as writer:
-            edges = overlaid(facts, predicted, entities, relations)
-            write_table(writer, entities, edges, given_truth(graph, observed))
-            return writer.finish({"entities": entities, "threshold": threshold})
-
-    return write
-
-
-def _sizes(graph: KnowledgeGraph) -> tuple[int, int]:
-    return len(graph.entities), len(graph.relations)
-
-
 def _report(
-    graph: KnowledgeGraph,
-    table: TruthTable,
-    observed: Sequence[str],
-    not_learned: str | None = None,
-    as_if_unknown: bool = False,
+    graph: KnowledgeGraph, table: TruthTable, observed: Sequence[str], as_if_unknown: bool = False
 ) -> StoreReport:
     """Sizes and reliability of a table whose calibration did not learn from valid edges."""
-    report = StoreReport(**table.sizes(), not_learned=not_learned)
+    report = StoreReport(**table.sizes())
     found = table_reliability(graph, table, observed, as_if_unknown)
     if found is None:
         return report

@@ -98,10 +98,10 @@ class StoreMeta:
 
     @property
     def why(self) -> str | None:
-        """Why it is not calibrated, if it is not."""
-        if self.calibrated is not False:
+        """Why it is not calibrated, if it is not; where nothing is predicted, why not."""
+        if self.calibrated:
             return None
-        if self.report.not_learned:
+        if self.report.not_learned or self.calibrated is None:
             return self.report.not_learned
         if self.calibration is None:
             return "the truth values were given and taken as they are"

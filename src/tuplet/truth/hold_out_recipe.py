@@ -1,0 +1,140 @@
+"""Stores of graphs that have too few valid edges to learn from: what was hidden, and what that bears out.
+
+`tuplet build` hides each fifth of the facts in turn (`HoldOutRecipe`). `tuplet index` has one model, which learned from
+all train edges: there the valid edges are all that was hidden (`bounded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuplet.graph.graph import KnowledgeGraph, known_splits
+from tuplet.progress import Report
+from tuplet.truth.edges import OBSERVED
+from tuplet.truth.learned.reliability import table_reliability
+from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
+from tuplet.truth.store_meta import ModelMeta, StoreMeta, StoreReport
+from tuplet.truth.table import TruthTable
+
+if TYPE_CHECKING:
+    from tuplet.predict.base import LinkPredictor
+    from tuplet.truth.learned.hold_out import HeldOutResult, HiddenPart
+    from tuplet.truth.scored import ScoredEdges
+
+NOTIONAL = 0.05  # of the facts are taken to be missing where no split says how many
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Predictors by name, and the part of the facts that was hidden from them."""
+
+    part: HiddenPart
+    scorers: Mapping[str, LinkPredictor]
+
+
+@dataclass(frozen=True)
+class HoldOutRecipe:
+    """The mean of predictors that each did not see a part of the facts, calibrated on all of these parts."""
+
+    hold_outs: Sequence[HoldOut]
+    models: tuple[ModelMeta, ...] = ()  # the predictors that learned from all of it
+    observed: Sequence[str] = OBSERVED
+    threshold: float | None = None
+    memory: int | None = None
+
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+        """What the store is made of."""
+        from tuplet.truth.candidates.score import FLOOR, score_candidates
+        from tuplet.truth.candidates.sources import choose
+        from tuplet.truth.learned.calibrate import THRESHOLD
+        from tuplet.truth.learned.fit import LEAST_VALID
+        from tuplet.truth.learned.hold_out import calibrate_hidden, missing_as_often
+
+        splits, sizes = known_splits(self.observed), graph_sizes(graph)
+        least = THRESHOLD if self.threshold is None else self.threshold
+        choice = choose(*sizes, graph.edges("train"), graph.edges("valid"))
+        trials = []
+        for number, one in enumerate(self.hold_outs):
+            if progress:
+                progress("score", number, len(self.hold_outs), "hidden parts")
+            floor = min(FLOOR, 4 * least)
+            scored = score_candidates(one.scorers, one.part.known, choice.sources, floor, None, self.memory)
+            trials.append((one.part, scored))
+        if progress and trials:
+            progress("score", len(trials), len(trials), "hidden parts")
+        facts = sum(len(part.hidden[0]) for part, _ in trials)
+        test = graph.split_edges["test"] if "test" not in splits else 0
+        missing = graph.split_edges["valid"] or NOTIONAL * facts
+        correction = missing_as_often(max(1, facts) / max(1, len(trials)), missing, test)
+        found = calibrate_hidden(sizes, trials, correction, least)
+        why = None
+        if not trials:
+            why = "there are too few facts to hide some of them and see whether they are found"
+        elif found.learned is None:
+            why = f"{found.facts:,} of {facts:,} hidden facts were among the candidates, {LEAST_VALID} needed"
+        told = choice.as_dict() | {"listed": sum(len(scored) for _, scored in trials)}
+        return _content(graph, splits, found, least, why, self.models, told)
+
+
+def bounded(
+    graph: KnowledgeGraph,
+    scored: ScoredEdges,
+    observed: tuple[str, ...],
+    threshold: float | None,
+    why: str,
+    models: tuple[ModelMeta, ...],
+    candidates: Mapping[str, Any],
+) -> StoreContent:
+    """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
+    from tuplet.truth.learned.calibrate import THRESHOLD
+    from tuplet.truth.learned.fit import SplitCorrection
+    from tuplet.truth.learned.hold_out import HiddenPart, calibrate_hidden
+
+    least = THRESHOLD if threshold is None else threshold
+    valid, test = graph.split_edges["valid"], graph.split_edges["test"]
+    correction = SplitCorrection()
+    if valid:
+        correction = SplitCorrection.of(valid, test, "valid" in observed, "test" in observed)
+    part = HiddenPart(graph.edges("train"), graph.edges("valid"))
+    found = calibrate_hidden(graph_sizes(graph), [(part, scored)], correction, least)
+    return _content(graph, observed, found, least, why, models, candidates)
+
+
+def _content(
+    graph: KnowledgeGraph,
+    observed: tuple[str, ...],
+    found: HeldOutResult,
+    least: float,
+    why: str | None,
+    models: tuple[ModelMeta, ...],
+    candidates: Mapping[str, Any],
+) -> StoreContent:
+    """The store of what hidden facts bear out; `why` nothing was learned from them, if so."""
+    if why is not None:
+        why += "; nothing predicted is listed" if not found.facts else "; no truth is above what they bear out"
+
+    def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+        report = _report(graph, table, observed, found)
+        report = replace(report, candidates=candidates, not_learned=why)
+        return StoreMeta(graph.hash, observed, least, found.as_dict(), models, report=report)
+
+    arrays = None if found.learned is None else found.learned.arrays()
+    return StoreContent(graph, table_writer(graph, observed, found.edges, least), meta, calibration=arrays)
+
+
+def _report(graph: KnowledgeGraph, table: TruthTable, observed: tuple[str, ...], found: HeldOutResult) -> StoreReport:
+    """Sizes, and the reliability on test edges where they are not observed, else on the facts that were hidden."""
+    report = StoreReport(**table.sizes())
+    if not found.facts:
+        return report
+    after, listed = found.after, None
+    if graph.split_edges["test"] and "test" not in observed:
+        measured = table_reliability(graph, table, (*observed, "valid"))
+        if measured is not None:
+            after, listed = measured, round(int(measured.facts.sum()) / graph.split_edges["test"], 6)
+    return replace(
+        report, reliability=after.as_dict(), reliability_before=found.before.as_dict(), held_out_listed=listed
+    )
