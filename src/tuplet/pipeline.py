@@ -21,6 +21,7 @@ from tuplet.store import Graph, Store
 from tuplet.train_config import TrainConfig, TrainFields, preset, suitable
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
+from tuplet.truth.store_meta import LEARNED
 
 if TYPE_CHECKING:
     from tuplet.predict.train import TrainingResult
@@ -175,8 +176,11 @@ def build(
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
+        from tuplet.build_hold_outs import train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
-        from tuplet.truth.make import PredictorRecipe
+        from tuplet.truth.hold_out_recipe import HoldOutRecipe
+        from tuplet.truth.make import PredictorRecipe, make
+        from tuplet.truth.predictor_choice import model_meta
 
         if holdout == "newest" and calibration is None:
             calibration = "learned"  # any other would promise what a random hold-out promises
@@ -193,17 +197,27 @@ def build(
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
-        store = index(
-            graph,
-            models,
-            path,
-            threshold=threshold,
-            calibration=calibration,
-            device=device,
-            memory=memory,
-            force=force,
-            progress=report,
-        )
+        if holdout == "random" and calibration in (None, LEARNED) and worth_hiding(graph):
+            small = HoldOutRecipe(
+                train_hold_outs(run, graph, models, work / "hidden", _device(device)),
+                tuple(model_meta(model, graph, False) for model in models),
+                threshold=threshold,
+                calibration=calibration,
+                memory=memory,
+            )
+            store = Store.of(make(graph, small, path, force, report))
+        else:
+            store = index(
+                graph,
+                models,
+                path,
+                threshold=threshold,
+                calibration=calibration,
+                device=device,
+                memory=memory,
+                force=force,
+                progress=report,
+            )
     shutil.rmtree(work, ignore_errors=True)
     return store
 

@@ -154,7 +154,11 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
     print(f"{about['entities']:,} entities, {about['relations']:,} relations")
     print(f"{report['facts']:,} facts, predictions: {predicted}")
     if reason := store.source.about.get("not_calibrated"):
-        print(f"truth values are not calibrated: {reason}" if report["predicted"] != 0 else f"nothing is predicted: {reason}")
+        print(
+            f"truth values are not calibrated: {reason}"
+            if report["predicted"] != 0
+            else f"nothing is predicted: {reason}"
+        )
     print(arguments.output)
     path = shlex.quote(arguments.output)
     for query in about["try"][:1]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
-from tuplet.truth.store_meta import ModelMeta, StoreMeta, StoreReport
+from tuplet.truth.store_meta import LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
@@ -43,19 +44,21 @@ class HoldOutRecipe:
     models: tuple[ModelMeta, ...] = ()  # the predictors that learned from all of it
     observed: Sequence[str] = OBSERVED
     threshold: float | None = None
+    calibration: str | None = None  # "learned": nothing less will do
     memory: int | None = None
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
         from tuplet.truth.candidates.score import FLOOR, score_candidates
-        from tuplet.truth.candidates.sources import choose
+        from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.learned.calibrate import THRESHOLD
         from tuplet.truth.learned.fit import LEAST_VALID
         from tuplet.truth.learned.hold_out import calibrate_hidden, missing_as_often
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
         least = THRESHOLD if self.threshold is None else self.threshold
-        choice = choose(*sizes, graph.edges("train"), graph.edges("valid"))
+        several = any(len(one.scorers) > 1 for one in self.hold_outs)
+        choice = choose(*sizes, graph.edges("train"), graph.edges("valid"), HALF_LINKS if several else None)
         trials = []
         for number, one in enumerate(self.hold_outs):
             if progress:
@@ -75,6 +78,8 @@ class HoldOutRecipe:
             why = "there are too few facts to hide some of them and see whether they are found"
         elif found.learned is None:
             why = f"{found.facts:,} of {facts:,} hidden facts were among the candidates, {LEAST_VALID} needed"
+        if why and self.calibration == LEARNED:
+            raise BadInput(f"no learned calibration: {why}")
         told = choice.as_dict() | {"listed": sum(len(scored) for _, scored in trials)}
         return _content(graph, splits, found, least, why, self.models, told)
 
