@@ -310,10 +310,10 @@ def test_info_shows_the_reliability_as_a_diagram(tuplet: Callable[..., Result], 
     built = tuplet("build", facts, "-o", tmp_path / "s", *flags)
     assert (built.code, built.err) == (0, "")
     shown = tuplet("info", tmp_path / "s").out
-    assert "reliability on valid edges, expected calibration error" in shown
+    assert "reliability on hidden edges, expected calibration error" in shown
     assert "observed            train, valid" in shown
     assert "{'" not in shown
-    assert json.loads(tuplet("info", tmp_path / "s", "--json").out)["report"]["reliability"]["split"] == "valid"
+    assert json.loads(tuplet("info", tmp_path / "s", "--json").out)["report"]["reliability"]["split"] == "hidden"
     again = tuplet("build", facts, "-o", tmp_path / "s", *flags)
     assert (again.code, again.out) == (1, "")
     assert again.err == f"error: {tmp_path / 's'} already exists; --force replaces it\n"

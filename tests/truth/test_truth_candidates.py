@@ -297,17 +297,16 @@ def test_relations_scored_on_another_machine_are_not_scored_again(
     command = [sys.executable, "-c", bare + "runpy.run_path(sys.argv[0], run_name='__main__')", str(SCRIPT)]
     command += [str(two_models / "graph"), *models, "--parts", str(tmp_path / "there")]
     command += ["--volumes", str(tmp_path / "volumes"), "--device", "cpu", "--candidates", "half-links"]
-    command += ["--floor", "0.005"]  # that of a graph with too few valid edges to learn a calibration from
+    command += ["--floor", "0.005"]  # that of a calibration that is asked for by name
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (tmp_path / "here").mkdir()
     volumes = b"".join(piece.read_bytes() for piece in sorted((tmp_path / "volumes").glob("scores.*")))
     subprocess.run(["tar", "-x", "-C", str(tmp_path / "here")], input=volumes, check=True)
-    wanted = tuplet.index(two_models / "graph", models, tmp_path / "a", candidates="half-links", progress=False)
+    choices: dict[str, Any] = {"candidates": "half-links", "calibration": "softmax-count", "progress": False}
+    wanted = tuplet.index(two_models / "graph", models, tmp_path / "a", **choices)
     monkeypatch.setattr(CandidateScorer, "relation", lambda *_: pytest.fail("scored again"))
-    store = tuplet.index(
-        two_models / "graph", models, tmp_path / "b", candidates="half-links", parts=tmp_path / "here", progress=False
-    )
+    store = tuplet.index(two_models / "graph", models, tmp_path / "b", parts=tmp_path / "here", **choices)
     assert store.info()["report"]["candidates"] == wanted.info()["report"]["candidates"]
     assert list((tmp_path / "here").rglob("*.npz")), "they are kept"
 

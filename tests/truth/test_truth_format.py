@@ -132,7 +132,7 @@ def test_a_graph_and_a_model_of_0_1_are_used_as_they_are(made: Path) -> None:
     assert [tuple(answer.values.values()) for answer in graph.ask("?x, ?y : likes(?x, ?y)")] == LIKED
     assert [found.name for found in graph.find("Ann A")] == ["ann"]
     tuplet.info(made / "graph", verify=True)
-    store = tuplet.index(graph.graph, made / "model", made / "fresh")
+    store = tuplet.index(graph.graph, made / "model", made / "fresh", calibration="softmax-count")
     again = tuplet.open(made / "edited")
     assert store.info()["model"] == again.info()["model"]
     # the same model over the same facts, but for the edits

@@ -82,7 +82,7 @@ def test_five_names_give_the_same_table(most: int, arrays: bool, monkeypatch: py
 
 def test_index_takes_an_object(tmp_path: Path) -> None:
     graph = small_graph()
-    index(graph, Popularity(graph), tmp_path / "pop.store", threshold=0.02)
+    index(graph, Popularity(graph), tmp_path / "pop.store", threshold=0.02, calibration="softmax-count")
     store = tuplet.open(tmp_path / "pop.store")
     about = store.info()
     assert about["model"] == {"kind": "Popularity", "note": "an object in Python; there is no model folder"}

@@ -65,7 +65,7 @@ def small_model(folder: Path) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store and its model."""
     root = tmp_path_factory.mktemp("made")
-    index(small_graph(), small_model(root / "model"), root / "a.store", threshold=0.02)
+    index(small_graph(), small_model(root / "model"), root / "a.store", threshold=0.02, calibration="softmax-count")
     return root
 
 
@@ -96,7 +96,8 @@ def test_index_tells_what_it_made(made: Path) -> None:
 
 
 def test_only_train_observed_measures_on_valid(made: Path, tmp_path: Path) -> None:
-    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"])
+    rule = "softmax-count"
+    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"], calibration=rule)
     assert store.meta.report.reliability["split"] == "valid"
     whole = StoreFiles.open(made / "a.store").table
     for h, r, t in zip(*store.graph.edges("valid"), strict=True):
@@ -109,12 +110,12 @@ def test_only_train_observed_measures_on_valid(made: Path, tmp_path: Path) -> No
 
 def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Path, tmp_path: Path) -> None:
     """As `tuplet build` makes it: no test split, valid observed. Their predictions are kept as if unknown."""
-    graph = small_graph()
+    graph, rule = small_graph(), "softmax-count"
     heads, relation, tails, entry = graph.adjacency.triples()
     split = np.where(graph.split[entry] == 3, 1, graph.split[entry]).astype(np.uint8)
     graph = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
-    everything = index(graph, made / "model", tmp_path / "all", threshold=0.02)
-    honest = index(graph, made / "model", tmp_path / "train", threshold=0.02, observed=["train"])
+    everything = index(graph, made / "model", tmp_path / "all", threshold=0.02, calibration=rule)
+    honest = index(graph, made / "model", tmp_path / "train", threshold=0.02, observed=["train"], calibration=rule)
     assert everything.meta.report.reliability == honest.meta.report.reliability
     assert everything.meta.report.reliability["split"] == "valid"
     assert sum(everything.meta.report.reliability["facts"]) > 0
@@ -169,14 +170,14 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, progress=stop)
+        index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, calibration="softmax-count", progress=stop)
     assert [entry.name for entry in tmp_path.iterdir()] == [".s.work"]
     missing = sorted({0, 1, 2} - {int(part.stem) for part in tmp_path.rglob("*.npz")})
     assert missing in ([], [2])  # the last relation may have begun already
     computed: list[int] = []
     original = score.CandidateScorer.relation
     monkeypatch.setattr(score.CandidateScorer, "relation", lambda self, r: (computed.append(r), original(self, r))[1])
-    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02)
+    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, calibration="softmax-count")
     assert computed == missing
     assert store.hash == StoreFiles.open(made / "a.store").hash
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
@@ -444,7 +445,7 @@ def test_damage_inside_the_manifest(made: Path, tmp_path: Path) -> None:
 def test_swapped_parts_are_noticed(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "s"
     shutil.copytree(made / "a.store", path)
-    other = index(small_graph(), made / "model", tmp_path / "o", threshold=0.03)
+    other = index(small_graph(), made / "model", tmp_path / "o", threshold=0.03, calibration="softmax-count")
     table = StoreFiles.open(path).folders["table"]
     shutil.rmtree(path / table)
     shutil.copytree(tmp_path / "o" / other.folders["table"], path / table)
@@ -459,7 +460,7 @@ def test_force_repairs_a_damaged_store(made: Path, tmp_path: Path) -> None:
     for file in every_file(path):
         if file.suffix == ".npy":
             file.write_bytes(b"nothing")
-    index(small_graph(), made / "model", path, threshold=0.02, force=True)
+    index(small_graph(), made / "model", path, threshold=0.02, calibration="softmax-count", force=True)
     assert StoreFiles.open(path).hash == wanted
 
 
@@ -474,7 +475,7 @@ while True:
 """
 IMPORTS = {"index": "from test_truth_store import small_graph; from tuplet.truth.make import index", "change": ""}
 ACTIONS = {
-    "index": "index(small_graph(), {model!r}, {path!r}, threshold=0.02, force=True)",
+    "index": "index(small_graph(), {model!r}, {path!r}, threshold=0.02, calibration='softmax-count', force=True)",
     "change": 'add_facts({path!r}, [("e0", "r0", "e29")]); remove_facts({path!r}, [("e0", "r0", "e29")])',
 }
 
@@ -521,6 +522,6 @@ def test_killed_first_index_leaves_nothing_or_a_store(made: Path, tmp_path: Path
             os.kill(process.pid, signal.SIGKILL)
         if path.exists():
             assert StoreFiles.open(path).hash == wanted
-        index(small_graph(), made / "model", path, threshold=0.02, force=True)
+        index(small_graph(), made / "model", path, threshold=0.02, calibration="softmax-count", force=True)
         assert StoreFiles.open(path).hash == wanted
     assert not [entry for entry in tmp_path.iterdir() if "tuplet-new" in entry.name or entry.name.endswith(".work")]
