@@ -34,6 +34,7 @@ from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
+from tuplet.truth.promise import promised
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
@@ -341,7 +342,7 @@ class Store:
         source, meta, files = self._opened()
         about = source.graph.info()
         if meta is not None and files is not None:
-            about |= {"kind": "store", "generation": generation(files), **meta.info()}
+            about |= {"kind": "store", "generation": generation(files), **meta.info()} | promised(source.graph, meta)
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
 

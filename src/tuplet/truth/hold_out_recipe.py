@@ -16,6 +16,7 @@ from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.learned.reliability import table_reliability
+from tuplet.truth.promise import NOTIONAL
 from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_meta import LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
     from tuplet.truth.learned.hold_out import HeldOutResult, HiddenPart
     from tuplet.truth.scored import ScoredEdges
-
-NOTIONAL = 0.05  # of the facts are taken to be missing where no split says how many
 
 
 @dataclass(frozen=True)
