@@ -148,7 +148,10 @@ class RowLogs:
         return far * size + near if self.links.inverse else near * size + far
 
     def at(self, heads: Tensor, tails: Tensor) -> Tensor:
-        """Log truth of single edges; NaN where the row is none of these. [n] → float32 [n]"""
+        """Log truth of single edges [n] → float32 [n].
+
+        NaN where a predictor of whole rows was not asked for the row, and where it sees the edge itself.
+        """
         out = torch.full((len(heads),), math.nan, device=heads.device)
         near, far = (tails, heads) if self.links.inverse else (heads, tails)
         row, is_row = _find(self.links.rows, near)
@@ -166,7 +169,23 @@ class RowLogs:
         links, ids = self.links, (heads[outside], tails[outside])
         scores = edge_scores(self.predictor, ids[0], links.relation, ids[1], links.inverse, _PAIRS)
         out[outside] = scores - self.shifts[row[outside]]
+        if not self.whole and not sees_facts(self.predictor):
+            self._fill_others(out, heads, tails, torch.nonzero(~is_row).view(-1))
+        if sees_facts(self.predictor):
+            out[torch.isin(self._key(near, far), self._key(links.rows[links.known_rows], links.known_ends))] = math.nan
         return out
+
+    def _fill_others(self, out: Tensor, heads: Tensor, tails: Tensor, places: Tensor) -> None:
+        """The same for edges whose row has no fact; too many rows to be scored before it is known who is listed."""
+        links, predictor, ids = self.links, self.predictor, (heads[places], tails[places])
+        rows, row = torch.unique(ids[1] if links.inverse else ids[0], return_inverse=True)
+        shifts = [torch.zeros(0, device=out.device)]
+        for some in torch.split(rows, self.block):
+            scores = column_scores(predictor, some, links.relation, links.inverse, links.columns)
+            none = torch.zeros(len(some), device=out.device)
+            shifts.append(self.rule.shift(none, none - math.inf, torch.logsumexp(scores, 1)))
+        scores = edge_scores(predictor, ids[0], links.relation, ids[1], links.inverse, _PAIRS)
+        out[places] = scores - torch.cat(shifts)[row]
 
 
 def _find(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
