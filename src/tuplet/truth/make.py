@@ -95,7 +95,7 @@ class TableRecipe:
         given = GivenTable.read(self.file, graph, splits, least, self.memory, work.parent)
         if learn:
             edges = given.table().predictions()
-            return self._learned(given.agreeing_graph(), edges, splits)
+            return self._learned(given.agreeing_graph(), edges, splits, progress)
 
         def table(folder: Path) -> str:
             with FolderWriter(folder, TABLE) as writer:
@@ -118,7 +118,9 @@ class TableRecipe:
 
         return StoreContent(agreeing, table, meta)
 
-    def _learned(self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...]) -> StoreContent:
+    def _learned(
+        self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...], progress: Report | None
+    ) -> StoreContent:
         """A store whose calibration is learned on top of the given values."""
         from tuplet.truth.learned.calibrate import marked
 
@@ -127,7 +129,7 @@ class TableRecipe:
             # it was made by somebody who knew them, so it says nothing about what is unknown
             _not_learned("the file lists valid edges as certain, not as if they were unknown", LEARNED)
         _too_few(graph, edges, LEARNED)
-        return _learned(graph, edges, splits, self.threshold, table=str(self.file))
+        return _learned(graph, edges, splits, self.threshold, table=str(self.file), progress=progress)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,9 @@ class PredictorRecipe:
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
             final = scored(graph.edges(*splits)) if set(splits) > set(COUNTED) else None
-            return _learned(graph, scores, splits, self.threshold, about, candidates=told, final=final)
+            return _learned(
+                graph, scores, splits, self.threshold, about, candidates=told, final=final, progress=progress
+            )
         if why:
             return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
@@ -369,12 +373,13 @@ def _learned(
     table: str | None = None,
     candidates: Mapping[str, Any] | None = None,
     final: ScoredEdges | None = None,
+    progress: Report | None = None,
 ) -> StoreContent:
     """A store whose calibration is learned from the valid edges among the scored ones."""
     from tuplet.truth.learned import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
-    found = calibrate.calibrate(graph, scores, splits, least, final=final)
+    found = calibrate.calibrate(graph, scores, splits, least, final=final, progress=progress)
 
     def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
         report = replace(_learned_report(graph, made, found), candidates=candidates)

@@ -15,6 +15,7 @@ from tuplet.errors import BadInput
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut
 from tuplet.graph.views import among, by_relation, edge_key
+from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, LearnedCalibration, SplitCorrection, fit
@@ -58,6 +59,7 @@ def calibrate(
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
     final: ScoredEdges | None = None,
+    progress: Report | None = None,
 ) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
 
@@ -78,6 +80,9 @@ def calibrate(
     valid, sizes = belongs["valid"], graph.split_edges
     hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
     newest = NewestHoldOut.of(graph)
+    if progress:
+        found = f"{np.count_nonzero(valid):,} valid edges among {len(valid):,} candidates"
+        progress("calibrate", 0, 0, f"learning a calibration from {found}")
     if newest is None:
         fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
     else:
@@ -85,11 +90,11 @@ def calibrate(
     later = newest is not None and "valid" in observed
     if final is None:
         now = known_edges(graph, device, ("train", "valid")) if later else known
-        truth = fitted.learned.truth(now, candidates, later).cpu().numpy()
+        truth = fitted.learned.truth(now, candidates, later, progress).cpu().numpy()
     else:
-        truth = fitted.learned.truth(known, candidates).cpu().numpy()
+        truth = fitted.learned.truth(known, candidates, progress=progress).cpu().numpy()
         del candidates
-        given, truth = _with_final(graph, given, truth, final, observed, fitted.learned, later, device)
+        given, truth = _with_final(graph, given, truth, final, observed, fitted.learned, later, device, progress)
         belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
@@ -124,11 +129,12 @@ def _with_final(
     learned: LearnedCalibration,
     later: bool,
     device: str | torch.device,
+    progress: Report | None,
 ) -> tuple[Predictions, NDArray[np.float32]]:
     """The final candidates with their truth; those observed come from the first ones, when they were unknown."""
     given_now = final.predictions()
     known = known_edges(graph, device, observed)
-    judged = learned.truth(known, candidates_of(final, given_now, device), later).cpu().numpy()
+    judged = learned.truth(known, candidates_of(final, given_now, device), later, progress).cpu().numpy()
     first, second = (
         np.logical_or.reduce([marked(graph, split, *side[:3]) for split in observed]) for side in (given, given_now)
     )

@@ -12,7 +12,7 @@ Test edges are never looked at. Needs torch and numpy alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.progress import Report
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.learned.features import Candidates, column_names, columns, is_known
 from tuplet.truth.learned.train_edges import TrainEdges
@@ -126,7 +127,9 @@ class LearnedCalibration:
     hidden: SplitCorrection
     about: dict[str, Any]  # how it was fitted: counts and losses
 
-    def logit(self, known: TrainEdges, edges: Candidates, later: bool = False) -> Tensor:
+    def logit(
+        self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report | None = None
+    ) -> Tensor:
         """Log odds of being a valid edge. [n]
 
         `later`: what is asked came after everything that was fitted to. Then no fold has seen the answer, and the mean
@@ -145,11 +148,13 @@ class LearnedCalibration:
             return self.curve(logit)
 
         none = torch.zeros(0, device=edges.heads.device)
-        return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device)])
+        return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device, progress)])
 
-    def truth(self, known: TrainEdges, edges: Candidates, later: bool = False) -> Tensor:
+    def truth(
+        self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report | None = None
+    ) -> Tensor:
         """The calibrated truth. float32 [n]"""
-        return self.hidden(self.logit(known, edges, later))
+        return self.hidden(self.logit(known, edges, later, progress))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
@@ -297,7 +302,9 @@ def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], pl
     return torch.cat(side_by_side(one, list(edges.blocks()), places.device), 1)
 
 
-def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+def side_by_side(
+    work: Callable[[Item], Result], items: Sequence[Item], device: torch.device, progress: Report | None = None
+) -> list[Result]:
     """The results of all items, on the CPU as many at a time as torch has threads, each with one of them.
 
     The steps of this work are too short to be shared: threads that wait for each other at every one cost more than they
@@ -305,11 +312,20 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], device: 
     """
     threads = torch.get_num_threads()
     alone = torch.inference_mode()(work)
+
+    def told(results: Iterable[Result]) -> list[Result]:
+        found = []
+        for result in results:
+            found.append(result)
+            if progress:
+                progress("calibrate", len(found), len(items), "parts")
+        return found
+
     if device.type == "cuda":
-        return [alone(item) for item in items]
+        return told(map(alone, items))
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(alone, items))
+            return told(pool.map(alone, items))
     finally:
         torch.set_num_threads(threads)
 
