@@ -241,7 +241,8 @@ def test_a_store_on_demand_is_edited_like_a_table(block: int, tmp_path: Path) ->
     model = ComplEx.create(entities, relations, 4, 0.9, 2, torch.Generator().manual_seed(block))
     model_folder.save(model, tmp_path / "model")
     for on_demand in (False, True):
-        index(graph, tmp_path / "model", tmp_path / f"{on_demand}", threshold=0.02, on_demand=on_demand)
+        where = tmp_path / f"{on_demand}"
+        index(graph, tmp_path / "model", where, threshold=0.02, calibration="softmax-count", on_demand=on_demand)
     names = StoreModel(False, False, graph.entities.names(range(entities)), graph.relations.names(range(relations)))
     names.edges = {fact: EdgeModel(given=1.0) for fact in facts}
     tabled, demanded = tuplet.open(tmp_path / "False"), tuplet.open(tmp_path / "True")
