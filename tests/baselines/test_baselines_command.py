@@ -22,7 +22,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of the demonstration, with a predictor that was trained for a moment."""
     root = tmp_path_factory.mktemp("world")
     quick = TrainConfig(rank=8, epochs=1, batch=500, evaluate_every=0)
-    build(hidden(bundled()), root / "store", config=quick, keep_model=root / "model")
+    made, model = root / "store", root / "model"
+    build(hidden(bundled()), made, config=quick, keep_model=model, calibration="softmax-count")
     return root
 
 
