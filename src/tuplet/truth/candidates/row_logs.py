@@ -159,9 +159,12 @@ class RowLogs:
         if self.held_as is None and _DEARER * len(heads) < len(self.links.rows) * len(self.links.columns):
             is_column = torch.zeros_like(is_row)  # cheaper one by one than all blocks once more
         inside = torch.nonzero(is_row & is_column).view(-1)
-        inside = inside[torch.argsort(row[inside], stable=True)]
-        bounds = torch.arange(0, len(self.links.rows) + self.block, self.block, device=heads.device)
-        ends = torch.searchsorted(row[inside], bounds).tolist()
+        if len(self.links.rows) > self.block:
+            inside = inside[torch.argsort(row[inside], stable=True)]
+            bounds = torch.arange(0, len(self.links.rows) + self.block, self.block, device=heads.device)
+            ends = torch.searchsorted(row[inside], bounds).tolist()
+        else:
+            ends = [0, len(inside)]
         for number, (start, logs) in enumerate(self.blocks() if len(inside) else ()):
             mine = inside[ends[number] : ends[number + 1]]
             out[mine] = logs[row[mine] - start, column[mine]]
@@ -172,7 +175,8 @@ class RowLogs:
         if not self.whole and not sees_facts(self.predictor):
             self._fill_others(out, heads, tails, torch.nonzero(~is_row).view(-1))
         if sees_facts(self.predictor):
-            out[torch.isin(self._key(near, far), self._key(links.rows[links.known_rows], links.known_ends))] = math.nan
+            known = torch.sort(self._key(links.rows[links.known_rows], links.known_ends)).values
+            out[_find(known, self._key(near, far))[1]] = math.nan
         return out
 
     def _fill_others(self, out: Tensor, heads: Tensor, tails: Tensor, places: Tensor) -> None:
