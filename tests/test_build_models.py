@@ -83,6 +83,12 @@ def test_given_settings_are_obeyed_within_the_time() -> None:
     assert configs(("paths",))["paths"].rank == 7
 
 
+def test_scoring_is_estimated_where_a_path_network_is_alone() -> None:
+    found = choose(TrainingEdges.of(GRAPH), ModelRequest(15.0, ("paths",)), "cpu", SlowClock(1e-4))
+    assert found.index_seconds < 60
+    assert "cut short" not in found.more
+
+
 def test_requests_that_make_no_sense_are_refused() -> None:
     with pytest.raises(BadInput, match="minutes is 0"):
         ModelRequest(0)

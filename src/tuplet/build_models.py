@@ -21,6 +21,7 @@ import torch
 
 from tuplet.build_plan import (
     RESERVE,
+    TYPICAL,
     BuildPlan,
     GraphSizes,
     MachineSpeed,
@@ -149,7 +150,7 @@ def choose(
     probes = {kind: list(rungs(kind, sizes, unknown))[-1] for kind in kinds}
     measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in probes.items()}
     messages = measured.pop("paths", 0.0)
-    speed = replace(unknown, products=min(measured.values(), default=1.0), messages=messages)
+    speed = replace(unknown, products=min(measured.values(), default=TYPICAL), messages=messages)
     found = plan(sizes, speed, request.minutes, request.predictors)
     return replace(found, models=tuple(_obeying(model, request, len(found.models)) for model in found.models))
 
