@@ -94,9 +94,9 @@ def test_many_entities_are_sampled_on_a_cpu_and_few_are_not() -> None:
 
 def test_it_says_what_it_chose_and_what_more_time_would_bring() -> None:
     graph = GraphSizes(38_000, 24, 95_000, 90_000, 10**9, 5_000)
-    first, second = plan(graph, MachineSpeed(8e9), 4).sentences()
+    first, second = plan(graph, MachineSpeed(8e9), 3).sentences()
     assert first.startswith(
-        "plan for at most 4 min 00 s on this CPU: complex (rank 100, 100 negatives, 20 epochs); about "
+        "plan for at most 3 min 00 s on this CPU: complex (rank 100, 100 negatives, 20 epochs); about "
     )
-    assert second.startswith("5 minutes would allow complex (rank 100, ")
+    assert second.startswith("4 minutes would allow complex (rank 100, ")
     assert "would allow" not in " ".join(plan(graph, MachineSpeed(8e12), 600).sentences())

@@ -27,7 +27,6 @@ PASSES = (0.25, 0.5, 1.0, 1.5)  # over the half-links, that a path network gets,
 TYPICAL = 7e9
 FIXED, PER_PAIR, PER_LISTED = 5.0, 1e-8, 8e-6  # seconds
 LISTED = 40  # candidates that are listed for each fact
-SCORED = 2  # candidates are scored as the train edges suggest them, then as all observed ones do
 FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
 LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
@@ -105,7 +104,7 @@ def plan(
     """The most that fits into the time; if nothing does, the least, which will be cut short.
 
     >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, pairs=10**9, valid=5_000)
-    >>> for minutes in (1, 4, 15):
+    >>> for minutes in (1, 3, 15):
     ...     print(plan(sizes, MachineSpeed(products=8e9), minutes).models[0])
     complex (rank 50, 100 negatives, 10 epochs)
     complex (rank 100, 100 negatives, 20 epochs)
@@ -189,13 +188,13 @@ def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: Mach
     """How long candidates are scored and calibrated."""
     slow = max(0.1, TYPICAL / speed.products)  # the rest of the work suffers as the products do
     listed = min(sizes.pairs, LISTED * sizes.facts)
-    once = slow * (sizes.pairs * PER_PAIR + listed * PER_LISTED)
+    seconds = FIXED + slow * (sizes.pairs * PER_PAIR + listed * PER_LISTED)
     for config in configs:
         if config.model == "paths":
-            once += sizes.half_links * row_seconds(config, sizes, speed)
+            seconds += sizes.half_links * row_seconds(config, sizes, speed)
         else:
-            once += 2.0 * sizes.pairs * config.rank / rate(config, speed) / 3
-    return FIXED + SCORED * once
+            seconds += 2.0 * sizes.pairs * config.rank / rate(config, speed) / 3
+    return seconds
 
 
 def question_work(config: TrainConfig, sizes: GraphSizes) -> float:

@@ -187,10 +187,7 @@ class PredictorRecipe:
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
-            final = scored(graph.edges(*splits)) if set(splits) > set(COUNTED) else None
-            return _learned(
-                graph, scores, splits, self.threshold, about, candidates=told, final=final, progress=progress
-            )
+            return _learned(graph, scores, splits, self.threshold, about, candidates=told, progress=progress)
         if why:
             return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
@@ -372,14 +369,13 @@ def _learned(
     models: tuple[ModelMeta, ...] = (),
     table: str | None = None,
     candidates: Mapping[str, Any] | None = None,
-    final: ScoredEdges | None = None,
     progress: Report | None = None,
 ) -> StoreContent:
     """A store whose calibration is learned from the valid edges among the scored ones."""
     from tuplet.truth.learned import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
-    found = calibrate.calibrate(graph, scores, splits, least, final=final, progress=progress)
+    found = calibrate.calibrate(graph, scores, splits, least, progress=progress)
 
     def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
         report = replace(_learned_report(graph, made, found), candidates=candidates)
