@@ -179,29 +179,6 @@ def test_several_scorers_are_one_calibration(done: CalibrationResult) -> None:
     _same(again.fit.learned, both.fit.learned)
 
 
-def test_once_learned_all_observed_facts_speak_and_what_is_observed_keeps_its_truth(done: CalibrationResult) -> None:
-    graph, edges = world()
-    observed = ("train", "valid")
-    logs = np.log(edges.prediction)[None, None].repeat(2, 1)
-    scored = ScoredEdges(*edges[:3], ("one",), logs)
-    first = calibrate(graph, scored, observed, 1e-6)
-    later = calibrate(graph, scored, observed, 1e-6, final=replace(scored, logs=logs - 0.5))
-    fits = [one.fit.learned for one in (first, later)]
-    assert fits[0].as_dict() == fits[1].as_dict()
-    known = np.concatenate([edge_keys(ENTITIES, *graph.edges(split)) for split in observed])
-    keys = [edge_keys(ENTITIES, *one.edges[:3]) for one in (first, later)]
-    assert (np.diff(keys[1]) > 0).all()
-    facts = [np.isin(key, known) for key in keys]
-    assert np.array_equal(keys[0][facts[0]], keys[1][facts[1]])
-    assert np.array_equal(first.edges.prediction[facts[0]], later.edges.prediction[facts[1]])
-    moved = replace(scored, logs=logs - 0.5)
-    asked = candidates_of(moved, moved.predictions(), "cpu")
-    wanted = fits[1].truth(known_edges(graph, splits=observed), asked).numpy()
-    listed = np.isin(edge_keys(ENTITIES, *edges[:3]), keys[1][~facts[1]])
-    assert np.array_equal(later.edges.prediction[~facts[1]], wanted[listed])
-    assert later.after.split == "test"
-
-
 def test_a_leak_would_be_noticed(done: CalibrationResult) -> None:
     """The counter-check of the test above: where test edges are given as valid ones, the calibration differs."""
     graph, edges = world()

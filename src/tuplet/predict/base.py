@@ -95,16 +95,6 @@ def sees_facts(predictor: LinkPredictor) -> bool:
     return bool(getattr(predictor, "sees_facts", False))
 
 
-def reading(predictor: LinkPredictor, facts: tuple[Any, Any, Any]) -> LinkPredictor:
-    """The predictor, reading scores off these facts (heads, relations, tails) if that is what it does."""
-    if not hasattr(predictor, "on"):
-        return predictor
-    from tuplet.predict.edges import TrainingEdges
-
-    found: LinkPredictor = predictor.on(TrainingEdges({"train": facts}, predictor.entities, predictor.relations))
-    return found
-
-
 def scores_columns(predictor: LinkPredictor) -> bool:
     """Whether it computes some columns of a row for less than the whole row."""
     return callable(getattr(predictor, "scores", None))

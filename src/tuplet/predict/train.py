@@ -28,7 +28,7 @@ from tuplet.predict.paths.task import PathTask
 from tuplet.predict.predictors import model_class, trained_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.sampling import EntitySampler, update_rows
-from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
+from tuplet.predict.training import PatientTask, Position, RunOptions, Task, TrainingRun
 from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 
@@ -72,7 +72,7 @@ def task_for(edges: TrainingEdges, config: TrainConfig, device: torch.device) ->
     return PathTask(edges, config, device)
 
 
-class LinkTask(Task):
+class LinkTask(PatientTask):
     """A link predictor: a round is an epoch."""
 
     config: TrainConfig
@@ -150,14 +150,6 @@ class LinkTask(Task):
 
     def rounds(self, position: Position) -> int:
         return position.step // self.steps_per_epoch
-
-    def over(self, position: Position) -> bool:
-        patience = self.config.patience
-        return super().over(position) or bool(patience and position.waiting >= patience)
-
-    def measures(self, position: Position) -> bool:
-        every = self.config.evaluate_every
-        return bool(every) and position.round % every == 0
 
     def measure(self) -> tuple[float, Mapping[str, float]] | None:
         if not self.edges.count("valid"):

@@ -33,6 +33,7 @@ from tuplet.predict.model_folder import StorableModel, save
 from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
 from tuplet.progress import Report, duration, shown
 from tuplet.settings import to_mapping
+from tuplet.train_config import TrainConfig
 
 LOOK_EVERY = 50  # steps on a GPU between two looks at loss and clock: each makes the GPU wait for Python
 ESTIMATE_AFTER = 5.0  # seconds of training after which the time of the whole is estimated
@@ -130,6 +131,20 @@ class Task(ABC):
     def for_gpu(self) -> bool:
         """Whether the settings are known to be meant for a GPU."""
         return False
+
+
+class PatientTask(Task):
+    """A task that measures every so many rounds and ends when that has not helped for a while."""
+
+    config: TrainConfig
+
+    def over(self, position: Position) -> bool:
+        patience = self.config.patience
+        return super().over(position) or bool(patience and position.waiting >= patience)
+
+    def measures(self, position: Position) -> bool:
+        every = self.config.evaluate_every
+        return bool(every) and position.round % every == 0
 
 
 class TrainingRun:

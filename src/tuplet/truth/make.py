@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
     from tuplet.truth.learned.calibrate import CalibrationResult
     from tuplet.truth.rules import Calibration
-    from tuplet.truth.scored import EdgeColumns, ScoredEdges
+    from tuplet.truth.scored import ScoredEdges
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Predictors: TypeAlias = "PathLike | LinkPredictor | Sequence[PathLike | LinkPredictor]"  # one, or several
@@ -159,7 +159,7 @@ class PredictorRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
-        from tuplet.predict.base import reading, scores_columns
+        from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import choose
 
@@ -173,15 +173,10 @@ class PredictorRecipe:
         if progress:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
-
-        def scored(known: EdgeColumns) -> ScoredEdges:
-            on_them = {name: reading(scorer, known) for name, scorer in scorers.items()}
-            cache = finished_relations(folder, hashes, choice.sources, floor, rule, known)
-            if progress and self.parts is not None and cache is not None and not cache.begun:
-                progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold")
-            return score_candidates(on_them, known, choice.sources, floor, rule, self.memory, cache, progress)
-
-        scores = scored(counted)
+        cache = finished_relations(folder, hashes, choice.sources, floor, rule, counted)
+        if progress and self.parts is not None and cache is not None and not cache.begun:
+            progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
+        scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]

@@ -25,7 +25,7 @@ from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.paths.cores import shared
 from tuplet.predict.paths.model import PathModel
 from tuplet.predict.paths.network import PathNetwork
-from tuplet.predict.training import Position, Task
+from tuplet.predict.training import PatientTask, Position
 from tuplet.train_config import TrainConfig
 
 MOST_ROUNDS = 8  # a question is drawn at most so many times as often as one with few answers
@@ -111,7 +111,7 @@ class Questions:
         return found[:wanted]
 
 
-class PathTask(Task):
+class PathTask(PatientTask):
     """A path network: a round is a tenth of the run."""
 
     config: TrainConfig
@@ -202,14 +202,6 @@ class PathTask(Task):
 
     def rounds(self, position: Position) -> int:
         return position.step * ROUNDS // self.steps
-
-    def over(self, position: Position) -> bool:
-        patience = self.config.patience
-        return super().over(position) or bool(patience and position.waiting >= patience)
-
-    def measures(self, position: Position) -> bool:
-        every = self.config.evaluate_every
-        return bool(every) and position.round % every == 0
 
     def measure(self) -> tuple[float, Mapping[str, float]] | None:
         if not self.edges.count("valid"):

@@ -18,7 +18,7 @@ from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, LearnedCalibration, SplitCorrection, fit
+from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
@@ -58,15 +58,9 @@ def calibrate(
     observed: Sequence[str],
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
-    final: ScoredEdges | None = None,
     progress: Report | None = None,
 ) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
-
-    `scored` are the candidates as the train edges suggest them. Once the calibration is learned, valid edges that are
-    observed may speak for others: `final` are the candidates as all observed edges suggest them. What is observed
-    itself keeps the truth it had when it was unknown. No recipe asks for it: on FB15k-237 it promised too much (the
-    error was .059 from truth 0.1 on), since a fit to fewer facts takes more of them for a surer sign than they are.
 
     Of the test split only its size is used, and at the end its edges, to report how reliable the result is.
     """
@@ -74,7 +68,6 @@ def calibrate(
     if reason:
         raise BadInput(reason)
     given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    at_first, asked = given.prediction, given[:3]
     candidates = candidates_of(scored, given, device)
     known = known_edges(graph, device)
     belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
@@ -89,14 +82,8 @@ def calibrate(
     else:
         fitted = _fit_newest(known, candidates, torch.from_numpy(valid).to(device))
     later = newest is not None and "valid" in observed
-    if final is None:
-        now = known_edges(graph, device, ("train", "valid")) if later else known
-        truth = fitted.learned.truth(now, candidates, later, progress).cpu().numpy()
-    else:
-        truth = fitted.learned.truth(known, candidates, progress=progress).cpu().numpy()
-        del candidates
-        given, truth = _with_final(graph, given, truth, final, observed, fitted.learned, later, device, progress)
-        belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
+    now = known_edges(graph, device, ("train", "valid")) if later else known
+    truth = fitted.learned.truth(now, candidates, later, progress).cpu().numpy()
     edges = given._replace(prediction=truth).reaching(threshold)
     if sizes["test"] and "test" not in observed:
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
@@ -106,7 +93,7 @@ def calibrate(
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        before, after = _cross_validated(fitted, at_first, marked(graph, "test", *asked))
+        before, after = _cross_validated(fitted, given.prediction, belongs["test"])
     return CalibrationResult(edges, fitted, before, after, newest)
 
 
@@ -119,31 +106,6 @@ def _fit_newest(known: TrainEdges, candidates: Candidates, valid: torch.Tensor) 
     examples = torch.nonzero(seen[candidates.heads] & seen[candidates.tails]).view(-1)
     fitted = fit(known, candidates.where(examples), valid[examples], SplitCorrection())
     return replace(fitted, places=examples[fitted.places])
-
-
-def _with_final(
-    graph: KnowledgeGraph,
-    given: Predictions,
-    truth: NDArray[np.float32],
-    final: ScoredEdges,
-    observed: Sequence[str],
-    learned: LearnedCalibration,
-    later: bool,
-    device: str | torch.device,
-    progress: Report | None,
-) -> tuple[Predictions, NDArray[np.float32]]:
-    """The final candidates with their truth; those observed come from the first ones, when they were unknown."""
-    given_now = final.predictions()
-    known = known_edges(graph, device, observed)
-    judged = learned.truth(known, candidates_of(final, given_now, device), later, progress).cpu().numpy()
-    first, second = (
-        np.logical_or.reduce([marked(graph, split, *side[:3]) for split in observed]) for side in (given, given_now)
-    )
-    sides = [(given, truth, first), (given_now, judged, ~second)]
-    columns = [np.concatenate([side[place][mine] for side, _, mine in sides]) for place in range(4)]
-    both = np.concatenate([value[mine] for _, value, mine in sides])
-    order = np.lexsort((columns[2], columns[0], columns[1]))
-    return Predictions(*(column[order] for column in columns)), both[order]
 
 
 def _cross_validated(
