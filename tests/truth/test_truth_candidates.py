@@ -203,6 +203,29 @@ def test_pairs_without_a_fact_join_in_and_leave_the_others_alone(tmp_path: Path)
             np.testing.assert_allclose(both.logs[0, inverse, place], wanted, atol=1e-4)
 
 
+def test_wide_rows_are_those_of_entities_without_a_fact_too() -> None:
+    edges, least = random_edges(3, count=60), 0.2
+    scorers = {"cheap": random_model(), "whole": Plain(random_model(seed=5), arrays=False)}
+    default = score_candidates(scorers, edges, CandidateSources(least, open_from=0.22), 0.02)
+    wide = score_candidates(scorers, edges, CandidateSources(least, open_from=0.22, rows_from=0.3), 0.02)
+    places = {edge: place for place, edge in enumerate(triples(wide))}
+    same = [places[edge] for edge in triples(default)]  # nothing is lost, and what was said is said again
+    told = ~np.isnan(default.logs)
+    np.testing.assert_allclose(wide.logs[:, :, same][told], default.logs[told], atol=1e-4)
+    support, model, more = supports(edges), random_model(seed=5), 0
+    for (h, r, t), place in places.items():
+        for inverse, near, far in ((0, h, t), (1, t, h)):
+            found = wide.logs[1, inverse, place]
+            assert np.isnan(found) == (support[near, 2 * r + inverse] < 0.3)
+            if support[near, 2 * r + inverse] < 1 and not np.isnan(found):
+                row = np.asarray((model.heads if inverse else model.tails)(torch.tensor([near]), r))[0]
+                columns = np.nonzero(support[:, 2 * r + 1 - inverse] >= least)[0]
+                np.testing.assert_allclose(found, row[far] - np.log(np.exp(row[columns]).sum()), atol=1e-4)
+                more += 1
+    assert more > 20
+    assert len(wide) > len(default)
+
+
 def typed_edges(seed: int, entities: int, kinds: int) -> Triples:
     """Edges of relation r go from entities of kind r to those of kind r + 1, for each of the kinds."""
     rng = np.random.default_rng(seed)
@@ -223,11 +246,11 @@ def test_types_make_the_choice_narrow_and_a_word_net_makes_it_wide(monkeypatch: 
     typed = choose(400, 3, *halves(typed_edges(0, 400, 3), 0))
     assert typed.sources.least >= 0.1
     assert typed.pairs < 3 * 400**2 / 8
-    assert typed.held[str(typed.sources.half_links)] >= 0.98 * typed.held[str(CandidateSources(0.0))]
+    assert typed.held[str(typed.sources.first_part)] >= 0.98 * typed.held[str(CandidateSources(0.0))]
     rng = np.random.default_rng(1)  # one relation, a fact for one entity in five: nothing speaks for another end
     net = (rng.integers(0, 2000, 400), np.zeros(400, dtype=np.int64), rng.integers(0, 2000, 400))
     wide = choose(2000, 1, *halves(net, 1))
-    assert wide.sources.half_links == CandidateSources(0.0)
+    assert wide.sources.first_part == CandidateSources(0.0)
     none = np.zeros(0, dtype=np.int64)
     assert choose(2000, 1, net, (none, none, none)).sources == CandidateSources(sources.UNTOLD)
     assert choose(2000, 1, net, (none, none, none), "all").sources == EVERYTHING

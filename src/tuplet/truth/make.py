@@ -150,7 +150,7 @@ class PredictorRecipe:
     other_graph: bool = False
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
-    candidates: str | None = None  # half-links or all; None: the cheapest that hold nearly all valid edges
+    candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
 
     def __post_init__(self) -> None:

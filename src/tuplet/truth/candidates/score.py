@@ -69,7 +69,7 @@ def score_candidates(
 
     def one(number: int) -> Mapping[str, NDArray[Any]]:
         part = kept(number, lambda: scorer.relation(number))
-        if sources.open_from is None or not scorer.cheap:
+        if sources.open_from is None or sources.rows_from is not None or not scorer.cheap:
             return part
         # Beside the part that has facts, so that one that was made elsewhere stays as it is.
         return _merged(part, kept(f"{number}-open-{sources.open_from:g}", lambda: scorer.open_pairs(number)))
@@ -119,7 +119,7 @@ def finished_relations(
     """Where `score_candidates` of these models (by hash) keeps what it finished; None for a model without a hash."""
     if None in models:
         return None
-    key = " ".join([*(model for model in models if model), str(sources.half_links)])
+    key = " ".join([*(model for model in models if model), str(sources.first_part)])
     return RelationCache.of(root, key, floor, rule, *counted, small=small)
 
 
@@ -217,9 +217,16 @@ class CandidateScorer:
             # The rows of a predictor that sees the facts are dear: beside another one it gets those that have a fact.
             rows = None if sees_facts(scorer) and len(self.scorers) > 1 else everyone
             return [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
-        ends = (self.views.support(2 * number + 1), self.views.support(2 * number))
-        plausible = [torch.nonzero(end >= self.sources.least).view(-1).to(heads.device) for end in ends]
-        return [HalfLinks.of(number, inverse, heads, tails, plausible[inverse]) for inverse in (False, True)]
+        links = []
+        for inverse in (False, True):
+            near, far = (self.views.support(2 * number + side) for side in (inverse, not inverse))
+            columns = torch.nonzero(far >= self.sources.least).view(-1).to(heads.device)
+            least = self.sources.open_from if scores_columns(scorer) else self.sources.rows_from
+            rows = None
+            if self.sources.rows_from is not None and least is not None:
+                rows = torch.nonzero(near >= least).view(-1).to(heads.device)
+            links.append(HalfLinks.of(number, inverse, heads, tails, columns, rows))
+        return links
 
 
 def _merged(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,8 @@ Types are learned from relations: an entity is plausible at an end of a relation
 relations speak for it with some confidence. Half-links (entities with a known fact of the relation) against plausible
 ends hold nearly all facts of a graph that has types, for a hundredth of its pairs or less. A word net has none: there
 every entity is an end. Few facts lie between two entities that both have none of the relation yet, but those are the
-ones asked for: pairs of plausible ends without a fact join in, scored by predictors for which a row costs little.
+ones asked for: pairs of plausible ends without a fact join in, scored by predictors for which a row costs little. Where
+there is a GPU, `wide` lets every predictor score them.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ from tuplet.errors import unknown
 from tuplet.truth.entity_views import EntityViews
 from tuplet.truth.scored import EdgeColumns
 
-HALF_LINKS, ALL = "half-links", "all"
+HALF_LINKS, WIDE, ALL = "half-links", "wide", "all"
 # From the narrowest source to the widest: ends that were seen there, plausible ones, every entity.
 LEVELS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
 OPEN_LEVELS = (0.3, 0.1, 0.03)  # of pairs without a fact: the confidence of one of their ends
-ENOUGH = 0.98  # of the valid edges that the widest source holds
-# Of those without a fact that the widest level holds. Questions are made of such edges more often than graphs: the four
-# test edges in a hundred of NELL995 that ComplEx lists there are worth six points of joint HIT@10.
-ENOUGH_OPEN = 0.9
+ENOUGH = 0.98  # of the valid edges that the widest sources hold
+WIDE_LEVEL = 0.3  # of entities that get a row from predictors whose rows are dear
 UNTOLD = 0.01  # the level where there are no valid edges to count
 _SMALL = 1 << 26  # a graph of so few possible edges is swept whole: narrower sources would save nothing
 
@@ -42,18 +41,23 @@ class CandidateSources:
     ('half-links × plausible ends (0.1)', 'half-links × all entities', 'all pairs')
     >>> str(CandidateSources(0.1, open_from=0.3))
     'half-links × plausible ends (0.1) + pairs without a fact (0.3)'
+    >>> str(CandidateSources(0.1, open_from=0.1, rows_from=0.3))
+    'half-links × plausible ends (0.1) + pairs without a fact (0.1), rows of all scorers (0.3)'
     """
 
     least: float = 0.0  # 1: ends that were seen there; 0: every entity
     everything: bool = False
     open_from: float | None = None  # also pairs of such ends without a fact, one of them from this confidence on
+    rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
 
     def __str__(self) -> str:
         if self.everything:
             return "all pairs"
         names = {1.0: "half-links × known ends", 0.0: "half-links × all entities"}
         told = names.get(self.least, f"half-links × plausible ends ({self.least:g})")
-        return told if self.open_from is None else f"{told} + pairs without a fact ({self.open_from:g})"
+        if self.open_from is not None:
+            told += f" + pairs without a fact ({self.open_from:g})"
+        return told if self.rows_from is None else f"{told}, rows of all scorers ({self.rows_from:g})"
 
     def steps(self) -> list[tuple[float, float, float]]:
         """Half-links, then pairs without a fact: the least confidence of both ends, of the surer one, and its limit."""
@@ -61,9 +65,9 @@ class CandidateSources:
         return steps if self.open_from is None else [*steps, (self.least, self.open_from, 1.0)]
 
     @property
-    def half_links(self) -> CandidateSources:
-        """Those of them that have a fact."""
-        return replace(self, open_from=None)
+    def first_part(self) -> CandidateSources:
+        """Those that are scored together: with `rows_from` all of them, else those that have a fact."""
+        return self if self.rows_from is not None else replace(self, open_from=None)
 
 
 EVERYTHING = CandidateSources(everything=True)
@@ -96,38 +100,35 @@ class CandidateChoice:
 def choose(
     entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None = None
 ) -> CandidateChoice:
-    """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, or `all` pairs."""
-    if asked not in (None, HALF_LINKS, ALL):
-        raise unknown("kind of candidates", asked, (HALF_LINKS, ALL))
+    """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs."""
+    if asked not in (None, HALF_LINKS, WIDE, ALL):
+        raise unknown("kind of candidates", asked, (HALF_LINKS, WIDE, ALL))
     possible = relations * entities**2
     if asked == ALL or (asked is None and possible <= _SMALL):
         return CandidateChoice(EVERYTHING, possible, {str(EVERYTHING): 1.0} if len(valid[0]) else {})
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the steps are too short to be shared
     try:
-        return _cheapest(entities, relations, known, valid, asked == HALF_LINKS)
+        return _cheapest(entities, relations, known, valid, asked)
     finally:
         torch.set_num_threads(threads)
 
 
 def _cheapest(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, half_links: bool
+    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None
 ) -> CandidateChoice:
-    total = len(valid[0])
-    pairs, held = count(entities, relations, known, valid, [CandidateSources(least) for least in LEVELS])
+    total, rows_from = len(valid[0]), WIDE_LEVEL if asked == WIDE else None
+    sources = [CandidateSources(least, rows_from=rows_from) for least in LEVELS]
+    if asked != HALF_LINKS:
+        sources += [replace(one, open_from=level) for one in sources for level in OPEN_LEVELS if level >= one.least]
+    pairs, held = count(entities, relations, known, valid, sources)
     if not total:
-        return CandidateChoice(CandidateSources(UNTOLD), int(pairs[LEVELS.index(UNTOLD)]), {})
-    shares = {str(CandidateSources(least)): float(share) for least, share in zip(LEVELS, held / total, strict=True)}
-    place = int(np.argmax(held >= ENOUGH * held[-1]))
-    chosen = CandidateSources(LEVELS[place])
-    if half_links:
-        return CandidateChoice(chosen, int(pairs[place]), shares)
-    wider = [chosen, *(replace(chosen, open_from=level) for level in OPEN_LEVELS)]
-    pairs, held = count(entities, relations, known, valid, wider)
-    shares |= {str(source): float(share) for source, share in zip(wider, held / total, strict=True)}
-    without_fact = held - held[0]
-    place = int(np.argmax(without_fact >= ENOUGH_OPEN * without_fact[-1]))
-    return CandidateChoice(wider[place], int(pairs[place]), shares)
+        chosen = sources.index(CandidateSources(UNTOLD, rows_from=rows_from))
+        return CandidateChoice(sources[chosen], int(pairs[chosen]), {})
+    enough = np.nonzero(held >= ENOUGH * held.max())[0]
+    chosen = int(enough[np.argmin(pairs[enough])])
+    shares = {str(source): float(share) for source, share in zip(sources, held / total, strict=True)}
+    return CandidateChoice(sources[chosen], int(pairs[chosen]), shares)
 
 
 def count(
