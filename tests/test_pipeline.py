@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tuplet
-from tuplet.errors import TupletError
+from tuplet.errors import BadInput, TupletError
 from tuplet.pipeline import build, with_valid
+from tuplet.predict import model_folder
+from tuplet.predict.embeddings import ComplEx
 from tuplet.train_config import PRESETS, TrainConfig
 
 QUICK = TrainConfig(rank=4, epochs=6, batch=40, evaluate_every=0, checkpoint_seconds=0)
@@ -92,3 +96,45 @@ def test_with_valid_takes_a_share_once() -> None:
     assert len(held.edges("valid")[0]) == 3
     assert with_valid(held, 0.1, seed=2) is held
     assert with_valid(graph, 0.001, seed=1) is graph, "too few facts to hold any out"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"predictors": "compelx,paths"}, "unknown model 'compelx'; did you mean 'complex'"),
+        ({"model": "compelx"}, "unknown model 'compelx'; did you mean 'complex'"),
+        ({"minutes": 0}, "minutes is 0"),
+        ({"minutes": float("nan")}, "minutes is nan"),
+        ({"holdout": "newst"}, "unknown hold-out 'newst'; did you mean 'newest'"),
+        ({"calibration": "lerned"}, "unknown calibration 'lerned'; did you mean 'learned'"),
+        ({"threshold": 2}, "threshold lies between 0 and 1, not 2"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_facts_are_read(
+    wrong: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        build(tmp_path / "nowhere.tsv", tmp_path / "s", progress=False, **wrong)
+
+
+def test_index_refuses_a_wrong_argument_before_the_graph_is_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown kind of candidates 'halflinks'; did you mean 'half-links'"):
+        tuplet.index(tmp_path / "nowhere", tmp_path / "m", tmp_path / "s", candidates="halflinks", progress=False)
+    with pytest.raises(BadInput, match="unknown calibration 'lerned'; did you mean 'learned'"):
+        tuplet.index(tmp_path / "nowhere", tmp_path / "m", tmp_path / "s", calibration="lerned", progress=False)
+
+
+def test_index_takes_each_model_once(tmp_path: Path) -> None:
+    graph = tuplet.read(FACTS)
+    model = ComplEx.create(len(graph.entities), 3, 4, 0.1, 0, torch.Generator().manual_seed(0))
+    folders = [tmp_path / "m", tmp_path / "copy"]
+    for folder in folders:
+        model_folder.save(model, folder)
+    for models, message in (
+        ([folders[0], folders[0]], f"the model {folders[0]} is given twice; give each once"),
+        ([folders[0], f"{tmp_path}/./m"], f"the models {folders[0]} and {tmp_path}/./m are the same; give one"),
+        (folders, f"the models {folders[0]} and {folders[1]} are the same; give one of them"),
+        ([model, model], "the model ComplEx is given twice; give each once"),
+    ):
+        with pytest.raises(BadInput, match=re.escape(message)):
+            tuplet.index(graph, models, tmp_path / "s", progress=False)

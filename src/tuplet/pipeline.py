@@ -109,10 +109,8 @@ def index(
     """
     from tuplet.truth.make import make, recipe_for
 
-    whole = read(graph)
     models: list[Any] = list(model) if isinstance(model, list | tuple) else [] if model is None else [model]
     recipe = recipe_for(
-        whole,
         [getattr(one, "folder", one) for one in models],
         table,
         on_demand,
@@ -125,6 +123,7 @@ def index(
         candidates=candidates,
         parts=parts,
     )
+    whole = read(graph)
     with shown(progress) as report:
         return Store.of(make(whole, recipe, path, force, report))
 
@@ -166,6 +165,7 @@ def build(
     """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
+    _refuse_wrong(holdout, minutes, predictors or settings.get("model"), threshold, calibration)
     target = Path(os.path.realpath(path))
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
@@ -179,15 +179,13 @@ def build(
         from tuplet.build_hold_outs import train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
         from tuplet.truth.hold_out_recipe import HoldOutRecipe
-        from tuplet.truth.make import PredictorRecipe, make
+        from tuplet.truth.make import make
         from tuplet.truth.predictor_choice import model_meta
 
         if holdout == "newest" and calibration is None:
             calibration = "learned"  # any other would promise what a random hold-out promises
         graph = Graph.made(_held_out(graph, holdout, settings.get("seed") or 0))
         folder = Path(keep_model) if keep_model is not None else work
-        # What indexing would refuse is refused before hours of training.
-        PredictorRecipe(folder, threshold=threshold, calibration=calibration)
         run = ModelRun(graph, folder, device, keep_model is None, force, report)
         free = settings.keys() <= FREE_SETTINGS and config is None
         if free or minutes is not None or predictors is not None:
@@ -222,12 +220,33 @@ def build(
     return store
 
 
+def _refuse_wrong(
+    holdout: str,
+    minutes: float | None,
+    predictors: Sequence[str] | str | None,
+    threshold: float | None,
+    calibration: str | None,
+) -> None:
+    """Refuse what training or indexing would refuse, before anything is read.
+
+    To know the names of predictors and calibrations takes a second, so it is done where one is given.
+    """
+    if holdout not in ("random", "newest"):
+        raise unknown("hold-out", holdout, ("random", "newest"))
+    if minutes is not None or predictors is not None:
+        from tuplet.build_models import ModelRequest
+
+        ModelRequest(MINUTES if minutes is None else minutes, _names(predictors))
+    if threshold is not None or calibration is not None:
+        from tuplet.truth.make import PredictorRecipe
+
+        PredictorRecipe((), threshold=threshold, calibration=calibration)
+
+
 def _held_out(graph: KnowledgeGraph, holdout: str, seed: int) -> KnowledgeGraph:
     """The graph with the hold-out of that name."""
     if holdout == "newest":
         return with_newest_valid(graph)
-    if holdout != "random":
-        raise unknown("hold-out", holdout, ("random", "newest"))
     return with_valid(graph, _held_out_share(graph), seed)
 
 

@@ -53,10 +53,17 @@ class FactsRecipe:
     """The facts of a graph: truth 1, in a weighted graph the given truth. Nothing is predicted."""
 
     observed: Sequence[str] = OBSERVED
+    weighted: bool = False  # whether a graph without given truth is refused
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
         splits = known_splits(self.observed)
+        if self.weighted and not graph.weighted:
+            raise BadInput(
+                "give a model (tuplet train, tuplet adopt) or ",
+                Option("table", None),
+                "; only a weighted graph needs none",
+            )
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             return StoreMeta(graph.hash, splits, 0.0, report=_report(graph, table, splits))
@@ -154,6 +161,10 @@ class PredictorRecipe:
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
 
     def __post_init__(self) -> None:
+        from tuplet.truth.candidates.sources import ALL, HALF_LINKS, WIDE
+
+        if self.candidates not in (None, *(kinds := (HALF_LINKS, WIDE, ALL))):
+            raise unknown("kind of candidates", self.candidates, kinds)
         _check_threshold(self.threshold)
         _rule(self.calibration)
 
@@ -257,13 +268,15 @@ def make(
 
 
 def recipe_for(
-    graph: KnowledgeGraph,
     model: Predictors | None = None,
     table: PathLike | None = None,
     on_demand: bool = False,
     **choices: Any,
 ) -> Recipe:
-    """The recipe that these arguments ask for; `choices` are fields of the recipes, None where nothing is said."""
+    """The recipe that these arguments ask for; `choices` are fields of the recipes, None where nothing is said.
+
+    It needs no graph: what is wrong with the arguments is said before anything is read.
+    """
     for name in choices:
         if name not in (known := {field.name for recipe in get_args(Recipe) for field in fields(recipe)}):
             raise unknown("argument of index", name, sorted(known))
@@ -275,16 +288,10 @@ def recipe_for(
         raise BadInput(Option("on_demand"), " needs a model (tuplet train)")
     if not models and table is None and "calibration" in given:
         raise BadInput(Option("calibration", None), " needs a model (tuplet train)")
-    if not models and table is None and not graph.weighted:
-        raise BadInput(
-            "give a model (tuplet train, tuplet adopt) or ",
-            Option("table", None),
-            "; only a weighted graph needs none",
-        )
     if table is not None:
         return TableRecipe(table, **_taken(TableRecipe, given))
     if not models:
-        return FactsRecipe(**_taken(FactsRecipe, given))
+        return FactsRecipe(**_taken(FactsRecipe, given), weighted=True)
     if on_demand and len(models) > 1:
         raise BadInput(Option("on_demand"), f" takes one model, not {len(models)}")
     if on_demand:
@@ -301,7 +308,7 @@ def index(
     **choices: Any,
 ) -> StoreFiles:
     """`make` with the recipe that the arguments ask for (see `recipe_for`)."""
-    return make(graph, recipe_for(graph, model, **choices), path, force, progress)
+    return make(graph, recipe_for(model, **choices), path, force, progress)
 
 
 def _listed(predictors: Predictors | None) -> list[PathLike | LinkPredictor]:

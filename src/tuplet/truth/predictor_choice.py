@@ -25,14 +25,26 @@ def open_predictors(
     from tuplet.predict.base import kind_of
 
     opened: dict[str, LinkPredictor] = {}
-    about = []
+    about = list[ModelMeta]()
+    places: dict[Any, PathLike | LinkPredictor] = {}
     for model in models:
         predictor, meta = open_predictor(model, graph, device, other_graph)
+        # Two columns that say the same would look like two scorers that agree.
+        first = places.setdefault(meta.sha256 or (model if isinstance(model, str) else id(model)), model)
+        if len(places) == len(about):
+            raise BadInput(_twice(first, model, meta.kind))
         kind = kind_of(predictor)
         same = sum(name.split("-")[0] == kind for name in opened)
         opened[f"{kind}-{same + 1}" if same else kind] = predictor
         about.append(meta)
     return opened, tuple(about)
+
+
+def _twice(first: PathLike | LinkPredictor, again: PathLike | LinkPredictor, kind: str) -> str:
+    names = [os.fspath(model) if isinstance(model, str | os.PathLike) else kind for model in (first, again)]
+    if names[0] == names[1]:
+        return f"the model {names[0]} is given twice; give each once"
+    return f"the models {names[0]} and {names[1]} are the same; give one of them"
 
 
 def open_predictor(
