@@ -299,7 +299,7 @@ def test_cross_validated_where_there_is_no_test_split() -> None:
     done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
-    assert done.fit.learned.hidden == SplitCorrection(1.0, 0.0)
+    assert (done.fit.learned.hidden.times, done.fit.learned.hidden.given) == (1.0, 0.0)
 
 
 def test_truth_means_the_same_where_the_test_split_is_observed() -> None:
@@ -393,3 +393,31 @@ def test_too_few_valid_edges(tmp_path: Path) -> None:
     assert store.meta.calibrated is False
     with pytest.raises(BadInput, match="no learned calibration: 299 valid edges, 300 needed"):
         index(few, tmp_path / "m", tmp_path / "t", calibration="learned")
+
+
+@pytest.mark.parametrize(("candidates", "less"), [(100, 0.08), (20_000, 0.015)])
+def test_the_top_promises_no_more_than_the_surest_bear_out(candidates: int, less: float) -> None:
+    """Nine in ten of the surest are facts, two of five facts are valid; the trees are surer than that."""
+    hidden, rng = SplitCorrection.of(400, 600, True), np.random.default_rng(0)
+    before, after, came = [], [], []
+    for _ in range(max(5, 20_000 // candidates)):
+        logit = torch.from_numpy(rng.normal(0.5, 0.4, candidates)).float()
+        fact = rng.random(candidates) < 0.9
+        valid = fact & (rng.random(candidates) < 0.4)
+        honest = hidden.measured(logit, torch.from_numpy(valid).float(), torch.ones(candidates))
+        left = ~valid  # what is asked for is among those that are not valid
+        before.append(hidden(logit).numpy()[left].mean())
+        after.append(honest(logit).numpy()[left].mean())
+        came.append(fact[left].mean())
+        order = torch.argsort(logit)
+        assert (np.diff(honest(logit[order]).numpy()[np.diff(logit[order], prepend=-9) > 1e-4]) > 0).all()
+    assert np.mean(before) - np.mean(came) > 0.1
+    assert -less < np.mean(after) - np.mean(came) < 0.015
+
+
+def test_the_top_stays_where_the_surest_bear_it_out() -> None:
+    logit = torch.logit(torch.linspace(0.01, 0.99, 50_000))
+    label = (torch.rand(50_000, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(logit)).float()
+    assert SplitCorrection().measured(logit, label, torch.ones(50_000)) == SplitCorrection()
+    none = SplitCorrection().measured(logit[:100], label[:100], torch.ones(100))  # nobody is sure of anything
+    assert none == SplitCorrection()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -38,7 +38,8 @@ _ROWS_EACH, _LEAST_ROWS = 100, 50_000  # … so many, and at least these
 _FACTS_EACH = 25  # valid edges for each leaf of a tree; with fewer of them trees are shallower
 FOLDS = 5
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
-_SOFT = 0.9  # above, truth approaches 1 instead of reaching it, so that no two values become one
+_SOFT = 0.9  # above, truth approaches the most that is promised instead of reaching it: no two values become one
+_ROOM = 0.05  # that is left there for all of them at least
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,19 @@ class SplitCorrection:
     Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
 
     >>> SplitCorrection.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
-    SplitCorrection(times=1.0, given=1.0)
+    SplitCorrection(times=1.0, given=1.0, soft=0.9, most=1.0)
     >>> SplitCorrection.of(valid=100, test=100, valid_observed=False)  # is it one of both?
-    SplitCorrection(times=2.0, given=0.0)
+    SplitCorrection(times=2.0, given=0.0, soft=0.9, most=1.0)
     >>> SplitCorrection.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
-    SplitCorrection(times=1.0, given=0.0)
+    SplitCorrection(times=1.0, given=0.0, soft=0.9, most=1.0)
     >>> SplitCorrection.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
-    SplitCorrection(times=1.0, given=2.0)
+    SplitCorrection(times=1.0, given=2.0, soft=0.9, most=1.0)
     """
 
     times: float = 1.0
     given: float = 0.0
+    soft: float = _SOFT  # from here on truth approaches …
+    most: float = 1.0  # … this
 
     @staticmethod
     def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> SplitCorrection:
@@ -70,12 +73,59 @@ class SplitCorrection:
         return SplitCorrection(1.0 + test / valid, 0.0)
 
     def __call__(self, logit: Tensor) -> Tensor:
-        """Truth from the logit of being a valid edge, below 1 and strictly rising."""
+        """Truth from the logit of being a valid edge, below `most` and strictly rising."""
+        return self._bent(self._plain(logit)).clamp(max=float(HIGHEST_PREDICTION)).float()
+
+    def _plain(self, logit: Tensor) -> Tensor:
         chance = torch.sigmoid(logit.double())
-        truth = self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
-        room = 1 - _SOFT
-        soft = _SOFT + room * -torch.expm1(-(truth - _SOFT).clamp(min=0) / room)
-        return torch.where(truth > _SOFT, soft, truth).clamp(max=float(HIGHEST_PREDICTION)).float()
+        return self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
+
+    def _bent(self, truth: Tensor) -> Tensor:
+        room, above = self.most - self.soft, (truth - self.soft).clamp(min=0)
+        return torch.where(truth > self.soft, self.soft + room * above / (above + room), truth)
+
+    def measured(self, logit: Tensor, label: Tensor, weight: Tensor) -> SplitCorrection:
+        """The same, promising the surest candidates no more than they bear out when they are held out.
+
+        A few hundred facts leave the top uncertain, and a share above 1 is cut, so that mistakes upwards are all that
+        is left. So they get the mean of all shares of facts that could have left so many valid edges among them;
+        together with those below where that is less than these get.
+
+        >>> half = SplitCorrection(1.0, 1.0)  # as many test edges as valid ones: half of the surest are valid
+        >>> logit, label = torch.full((100,), 0.1), torch.arange(100) % 2
+        >>> few = half.measured(logit, label, torch.ones(100))
+        >>> many = half.measured(logit, label, torch.full((100,), 50.0))
+        >>> [round(float(each(logit[:1])), 2) for each in (half, few, many)]  # unmeasured, 50 of 100, 2,500 of 5,000
+        [0.97, 0.87, 0.97]
+        """
+        plain = self._plain(logit)
+        for soft in (_SOFT, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
+            surest = plain >= soft
+            top, each = plain[surest], weight[surest].double()
+            tried, right = float(each.sum()), float((label[surest] * each).sum())
+            borne_out = self._share(right, tried)
+            if tried and borne_out >= soft + _ROOM:  # else those below are no less likely: one group with these
+                break
+        else:
+            return self
+
+        def too_sure(tried_out: SplitCorrection) -> bool:
+            return float((tried_out._bent(top) * each).sum()) > borne_out * tried
+
+        low, high = soft + _ROOM, 1.0
+        if not too_sure(self):
+            return self
+        for _ in range(30 if too_sure(replace(self, soft=soft)) else 0):
+            middle = (low + high) / 2
+            low, high = (low, middle) if too_sure(replace(self, soft=soft, most=middle)) else (middle, high)
+        return replace(self, soft=soft, most=high)
+
+    def _share(self, right: float, tried: float) -> float:
+        """The mean of all shares of facts that could have left so many valid edges among so many candidates."""
+        share = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
+        chance = share / (self.times + self.given * share)
+        likely = torch.softmax(right * chance.log() + (tried - right) * torch.log1p(-chance), 0)
+        return float((likely * share).sum())
 
 
 @dataclass(frozen=True)
@@ -161,7 +211,7 @@ class LearnedCalibration:
         return {
             "names": list(self.names),
             "line": list(self.line),
-            "hidden": {"times": self.hidden.times, "given": self.hidden.given},
+            "hidden": asdict(self.hidden),
             "about": self.about,
         }
 
@@ -256,7 +306,8 @@ def fit_together(
     start = line[0] + line[1] * log_truth
     folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
     curve = Curve.fit(held_out, label, weight)
-    losses["after"] = log_loss(curve(held_out), label, weight)
+    bent = curve(held_out)
+    losses["after"] = log_loss(bent, label, weight)
     about = {
         "valid_edges": facts,
         "sampled": len(places),
@@ -267,9 +318,8 @@ def fit_together(
         "without": list(without),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
-    return CrossFit(
-        LearnedCalibration(names, line, bins, folds, curve, hidden, about), places, curve(held_out), label, weight
-    )
+    honest = hidden.measured(bent, label, weight)
+    return CrossFit(LearnedCalibration(names, line, bins, folds, curve, honest, about), places, bent, label, weight)
 
 
 def _shallower(settings: TreeSettings, facts: int) -> TreeSettings:

@@ -12,7 +12,7 @@ measured of its kind (`bounds`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +59,9 @@ def missing_as_often(hidden: float, missing: float, test: int = 0) -> SplitCorre
     With a test split its size says how many are missing. Without, `missing` are, which are among the hidden ones.
 
     >>> missing_as_often(hidden=200, missing=50)
-    SplitCorrection(times=0.25, given=0.75)
+    SplitCorrection(times=0.25, given=0.75, soft=0.9, most=1.0)
     >>> missing_as_often(hidden=200, missing=50, test=100)
-    SplitCorrection(times=0.5, given=1.0)
+    SplitCorrection(times=0.5, given=1.0, soft=0.9, most=1.0)
     """
     if test:
         return SplitCorrection(test / hidden, 1.0)
@@ -87,8 +87,7 @@ class HeldOutResult:
         measured = {"hidden_facts": self.facts, "bounds": self.bounds.as_dict()}
         if self.learned is not None:
             return {"name": LEARNED, **self.learned.as_dict(), **measured}
-        correction = {"times": self.correction.times, "given": self.correction.given}
-        return {"name": BOUNDED, "line": self.line, "hidden": correction, **measured}
+        return {"name": BOUNDED, "line": self.line, "hidden": asdict(self.correction), **measured}
 
 
 class _Judged(NamedTuple):
@@ -124,6 +123,8 @@ def calibrate_hidden(
         none = np.zeros(0)
         judged = _Judged([np.zeros(len(mine)) for mine in free], none.astype(np.int64), none, none, none > 0, none)
     bounds = MeasuredBounds.of(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
+    if learned is not None:
+        correction = learned.hidden  # the top is what was measured there
     truth = [
         _corrected(correction, bounds(scored.relation, promised))
         for (_, scored), promised in zip(trials, judged.promised, strict=True)
@@ -134,6 +135,12 @@ def calibrate_hidden(
     weight = np.where(judged.label, correction.times, 1.0) * judged.weight
     before, after_ = (reliability(side, judged.label, split="hidden", weight=weight) for side in (judged.raw, after))
     return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after_)
+
+
+def listed_once(entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]]) -> int:
+    """How many pairs the trials list: one that several list counts once."""
+    keys = [_keys(entities, (scored.heads, scored.relation, scored.tails)) for _, scored in trials]
+    return len(np.unique(np.concatenate(keys))) if keys else 0
 
 
 def _by_trees(trials: list[Trial], correction: SplitCorrection) -> tuple[LearnedCalibration, _Judged]:
