@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,8 +65,13 @@ def test_the_newest_tenth_is_held_out_day_by_day(undated: float) -> None:
 def test_what_cannot_be_held_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no fact has a date"):
         with_newest_valid(dated(undated=1.0))
-    with pytest.raises(BadInput, match=r"those since .* have \d+ between entities known before, 300 needed"):
+    with pytest.raises(BadInput, match=r"of the \d+ since 1970-.* are between entities known before, and 300") as few:
         with_newest_valid(dated(1000))
+    assert few.value.shell.endswith("; take --holdout random, which does with fewer")
+    same = dated()
+    assert same.date is not None
+    with pytest.raises(BadInput, match="5,000 of the 5,000 dated facts have the date 1970-01-01 or later; take hold"):
+        with_newest_valid(replace(same, date=np.zeros_like(same.date)))
     with pytest.raises(BadInput, match="there is a valid split already"):
         with_newest_valid(with_newest_valid(dated()))
     with pytest.raises(BadInput, match="no fact has a date"):

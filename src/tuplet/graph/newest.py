@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 
 SHARE = 0.1  # of the dated facts
+MOST = 0.5  # of them: facts of one day stay together, and where one day has more, little is left to learn from
 LEAST = 300  # facts between entities known before: with fewer there is too little to learn from
 _NOTE = "holdout"
+_RANDOM = Option("holdout", "random")
 
 
 @dataclass(frozen=True)
@@ -49,26 +51,30 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE) -> KnowledgeG
     heads, _, tails, entry = graph.adjacency.triples()
     split = graph.split[entry]
     if (split == SPLIT_CODE["valid"]).any():
-        raise BadInput("the newest facts cannot be held out: there is a valid split already")
+        raise _refused("there is a valid split already; without ", Option("holdout", "newest"), " that is used")
     date = np.full(len(entry), NO_DATE) if graph.date is None else graph.date[entry]
     dated = (split == SPLIT_CODE["train"]) & (date != NO_DATE)
     if not dated.any():
-        raise BadInput("the newest facts cannot be held out: no fact has a date (columns: date=…)")
+        raise _refused("no fact has a date; name its column (columns: date=…), or take ", _RANDOM)
     days, count = np.unique(date[dated], return_counts=True)
     newer = np.cumsum(count[::-1])[::-1]  # facts of this day and all after it
     cut = int(days[np.argmin(np.abs(newer - share * newer[0]))])
     held_out = dated & (date >= cut)
+    first, newest = datetime.fromtimestamp(cut, UTC).date().isoformat(), int(np.count_nonzero(held_out))
+    if newest > MOST * newer[0]:
+        raise _refused(f"{newest:,} of the {newer[0]:,} dated facts have the date {first} or later; take ", _RANDOM)
     before = np.zeros(len(graph.entities), dtype=bool)
     for ends in (heads, tails):
         before[ends[(split == SPLIT_CODE["train"]) & ~held_out]] = True
     known = int(np.count_nonzero(held_out & before[heads] & before[tails]))
     if known < LEAST:
-        first = datetime.fromtimestamp(cut, UTC).date().isoformat()
-        raise BadInput(
-            f"the newest facts cannot be held out: those since {first} have {known:,} between entities known before, "
-            f"{LEAST} needed"
-        )
+        told = f"of the {newest:,} since {first} {known:,} are between entities known before, and {LEAST} are needed"
+        raise _refused(f"{told}; take ", _RANDOM, ", which does with fewer")
     split[held_out] = SPLIT_CODE["valid"]
-    note = asdict(NewestHoldOut(cut, int(days[-1]), int(np.count_nonzero(held_out))))
+    note = asdict(NewestHoldOut(cut, int(days[-1]), newest))
     divided = graph.with_splits(split)
     return replace(divided, notes=divided.notes | {_NOTE: note})
+
+
+def _refused(*why: str | Option) -> BadInput:
+    return BadInput("the newest facts cannot be held out: ", *why)
