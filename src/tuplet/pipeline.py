@@ -18,6 +18,7 @@ from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Graph, Store
+from tuplet.text_table import counted, sizes
 from tuplet.train_config import TrainConfig, TrainFields, preset, suitable
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
@@ -283,7 +284,7 @@ def _suitable(given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
 
 
 def _sizes(graph: KnowledgeGraph) -> str:
-    return f"{len(graph.entities):,} entities, {len(graph.relations):,} relations, {graph.adjacency.edges:,} facts"
+    return f"{sizes(len(graph.entities), len(graph.relations))}, {counted(graph.adjacency.edges, 'fact')}"
 
 
 def _device(name: str) -> str:

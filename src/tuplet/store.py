@@ -34,6 +34,7 @@ from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
+from tuplet.text_table import sizes
 from tuplet.truth.promise import promised
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation, verify_model, verify_store
@@ -86,8 +87,7 @@ class Store:
     @staticmethod
     def of(files: StoreFiles) -> Store:
         """The store of a folder that is open already."""
-        truth = files.rows() if files.on_demand else files.table
-        meta = files.meta
+        truth, meta = files.rows() if files.on_demand else files.table, files.meta
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = " + ".join(map(str, meta.models)) or None
         about["calibrated"], about["not_calibrated"], about["stale"] = meta.calibrated, meta.why, meta.stale
@@ -367,8 +367,8 @@ class Store:
     def __repr__(self) -> str:
         if self._state is None:
             return f"<Store: {self.path or 'in memory'}, closed>"
-        sizes = f"{len(self.graph.entities):,} entities, {len(self.graph.relations):,} relations"
-        return f"<{'Graph' if self.meta is None else 'Store'}: {sizes}>"
+        held = sizes(len(self.graph.entities), len(self.graph.relations))
+        return f"<{'Graph' if self.meta is None else 'Store'}: {held}>"
 
     def _opened(self) -> tuple[Source, StoreMeta | None, StoreFiles | None]:
         if self._state is None:

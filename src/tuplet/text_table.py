@@ -45,6 +45,24 @@ def width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "relation"), counted(1200, "relation"), counted(1, "entity", "entities")
+    ('1 relation', '1,200 relations', '1 entity')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def sizes(entities: int, relations: int) -> str:
+    """What a graph is made of.
+
+    >>> sizes(241, 1)
+    '241 entities, 1 relation'
+    """
+    return f"{counted(entities, 'entity', 'entities')}, {counted(relations, 'relation')}"
+
+
 def shortened(count: int, most: int, first: int, last: int) -> tuple[range, range]:
     """Which of `count` rows to show, from the start and from the end, if there are more than `most`.
 

@@ -239,12 +239,14 @@ def test_what_was_not_finished_is_shown_as_not_known(desk: Visit) -> None:
     page.wait_for_selector("tbody tr")
     assert page.locator("tbody .status").first.inner_text() == "?"
     assert page.inner_text(".badge") == "exact: timeout"
-    assert "truth values are not calibrated" in page.inner_text(".panel .bar")
+    not_calibrated = "truth values are not calibrated (the truth values were given and taken as they are): they rank"
+    assert not_calibrated in page.inner_text(".panel .bar")
     assert "12 % of the facts changed since" in page.inner_text(".panel .bar")
-    changes.update(answers=[], exact=False, bound=1.0)
+    changes.update(answers=[], exact=False, bound=1.0, calibrated=None, about={"not_calibrated": "0 valid edges"})
     run(page, "?x : borders(?x, spain)")
     page.wait_for_selector(".panel p")
     assert "none is ruled out" in page.inner_text(".panel p")
+    assert "nothing is predicted: 0 valid edges" in page.inner_text(".panel .bar")
 
 
 def test_completion_offers_relations_entities_and_variables(desk: Visit) -> None:

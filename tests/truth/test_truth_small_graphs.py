@@ -33,7 +33,9 @@ def test_one_fact_predicts_nothing_and_says_why(tmp_path: Path) -> None:
     answers = store.ask(QUERY)
     assert [(a.values, a.status) for a in answers] == [({"x": "a", "y": "b"}, "observed")]
     assert answers.calibrated is None
-    assert "nothing is predicted: there are too few facts to hide" in answers.summary()
+    assert answers.summary().endswith(
+        " · nothing is predicted: there are too few facts to hide some of them and see whether they are found"
+    )
     assert "too few facts" in store.info()["why"]
 
 
@@ -64,6 +66,10 @@ def test_a_few_hundred_facts_are_enough_to_learn_from(tmp_path: Path, monkeypatc
     answers = store.ask(QUERY, k=90, only="predicted")
     assert answers.calibrated is True
     assert store.info()["calibration"]["name"] == LEARNED
+    about = store.info()
+    tried = about["calibration"]["hidden_facts"]
+    assert f"(measured on {tried} facts, each hidden once)" in about["promise"]["sentence"]
+    assert about["report"]["candidates"]["listed"] <= 2 * 30**2  # relations × pairs, however often facts were hidden
     linked = {(h, t) for h, _, t in facts[360:450]}
     assert np.mean([(a["x"], a["y"]) in linked for a in answers]) > 0.8
     assert "not calibrated" not in answers.summary()

@@ -57,6 +57,8 @@ def run_info(arguments: argparse.Namespace) -> None:
         echo(about)
     else:
         queries = about.pop("try", [])
+        if "models" in about:
+            del about["model"]  # the first of them
         echo(lines(about | ({"try": "\n".join(queries)} if queries else {})))
 
 

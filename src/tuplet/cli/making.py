@@ -11,6 +11,7 @@ from tuplet.errors import BadInput
 from tuplet.progress import shown
 from tuplet.settings import given, load, size
 from tuplet.store import Store
+from tuplet.text_table import counted, sizes
 from tuplet.train_config import TrainConfig, preset
 from tuplet.truth.store_folder import PATIENCE, StoreFiles
 from tuplet.truth.store_info import generation
@@ -151,8 +152,8 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
         return
     report = about["report"]
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
-    print(f"{about['entities']:,} entities, {about['relations']:,} relations")
-    print(f"{report['facts']:,} facts, predictions: {predicted}")
+    print(sizes(about["entities"], about["relations"]))
+    print(f"{counted(report['facts'], 'fact')}, predictions: {predicted}")
     if reason := store.source.about.get("not_calibrated"):
         print(
             f"truth values are not calibrated: {reason}"
@@ -200,7 +201,7 @@ def run_compact(arguments: argparse.Namespace) -> None:
     if arguments.json:
         echo({"store": arguments.store, "merged": merged, "generation": generation(after)})
         return
-    said = f"merged {merged:,} change{'' if merged == 1 else 's'}" if done else "nothing to merge"
+    said = f"merged {counted(merged, 'change')}" if done else "nothing to merge"
     print(f"{arguments.store}: {said}; generation {after.generation}")
 
 

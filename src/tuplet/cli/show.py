@@ -23,6 +23,12 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
     model     none
     edges
       train  10
+    >>> print(lines({"models": [{"kind": "complex"}, {"kind": "paths"}]}))
+    models
+      1
+        kind  complex
+      2
+        kind  paths
     >>> print(lines({"names": list("abcdefghijklmnopqrstuvwxyz")}))
     names  a, b, c, … (26)
     """
@@ -30,6 +36,8 @@ def lines(about: Mapping[str, Any], indent: str = "") -> str:
     shown = []
     for key, value in about.items():
         text = _diagram(value) if key.startswith("reliability") and isinstance(value, Mapping) else value
+        if isinstance(text, list) and text and all(isinstance(one, Mapping) for one in text):
+            text = {str(number): one for number, one in enumerate(text, 1)}
         if isinstance(text, Mapping) and text:
             shown.append(f"{indent}{key}\n{lines(text, indent + '  ')}")
         elif isinstance(text, str) and "\n" in text:

@@ -18,6 +18,7 @@ from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
+from tuplet.text_table import counted, sizes
 
 KIND = "graph"
 SPLITS = ("train", "valid", "test")
@@ -51,8 +52,8 @@ class KnowledgeGraph:
     counts: dict[str, int] | None = None  # what was counted when it was written: edges of each split and others
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.entities):,} entities, {len(self.relations):,} relations, {self.adjacency.edges:,} edges"
-        return f"<KnowledgeGraph: {sizes}>"
+        held = sizes(len(self.entities), len(self.relations))
+        return f"<KnowledgeGraph: {held}, {counted(self.adjacency.edges, 'edge')}>"
 
     @staticmethod
     def of(

@@ -22,7 +22,7 @@ from tuplet.query.answer import Answer, Parts, row, show_entity
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
 from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
-from tuplet.text_table import aligned, shortened
+from tuplet.text_table import aligned, counted, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -274,8 +274,7 @@ class Answers(Sequence[Answer]):
 
     def summary(self) -> str:
         """One line in words: how many, how sure the order is, what is known of the rest, and how long it took."""
-        number = f"{len(self):,} answer{'' if len(self) == 1 else 's'}"
-        found = f"{number}, {self._order()} (engine {self.engine}); {self._rest()}"
+        found = f"{counted(len(self), 'answer')}, {self._order()} (engine {self.engine}); {self._rest()}"
         if self.exact and not len(self) and not self.bound:
             skipped = f" after the first {self._offset:,}" if self._offset else ""
             found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"

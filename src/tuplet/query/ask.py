@@ -134,8 +134,8 @@ def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]
     made: dict[str, Any] = {}
     if engine.needs_truth:
         calibration: Mapping[str, Any] = source.about.get("calibration") or {}
-        # of a learned calibration its name: `tuplet info` tells the rest
-        named = {"calibration": {"name": calibration["name"]}} if "names" in calibration else {}
+        # `tuplet info` tells the rest
+        named = {"calibration": {"name": calibration["name"]}} if calibration else {}
         made = {"logic": limits.logic, **source.about, **named}
     return {
         "version": __version__,

@@ -52,7 +52,7 @@ class HoldOutRecipe:
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.learned.calibrate import THRESHOLD
         from tuplet.truth.learned.fit import LEAST_VALID
-        from tuplet.truth.learned.hold_out import calibrate_hidden, missing_as_often
+        from tuplet.truth.learned.hold_out import calibrate_hidden, listed_once, missing_as_often
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
         least = THRESHOLD if self.threshold is None else self.threshold
@@ -79,7 +79,7 @@ class HoldOutRecipe:
             why = f"{found.facts:,} of {facts:,} hidden facts were among the candidates, {LEAST_VALID} needed"
         if why and self.calibration == LEARNED:
             raise BadInput(f"no learned calibration: {why}")
-        told = choice.as_dict() | {"listed": sum(len(scored) for _, scored in trials)}
+        told = choice.as_dict() | {"listed": listed_once(sizes[0], trials)}
         return _content(graph, splits, found, least, why, self.models, told)
 
 
@@ -117,8 +117,8 @@ def _content(
     candidates: Mapping[str, Any],
 ) -> StoreContent:
     """The store of what hidden facts bear out; `why` nothing was learned from them, if so."""
-    if why is not None:
-        why += "; nothing predicted is listed" if not found.facts else "; no truth is above what they bear out"
+    if why is not None and found.facts:
+        why += "; no truth is above what they bear out"
 
     def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
         report = _report(graph, table, observed, found)

@@ -18,6 +18,7 @@ from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
 from tuplet.graph.spill import RelationSpill, spill_memory
 from tuplet.graph.views import ArraySink, edge_key
+from tuplet.text_table import counted
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class ImportReport:
     def __str__(self) -> str:
         splits = ", ".join(f"{count:,} {name}" for name, count in self.edges.items() if count)
         lines = [
-            f"{self.entities:,} entities ({self.labelled_entities:,} labelled), "
-            f"{self.relations:,} relations, {sum(self.edges.values()):,} edges ({splits})"
+            f"{counted(self.entities, 'entity', 'entities')} ({self.labelled_entities:,} labelled), "
+            f"{counted(self.relations, 'relation')}, {counted(sum(self.edges.values()), 'edge')} ({splits})"
         ]
         remarks = {
             "duplicates dropped": self.duplicates,

@@ -43,7 +43,9 @@ export function panel(data, onRow, only = "", others = null) {
   const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, proven);
   const count = data.answers.length;
   const told = make("span", { class: "quiet" }, `${count} ${count === 1 ? "answer" : "answers"} · ${data.engine} · ${rest} · ${data.elapsed_ms.toFixed(1)} ms`);
-  if (data.calibrated === false) told.append(" · truth values are not calibrated: they rank, but 0.7 does not mean 7 in 10");
+  const why = data.about.not_calibrated;
+  if (data.calibrated === false) told.append(` · truth values are not calibrated${why ? ` (${why})` : ""}: they rank, but 0.7 does not mean 7 in 10`);
+  else if (why) told.append(` · nothing is predicted: ${why}`);
   if (data.stale) told.append(` · ${Math.round(100 * data.stale)} % of the facts changed since the truth values were made`);
   const body = make("tbody");
   const head = make("tr", {}, ...["#", ...data.variables.map((v) => `?${v}`), "truth", "status"].map((name) => make("th", { scope: "col" }, name)));
