@@ -299,7 +299,8 @@ def test_cross_validated_where_there_is_no_test_split() -> None:
     done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
-    assert (done.fit.learned.hidden.times, done.fit.learned.hidden.given) == (1.0, 0.0)
+    fitted, plain = done.fit, SplitCorrection(1.0, 0.0)
+    assert fitted.learned.hidden == plain.measured(fitted.held_out, fitted.label, fitted.weight) != plain
 
 
 def test_truth_means_the_same_where_the_test_split_is_observed() -> None:
@@ -413,6 +414,19 @@ def test_the_top_promises_no_more_than_the_surest_bear_out(candidates: int, less
         assert (np.diff(honest(logit[order]).numpy()[np.diff(logit[order], prepend=-9) > 1e-4]) > 0).all()
     assert np.mean(before) - np.mean(came) > 0.1
     assert -less < np.mean(after) - np.mean(came) < 0.015
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.8, 0.9, 0.94])
+def test_the_surest_promise_together_what_they_came_to(share: float) -> None:
+    """No less either: a top that is bent from lower down must not fall short of what it bears out."""
+    generator = torch.Generator().manual_seed(3)
+    logit = torch.cat([torch.randn(4000, generator=generator), 3 + torch.rand(4000, generator=generator)])
+    chance = torch.where(logit < 2.9, torch.sigmoid(logit), share)
+    label = (torch.rand(8000, generator=generator) < chance).float()
+    honest = SplitCorrection().measured(logit, label, torch.ones(8000))
+    assert honest != SplitCorrection()
+    surest = torch.sigmoid(logit) >= honest.soft
+    assert float(honest(logit[surest]).mean()) == pytest.approx(float(label[surest].mean()), abs=0.015)
 
 
 def test_the_top_stays_where_the_surest_bear_it_out() -> None:

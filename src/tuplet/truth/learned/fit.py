@@ -39,6 +39,8 @@ _FACTS_EACH = 25  # valid edges for each leaf of a tree; with fewer of them tree
 FOLDS = 5
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches the most that is promised instead of reaching it: no two values become one
+_SEEN = 3  # candidates of that truth that are thought to have been facts before any is looked at
+_LEVELS = (_SOFT, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)  # where that may begin instead
 _ROOM = 0.05  # that is left there for all of them at least
 
 
@@ -96,35 +98,37 @@ class SplitCorrection:
         >>> few = half.measured(logit, label, torch.ones(100))
         >>> many = half.measured(logit, label, torch.full((100,), 50.0))
         >>> [round(float(each(logit[:1])), 2) for each in (half, few, many)]  # unmeasured, 50 of 100, 2,500 of 5,000
-        [0.97, 0.87, 0.97]
+        [0.97, 0.9, 0.97]
         """
         plain = self._plain(logit)
-        for soft in (_SOFT, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
+        for soft in _LEVELS:
             surest = plain >= soft
             top, each = plain[surest], weight[surest].double()
-            tried, right = float(each.sum()), float((label[surest] * each).sum())
-            borne_out = self._share(right, tried)
-            if tried and borne_out >= soft + _ROOM:  # else those below are no less likely: one group with these
-                break
+            tried = float(each.sum())
+            borne_out = tried * self._share(float((label[surest] * each).sum()), tried)
+            least = replace(self, soft=soft, most=soft + _ROOM)
+            if tried and float(each @ least._bent(top)) <= borne_out:
+                break  # else those below are no less likely: one group with these
         else:
             return self
-
-        def too_sure(tried_out: SplitCorrection) -> bool:
-            return float((tried_out._bent(top) * each).sum()) > borne_out * tried
-
-        low, high = soft + _ROOM, 1.0
-        if not too_sure(self):
+        if float(each @ self._bent(top)) <= borne_out:
             return self
-        for _ in range(30 if too_sure(replace(self, soft=soft)) else 0):
+        low, high = least.most, 1.0
+        while high - low > 1e-6:
             middle = (low + high) / 2
-            low, high = (low, middle) if too_sure(replace(self, soft=soft, most=middle)) else (middle, high)
-        return replace(self, soft=soft, most=high)
+            too_sure = float(each @ replace(least, most=middle)._bent(top)) > borne_out
+            low, high = (low, middle) if too_sure else (middle, high)
+        return replace(least, most=high)
 
     def _share(self, right: float, tried: float) -> float:
-        """The mean of all shares of facts that could have left so many valid edges among so many candidates."""
+        """The mean of all shares of facts that could have left so many valid edges among so many candidates.
+
+        Higher shares are thought likelier before, for the trees are sure: with all as likely, a high one is missed.
+        """
         share = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
         chance = share / (self.times + self.given * share)
-        likely = torch.softmax(right * chance.log() + (tried - right) * torch.log1p(-chance), 0)
+        said = right * chance.log() + (tried - right) * torch.log1p(-chance)
+        likely = torch.softmax(said + _SEEN * share.log(), 0)
         return float((likely * share).sum())
 
 
