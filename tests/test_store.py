@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = root / "facts.tsv"
     file.write_text("".join("\t".join(fact) + "\n" for fact in facts()))
     built = tuplet.build(file, root / "a.store", config=QUICK, keep_model=root / "a.model", calibration="softmax-count")
-    index(built.graph, root / "a.model", root / "rows.store", on_demand=True)
+    index(built.graph, root / "a.model", root / "rows.store", on_demand=True, calibration="softmax-count")
     return root
 
 

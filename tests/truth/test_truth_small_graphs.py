@@ -97,6 +97,39 @@ def test_a_barely_trained_model_is_bounded_by_the_valid_edges_there_are(tmp_path
     assert "30 valid edges, 300 needed; no truth is above what they bear out" in answers.summary()
 
 
+@pytest.mark.parametrize("valid", [0, 30])
+def test_rows_on_demand_promise_no_more_than_was_measured(tmp_path: Path, valid: int) -> None:
+    facts = ring(400)
+    graph = tuplet.read(facts[valid:], valid=facts[:valid] or None)
+    model = ComplEx.create(len(graph.entities), 1, 8, 3.0, 2, torch.Generator().manual_seed(1))  # sure of nonsense
+    model_folder.save(model, tmp_path / "m")
+    wanted = {"on_demand": True, "progress": False}
+    raw = tuplet.index(graph, tmp_path / "m", tmp_path / "raw", calibration="softmax-count", **wanted)
+    wild = raw.ask(QUERY, only="predicted", k=None)
+    assert wild[0].truth > 0.4
+    assert wild.summary().endswith("truth values are not calibrated: calibration softmax-count was asked for")
+    store = tuplet.index(graph, tmp_path / "m", tmp_path / "s", **wanted)
+    answers = store.ask(QUERY, only="predicted", k=None)
+    assert answers.calibrated is answers.to_dict()["calibrated"] is False
+    assert answers.about["calibration"] == {"name": "softmax-count"}
+    if not valid:
+        assert len(answers) == 0
+        assert answers.summary().endswith("nothing was measured, and nothing predicted is listed")
+        return
+    assert " valid edges among them bear out" in answers.summary()
+    bounds = store.info()["calibration"]["bounds"]
+    assert 0 < answers[0].truth <= max(bounds["most"]) < 0.5
+    assert sum(bounds["trials"]) > sum(bounds["hits"]) > 0
+    said = {tuple(answer): answer.truth for answer in wild}
+    assert all(answer.truth <= said[tuple(answer)] for answer in answers)
+    source = store.source.truth  # rows, single edges and whole relations say the same
+    assert source is not None
+    head, tail = (graph.entities.find(answers[0][name]) for name in ("x", "y"))
+    assert source.value(head, 0, tail) == pytest.approx(answers[0].truth)
+    row = source.row(head, 0, False)
+    assert float(row.truth[row.ids == tail][0]) == pytest.approx(answers[0].truth)
+
+
 def test_the_same_parts_are_hidden_every_time() -> None:
     ids = np.arange(40)
     first, second = (hide_in_turn((ids, ids, ids), 3) for _ in range(2))

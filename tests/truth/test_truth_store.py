@@ -124,7 +124,7 @@ def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Pa
 
 def test_on_demand_store_equals_the_table(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "demand.store"
-    store = index(small_graph(), made / "model", path, threshold=0.02, on_demand=True)
+    store = index(small_graph(), made / "model", path, threshold=0.02, on_demand=True, calibration="softmax-count")
     assert store.on_demand
     table = StoreFiles.open(made / "a.store").table
     for _ in range(2):  # the second time from what the first one kept

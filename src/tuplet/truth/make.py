@@ -207,7 +207,10 @@ class PredictorRecipe:
 
 @dataclass(frozen=True)
 class OnDemandRecipe:
-    """No table: the store keeps a copy of a model folder and computes rows when asked, by a rule."""
+    """No table: the store keeps a copy of a model folder and computes rows when asked, by a rule.
+
+    Unless a rule is asked for by name, no prediction is above what the valid edges in some rows bear out.
+    """
 
     model: PathLike
     observed: Sequence[str] = OBSERVED
@@ -233,11 +236,17 @@ class OnDemandRecipe:
         about = model_meta(folder, graph, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
 
-        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
-            report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=why)
-            return StoreMeta(graph.hash, splits, least, rule.as_dict(), (about,), report=report)
+        edges = graph.edges(*COUNTED)
 
-        basis = RowSource(folder, *graph.edges(*COUNTED))
+        def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
+            told, bounds = why, None
+            if why is not None:
+                more, bounds = _measured_rows(graph, table, folder, rule, least, splits)
+                told = f"{why}; {more}"
+            report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
+            return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
+
+        basis = RowSource(folder, *edges)
         return StoreContent(graph, table_writer(graph, splits, None, least), meta, basis)
 
 
@@ -346,6 +355,27 @@ def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | No
         return ""
     valid = graph.split_edges["valid"]
     return _not_learned(f"{valid:,} valid edges, {LEAST_VALID} needed", calibration) if valid < LEAST_VALID else None
+
+
+def _measured_rows(
+    graph: KnowledgeGraph, facts: TruthTable, model: Path, rule: Calibration, least: float, observed: tuple[str, ...]
+) -> tuple[str, dict[str, Any] | None]:
+    """What bounds rows on demand, in words, and the bounds, if they can be had."""
+    from tuplet.predict import model_folder
+    from tuplet.predict.edges import TrainingEdges
+    from tuplet.truth.on_demand import TruthOnDemand
+    from tuplet.truth.on_demand_bounds import is_cheap, measured
+
+    predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
+    rows = TruthOnDemand(predictor, facts, graph.edges(*COUNTED), rule, least)
+    if not is_cheap(rows):
+        return "nothing was measured, for that would take as long as the table", None
+    bounds = measured(rows, graph, observed)
+    tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
+    if not graph.split_edges["valid"]:
+        return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
+    found = f"{tried:,} candidates with {right:,} valid edges among them"
+    return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
 
 
 def _too_few(graph: KnowledgeGraph, edges: ScoredEdges | Predictions, calibration: str | None) -> str | None:

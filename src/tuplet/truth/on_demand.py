@@ -27,6 +27,7 @@ from tuplet.truth.candidates.score import CandidateScorer, joined
 from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edge_counts import EdgeCounts
 from tuplet.truth.edges import Floats, Predictions
+from tuplet.truth.learned.bounds import MeasuredBounds
 from tuplet.truth.relation_cache import RelationCache
 from tuplet.truth.row_shifts import RowShifts
 from tuplet.truth.rules import Calibration, combine
@@ -48,6 +49,7 @@ class TruthOnDemand:
 
     `facts` is the table of the observed edges alone; `basis` holds the edges that the calibration counts. With a
     `folder` what was computed about a relation is kept there under `key` (hash of the model) for later processes.
+    No prediction is above its bound, if there are `bounds`; these are never above the prediction.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class TruthOnDemand:
         key: str = "",
         memory: int | None = None,
         keep: int = 10_000,
+        bounds: MeasuredBounds | None = None,
     ) -> None:
         self.predictor, self.facts, self._threshold = predictor, facts, threshold
-        self.calibration = calibration or Calibration()
+        self.calibration, self._bounds = calibration or Calibration(), bounds
         known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
         self._shifter = RowShifts.of(predictor, known, self.calibration, memory)
         self._scorer = CandidateScorer.of({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
@@ -103,7 +106,7 @@ class TruthOnDemand:
         with self._turn:
             if key not in self._rows:
                 facts = self.facts.row(entity, relation, inverse)
-                self._rows[key] = _overlay(*self._predicted(entity, relation, inverse), facts)
+                self._rows[key] = _overlay(*self.predicted(entity, relation, inverse), facts)
             return _recent(self._rows, key, self._keep)
 
     def value(self, head: int, relation: int, tail: int) -> float:
@@ -115,7 +118,7 @@ class TruthOnDemand:
         with self._turn, torch.inference_mode():
             device = device_of(self.predictor)
             ends = torch.tensor([head], device=device), torch.tensor([tail], device=device)
-            truth = float(self._truth(*ends, relation)[0])
+            truth = float(self._bounded(self._truth(*ends, relation).cpu().numpy())[0])
         return truth if truth >= self.threshold else 0.0
 
     def observed_edge(self, head: int, relation: int, tail: int) -> bool:
@@ -154,9 +157,15 @@ class TruthOnDemand:
                 part = self._scorer.relation(relation)
             if self._cache:
                 self._cache.save(relation, part)
-        return joined(("",), {relation: part}).predictions().reaching(self.threshold)
+        found = joined(("",), {relation: part}).predictions()
+        return found._replace(prediction=self._bounded(found.prediction)).reaching(self.threshold)
 
-    def _predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
+    def _bounded(self, truth: Floats) -> Floats:
+        if self._bounds is None:
+            return truth
+        return self._bounds(np.zeros(len(truth), dtype=np.int64), truth.astype(np.float64)).astype(truth.dtype)
+
+    def predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""
         if entity >= self.predictor.entities:  # added later: the predictor does not know it
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
@@ -168,9 +177,9 @@ class TruthOnDemand:
             mine = row_scores(self.predictor, own, relation, inverse)[0] - here.exact(own)
             at_most = combine(mine, there.scores_to(own) - there.lower())
             near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
-            truth = self._truth(ends[0][near], ends[1][near], relation)
+            truth = self._bounded(self._truth(ends[0][near], ends[1][near], relation).cpu().numpy())
             keep = truth >= self.threshold
-            return near[keep].int().cpu().numpy(), truth[keep].cpu().numpy()
+            return near.int().cpu().numpy()[keep], truth[keep]
 
     def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
         """Predictions of single edges. [n]"""

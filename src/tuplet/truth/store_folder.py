@@ -113,6 +113,7 @@ class StoreFiles:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder
         from tuplet.predict.edges import TrainingEdges
+        from tuplet.truth.learned.bounds import MeasuredBounds
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
@@ -125,7 +126,10 @@ class StoreFiles:
             raise CorruptStore(f"{self.path / MANIFEST}: {name!r} is not the name of a calibration")
         calibration, threshold = Calibration(name), self.meta.threshold
         cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
-        return TruthOnDemand(model, self.table, edges, calibration, threshold, cache, self.folders["model"], memory)
+        measured = self._calibration().get("bounds")
+        bounds = None if measured is None else MeasuredBounds.from_dict(measured)
+        key = self.folders["model"]
+        return TruthOnDemand(model, self.table, edges, calibration, threshold, cache, key, memory, bounds=bounds)
 
     def learned(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""

@@ -8,6 +8,7 @@ a prediction stays below both bounds. Where nothing was tried, nothing is promis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,12 @@ class MeasuredBounds:
         start, room = _SOFT * most, (1 - _SOFT) * most
         above = np.maximum(promised - start, 1e-30)
         return np.where(promised > start, start + room * (above / (above + room)), promised)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> MeasuredBounds:
+        """What `as_dict` wrote, as the bounds of a single relation."""
+        trials, hits, most = (np.array([values[key]] * 2) for key in ("trials", "hits", "most"))
+        return MeasuredBounds(trials, hits, most)
 
     def as_dict(self) -> dict[str, Any]:
         """For the store: what was measured of all relations together."""
