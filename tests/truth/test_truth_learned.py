@@ -299,8 +299,7 @@ def test_cross_validated_where_there_is_no_test_split() -> None:
     done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
-    fitted, plain = done.fit, SplitCorrection(1.0, 0.0)
-    assert fitted.learned.hidden == plain.measured(fitted.held_out, fitted.label, fitted.weight) != plain
+    assert (done.fit.learned.hidden.times, done.fit.learned.hidden.given) == (1.0, 0.0)
 
 
 def test_truth_means_the_same_where_the_test_split_is_observed() -> None:
@@ -414,6 +413,20 @@ def test_the_top_promises_no_more_than_the_surest_bear_out(candidates: int, less
         assert (np.diff(honest(logit[order]).numpy()[np.diff(logit[order], prepend=-9) > 1e-4]) > 0).all()
     assert np.mean(before) - np.mean(came) > 0.1
     assert -less < np.mean(after) - np.mean(came) < 0.015
+
+
+def test_a_fit_keeps_what_was_measured_of_its_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def measured(self: SplitCorrection, *held_out: torch.Tensor) -> SplitCorrection:
+        seen.append(held_out)
+        return replace(self, soft=0.1, most=0.2)
+
+    monkeypatch.setattr(SplitCorrection, "measured", measured)
+    graph, edges = world()
+    fitted = calibrate(graph, edges, ("train", "valid")).fit
+    assert fitted.learned.hidden.most == 0.2
+    assert all(a is b for a, b in zip(seen[0], (fitted.held_out, fitted.label, fitted.weight), strict=True))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.8, 0.9, 0.94])
