@@ -64,7 +64,7 @@ def test_engines_are_listed_and_the_package_is_still_a_package() -> None:
 
 def test_a_graph_can_be_asked() -> None:
     graph = tuplet.read([("paris", "in", "france"), ("lyon", "in", "france")])
-    assert repr(graph) == "<Graph: 3 entities, 1 relations, 2 edges>"
+    assert repr(graph) == "<Graph: 3 entities, 1 relation, 2 edges>"
     assert [tuple(answer) for answer in graph.ask("?x : in(?x, france)", k=5)] == [("lyon",), ("paris",)]
     with pytest.raises(TupletError, match="unknown limit 'tiemout'; did you mean 'timeout'"):
         graph.ask("?x : in(?x, france)", tiemout=1)  # type: ignore[call-arg]

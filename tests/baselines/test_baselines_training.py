@@ -131,7 +131,7 @@ def test_the_first_line_comes_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no training query of type"):  # found while the queries are drawn
         trainer.train(one, CONFIG, options)
     assert said == [
-        "training betae, 6 numbers per entity, 12 steps, batch 40; 1 edges of 2 entities and 1 relations; on the CPU"
+        "training betae, 6 numbers per entity, 12 steps, batch 40; 1 edge of 2 entities and 1 relation; on the CPU"
     ]
 
 

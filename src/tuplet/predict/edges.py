@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.text_table import counted
 
 Ids: TypeAlias = NDArray[np.integer[Any]]
 Triples: TypeAlias = tuple[Ids, Ids, Ids]  # heads, relations, tails
@@ -67,7 +68,8 @@ class TrainingEdges:
         return self.hash or fingerprint(self.splits)
 
     def __str__(self) -> str:
-        return f"{self.count('train'):,} edges of {self.entities:,} entities and {self.relations:,} relations"
+        ends = counted(self.entities, "entity", "entities")
+        return f"{counted(self.count('train'), 'edge')} of {ends} and {counted(self.relations, 'relation')}"
 
 
 def fingerprint(edges: Splits) -> str:
