@@ -333,7 +333,7 @@ def test_relations_scored_on_another_machine_are_not_scored_again(
     subprocess.run(["tar", "-x", "-C", str(tmp_path / "here")], input=volumes, check=True)
     choices: dict[str, Any] = {"candidates": "half-links", "calibration": "softmax-count", "progress": False}
     wanted = tuplet.index(two_models / "graph", models, tmp_path / "a", **choices)
-    monkeypatch.setattr(CandidateScorer, "relation", lambda *_: pytest.fail("scored again"))
+    monkeypatch.setattr(CandidateScorer, "rows", lambda *_: pytest.fail("scored again"))
     store = tuplet.index(two_models / "graph", models, tmp_path / "b", parts=tmp_path / "here", **choices)
     assert store.info()["report"]["candidates"] == wanted.info()["report"]["candidates"]
     assert list((tmp_path / "here").rglob("*.npz")), "they are kept"

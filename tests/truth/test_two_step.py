@@ -90,14 +90,27 @@ def test_columns_describe_an_edge_as_if_it_were_unknown(edges: list[Edge]) -> No
 def test_pairs_are_those_that_good_rules_join(edges: list[Edge], least: float) -> None:
     rules, plain = learned(edges), Plain(edges)
     for r in range(RELATIONS):
-        expected = {
-            pair
-            for (u, v), pairs in plain.joined.items()
-            if plain.right(u, v, r) and plain.confidence(u, v, r) >= least
-            for pair in pairs
-        }
-        heads, tails = rules.pairs(r, least)
+        expected = defaultdict(float)
+        for (u, v), pairs in plain.joined.items():
+            if plain.right(u, v, r) and (confidence := plain.confidence(u, v, r)) >= least:
+                for pair in pairs:
+                    expected[pair] = max(expected[pair], confidence)
+        heads, tails, confidence = rules.pairs(r, least)
         assert list(zip(heads.tolist(), tails.tolist(), strict=True)) == sorted(expected)
+        assert confidence.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)])
+
+
+@settings(deadline=None, max_examples=40)
+@given(EDGES, st.sampled_from([0, 5, 20]))
+def test_a_bound_on_pairs_leaves_the_surest_rules(edges: list[Edge], most: int) -> None:
+    rules = learned(edges)
+    for r in range(RELATIONS):
+        confidence, joined = rules.confidence(r), rules.joined[rules.rule_ptr[r] : rules.rule_ptr[r + 1]]
+        least = rules.least_within(r, 0.05, most)
+        assert joined[confidence >= least].sum() <= most
+        assert len(rules.pairs(r, least).heads) <= most
+        lower = [c for c in confidence if 0.05 <= c < least]
+        assert not lower or joined[confidence >= max(lower)].sum() > most, "no sure rule is left out without need"
 
 
 def test_small_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

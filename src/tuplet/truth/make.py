@@ -35,6 +35,8 @@ from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
+    from tuplet.truth.candidates.sources import CandidateChoice
+    from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
     from tuplet.truth.learned.calibrate import CalibrationResult
     from tuplet.truth.rules import Calibration
     from tuplet.truth.scored import ScoredEdges
@@ -181,13 +183,14 @@ class PredictorRecipe:
         floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
         choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
+        choice, two_step = self._with_rules(choice, graph)
         if progress:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
         cache = finished_relations(folder, hashes, choice.sources, floor, rule, counted)
         if progress and self.parts is not None and cache is not None and not cache.begun:
             progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
-        scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress)
+        scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress, two_step)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
@@ -203,6 +206,21 @@ class PredictorRecipe:
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
         return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
+
+    def _with_rules(
+        self, choice: CandidateChoice, graph: KnowledgeGraph
+    ) -> tuple[CandidateChoice, TwoStepPairs | None]:
+        """The choice and the pairs of rules that join it."""
+        from tuplet.truth.candidates.sources import HALF_LINKS
+        from tuplet.truth.learned.calibrate import two_step_rules
+
+        edges = graph.edges(*COUNTED)
+        wanted = self.candidates != HALF_LINKS and not choice.sources.everything
+        if not wanted or (rules := two_step_rules(*graph_sizes(graph), edges)) is None:
+            return choice, None
+        from tuplet.truth.candidates.two_step_pairs import join_two_step  # needs numba, as rules do
+
+        return join_two_step(choice, rules, edges, graph.edges("valid"))
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,14 @@ class TwoStepColumns(NamedTuple):
     paths: Column
 
 
+class SpokenPairs(NamedTuple):
+    """Pairs that rules join, and the best confidence of one that does."""
+
+    heads: Ints
+    tails: Ints
+    confidence: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class TwoStepRules:
     """The counted rules of all relations, over the edges that they were counted on.
@@ -53,8 +61,8 @@ class TwoStepRules:
     Relation 0 then relation 1 lead where relation 2 leads, two times of three.
 
     >>> rules = TwoStepRules.of(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
-    >>> rules.confidence(2).tolist(), [ends.tolist() for ends in rules.pairs(2, least=0.2)]
-    ([0.25], [[0, 1, 2], [6, 7, 8]])
+    >>> rules.confidence(2).tolist(), [column.tolist() for column in rules.pairs(2, least=0.2)]
+    ([0.25], [[0, 1, 2], [6, 7, 8], [0.25, 0.25, 0.25]])
     """
 
     entities: int
@@ -156,17 +164,32 @@ class TwoStepRules:
             if need:
                 scratch = np.empty((2, need), dtype=np.int64)
 
-    def pairs(self, relation: int, least: float) -> tuple[Ints, Ints]:
-        """Heads and tails that some rule of a confidence of at least `least` joins, in order of (head, tail)."""
-        body = self.body[self._span(relation)][self.confidence(relation) >= least]
-        body_ptr, body_view = _by_first_view(body, self.views)
-        heads, tails = (np.empty(self.entities + _ROOM, dtype=np.int32) for _ in range(2))
-        found, done = [(heads[:0], tails[:0])], 0
-        while len(body) and done < self.entities:
-            done, filled = joined_pairs(self.steps, self.most, body_ptr, body_view, done, heads, tails)
-            found.append((heads[:filled].copy(), tails[:filled].copy()))
-        first, second = (np.concatenate(ends) for ends in zip(*found, strict=True))
-        return first, second
+    def pairs(self, relation: int, least: float) -> SpokenPairs:
+        """The pairs that some rule of a confidence of at least `least` joins, in order of (head, tail)."""
+        confidence = self.confidence(relation)
+        kept = confidence >= least
+        body_ptr, body_view = _by_first_view(self.body[self._span(relation)][kept], self.views)
+        room = self.entities + _ROOM
+        heads, tails, said = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.float64)
+        found, done = [(heads[:0], tails[:0], said[:0])], 0
+        while kept.any() and done < self.entities:
+            rules = body_ptr, body_view, confidence[kept]
+            done, filled = joined_pairs(self.steps, self.most, *rules, done, heads, tails, said)
+            found.append((heads[:filled].copy(), tails[:filled].copy(), said[:filled].copy()))
+        first, second, best = zip(*found, strict=True)
+        return SpokenPairs(np.concatenate(first), np.concatenate(second), np.concatenate(best))
+
+    def least_within(self, relation: int, least: float, most: int) -> float:
+        """The confidence, `least` or higher, from which on the rules of a relation join no more than `most` pairs.
+
+        Counted by rule, so a pair that two rules join counts twice; nothing is walked.
+        """
+        confidence = self.confidence(relation)
+        order = np.argsort(-confidence, kind="stable")
+        beyond = np.cumsum(self.joined[self._span(relation)][order]) > most
+        if not beyond.any():
+            return least
+        return max(least, float(np.nextafter(confidence[order[int(np.argmax(beyond))]], np.inf)))
 
 
 def _steps(entities: int, relations: int, heads: Ints, relation: Ints, tails: Ints) -> Steps:

@@ -179,13 +179,14 @@ def count_pairs(steps, most, body_ptr, body_view, low, high, pairs):
 
 
 @compiled
-def joined_pairs(steps, most, body_ptr, body_view, start, heads, tails):
+def joined_pairs(steps, most, body_ptr, body_view, confidence, start, heads, tails, said):
     """Writes the pairs that some body joins, in order, from head `start` on, as long as every tail would find room.
 
-    Returns the next head, and how many pairs were written.
+    Beside each pair the best confidence of a body that joins it. Returns the next head, and how many were written.
     """
     entities = len(steps.entity_ptr) - 1
     seen = np.full(entities, -1, dtype=np.int64)
+    best = np.zeros(entities, dtype=said.dtype)
     filled = 0
     for a in range(start, entities):
         if filled + entities > len(heads):
@@ -201,16 +202,22 @@ def joined_pairs(steps, most, body_ptr, body_view, start, heads, tails):
                     continue
                 for on in range(steps.entity_ptr[b], steps.entity_ptr[b + 1]):
                     ends = steps.row_ptr[on + 1] - steps.row_ptr[on]
-                    if steps.crowd[entry] * ends > most or find(body_view, low, high, steps.row_view[on]) < 0:
+                    body = find(body_view, low, high, steps.row_view[on])
+                    if body < 0 or steps.crowd[entry] * ends > most:
                         continue
                     for way in range(steps.row_ptr[on], steps.row_ptr[on + 1]):
                         c = steps.neighbour[way]
-                        if c != a and c != b and seen[c] != a:
+                        if c == a or c == b or (seen[c] == a and best[c] >= confidence[body]):  # noqa: SIM109
+                            continue
+                        if seen[c] != a:
                             seen[c] = a
                             tails[filled] = c
                             filled += 1
+                        best[c] = confidence[body]
         heads[first:filled] = a
         tails[first:filled].sort()
+        for pair in range(first, filled):
+            said[pair] = best[tails[pair]]
     return entities, filled
 
 

@@ -29,7 +29,7 @@ _MOST_ON_GPU = 1 << 30  # torch.nonzero counts in 32 bits
 _PAIRS = 1 << 16  # scored one by one at a time
 LOWEST_SCORE = -1e9  # of what is left out of a sum of exponentials
 HIDDEN = 0.1  # about so many facts are missing for each that is known, where nothing else is known about a row
-_DEARER = 32  # so many times as much a single edge costs as an entry of a block
+DEARER = 32  # so many times as much a single edge costs as an entry of a block
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,12 @@ class RowLogs:
         self._held = held_now
         self.shifts = torch.cat([torch.zeros(0, device=self.links.rows.device), *shifts])
 
+    def swept(self) -> RowLogs:
+        """The same, all rows computed once: what single edges are asked for needs their shifts."""
+        for _ in self.blocks():
+            pass
+        return self
+
     def _compute(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         links, predictor = self.links, self.predictor
         rows = links.rows[start:stop]
@@ -156,7 +162,7 @@ class RowLogs:
         near, far = (tails, heads) if self.links.inverse else (heads, tails)
         row, is_row = _find(self.links.rows, near)
         column, is_column = (far, torch.ones_like(is_row)) if self.whole else _find(self.links.columns, far)
-        if self.held_as is None and _DEARER * len(heads) < len(self.links.rows) * len(self.links.columns):
+        if self.held_as is None and DEARER * len(heads) < len(self.links.rows) * len(self.links.columns):
             is_column = torch.zeros_like(is_row)  # cheaper one by one than all blocks once more
         inside = torch.nonzero(is_row & is_column).view(-1)
         if len(self.links.rows) > self.block:

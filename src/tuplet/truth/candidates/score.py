@@ -2,8 +2,8 @@
 
 A relation's candidates are its half-links (entities that are known as a head, or as a tail) against the ends that are
 plausible on the other side. Every scorer gives its rows; the edges that reach the floor by any of them in any direction
-are listed, and each scorer is then asked about all of those. Only one relation is ever held. Needs torch and numpy
-alone.
+are listed, and each scorer is then asked about all of those. Pairs that rules of two steps speak for are listed
+whatever scorers say. Only one relation is ever held. Needs torch and numpy alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,19 @@ Result = TypeVar("Result")
 FLOOR = 0.002  # truth in one direction from which on an edge is listed
 
 
+class TwoStepSource(Protocol):
+    """Pairs of each relation that rules of two steps speak for."""
+
+    @property
+    def level(self) -> float:
+        """How surely they do, at least; parts are named by it."""
+        ...
+
+    def ends(self, relation: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Heads and tails."""
+        ...
+
+
 def score_candidates(
     scorers: Mapping[str, LinkPredictor],
     counted: EdgeColumns,
@@ -44,13 +57,15 @@ def score_candidates(
     memory: int | None = None,
     cache: RelationCache | None = None,
     progress: Report | None = None,
+    two_step: TwoStepSource | None = None,
 ) -> ScoredEdges:
     """All candidates that reach the floor, each as if it were unknown whether it is a fact.
 
     `counted` are the known edges (heads, relations, tails): they make the half-links, the types and the counts of the
     rule. The scorers compute where they lie. With a `cache` every finished relation is kept there, and a later call
-    goes on where the earlier one stopped. `memory` (bytes; default 1 GiB, on a GPU 40 % of what is free) bounds the
-    blocks; beside it the rows of one relation are held in half precision if a scorer gives whole rows alone.
+    goes on where the earlier one stopped. `two_step` pairs are listed beside those that reach the floor. `memory`
+    (bytes; default 1 GiB, on a GPU 40 % of what is free) bounds the blocks; beside it the rows of one relation are held
+    in half precision if a scorer gives whole rows alone.
     """
     if not 0 < floor < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
@@ -68,11 +83,23 @@ def score_candidates(
         return part
 
     def one(number: int) -> Mapping[str, NDArray[Any]]:
-        part = kept(number, lambda: scorer.relation(number))
-        if sources.open_from is None or sources.rows_from is not None or not scorer.cheap:
-            return part
-        # Beside the part that has facts, so that one that was made elsewhere stays as it is.
-        return _merged(part, kept(f"{number}-open-{sources.open_from:g}", lambda: scorer.open_pairs(number)))
+        rows: list[list[RowLogs]] = []  # of the first part, unless it was made before, or elsewhere
+
+        def first() -> Mapping[str, NDArray[Any]]:
+            rows.extend(scorer.rows(number))
+            return scorer.listed(rows)
+
+        # Beside the first part, so that one that was made elsewhere stays as it is.
+        parts, name = [kept(number, first)], str(number)
+        if two_step is None:
+            rows.clear()
+        if sources.open_from is not None and sources.rows_from is None and scorer.some_cheap:
+            name += f"-open-{sources.open_from:g}"
+            parts.append(kept(name, lambda: scorer.open_pairs(number)))
+        if two_step is not None:
+            name += f"-two-step-{two_step.level:g}"
+            parts.append(kept(name, lambda: scorer.two_step_pairs(number, *two_step.ends(number), parts, rows)))
+        return parts[0] if len(parts) == 1 else _merged(*parts)
 
     if progress:
         progress("index", 0, relations, "relations")
@@ -166,17 +193,23 @@ class CandidateScorer:
 
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
-        sides = [
+        return self.listed(self.rows(number))
+
+    def rows(self, number: int) -> list[list[RowLogs]]:
+        """The rows of every scorer in both directions."""
+        return [
             [RowLogs.of(scorer, links, self.rule, self.memory) for links in self._half_links(number, scorer)]
             for scorer in self.scorers
         ]
-        keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
-        return self._part(keys, sides)
+
+    def listed(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
+        """The edges that reach the floor in some row."""
+        return self._part(torch.unique(torch.cat([side.reaching(self.floor) for both in rows for side in both])), rows)
 
     @property
-    def cheap(self) -> list[LinkPredictor]:
-        """The scorers for which a row more costs little."""
-        return [scorer for scorer in self.scorers if scores_columns(scorer)]
+    def some_cheap(self) -> bool:
+        """Whether there is a scorer for which a row more costs little."""
+        return any(scores_columns(scorer) for scorer in self.scorers)
 
     def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
         """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
@@ -191,23 +224,52 @@ class CandidateScorer:
             rows = torch.nonzero((near >= self.sources.open_from) & (near < 1)).view(-1)
             columns = torch.nonzero(far >= self.sources.least).view(-1)
             links.append(HalfLinks(number, inverse, rows, columns, none, none))
-        sides = [[RowLogs.of(scorer, link, self.rule, self.memory) for link in links] for scorer in self.cheap]
+        sides = [
+            [RowLogs.of(scorer, link, self.rule, self.memory) for link in links if scores_columns(scorer)]
+            for scorer in self.scorers
+        ]
         keys = torch.unique(torch.cat([side.reaching(self.floor) for both in sides for side in both]))
         heads, tails = keys // self.counts.entities, keys % self.counts.entities
-        part = self._part(keys[(support[0][heads] < 1) & (support[1][tails] < 1)], sides)
-        logs = np.full((len(self.scorers), *part["logs"].shape[1:]), np.nan, dtype=np.float32)
-        logs[[self.scorers.index(scorer) for scorer in self.cheap]] = part["logs"]
-        return part | {"logs": logs}
+        return self._part(keys[(support[0][heads] < 1) & (support[1][tails] < 1)], sides)
+
+    def two_step_pairs(
+        self,
+        number: int,
+        heads: NDArray[np.integer],
+        tails: NDArray[np.integer],
+        listed: Sequence[Mapping[str, NDArray[Any]]],
+        rows: list[list[RowLogs]],
+    ) -> dict[str, NDArray[Any]]:
+        """The same of given pairs, those aside that are listed in other parts.
+
+        With the `rows` of the relation all scorers are asked; without, those that are not cheap say nothing.
+        """
+        size = self.counts.entities
+        before = [part["heads"].astype(np.int64) * size + part["tails"] for part in listed]
+        fresh = np.setdiff1d(np.asarray(heads, dtype=np.int64) * size + tails, np.concatenate(before))
+        known = self.counts.edges(number)
+        keys = torch.from_numpy(fresh).to(known[0].device)
+        if rows:
+            return self._part(keys, rows)
+        ends = keys // size, keys % size
+        sides = []
+        for scorer in self.scorers:
+            both = []
+            for links in self._half_links(number, scorer) if scores_columns(scorer) else ():
+                needed = torch.isin(known[links.inverse], ends[links.inverse])
+                few = HalfLinks.of(number, links.inverse, known[0][needed], known[1][needed], links.columns)
+                both.append(RowLogs.of(scorer, few, self.rule, self.memory).swept())
+            sides.append(both)
+        return self._part(keys, sides)
 
     def _part(self, keys: Tensor, sides: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
-        """What all rows say about the edges of these keys."""
+        """What the rows of each scorer say about the edges of these keys; NaN for one that has none."""
         heads, tails = keys // self.counts.entities, keys % self.counts.entities
-        logs = torch.stack([torch.stack([side.at(heads, tails) for side in both]) for both in sides])
-        return {
-            "heads": heads.int().cpu().numpy(),
-            "tails": tails.int().cpu().numpy(),
-            "logs": logs.float().cpu().numpy(),
-        }
+        logs = torch.full((len(self.scorers), 2, len(keys)), torch.nan, device=keys.device)
+        for place, both in enumerate(sides):
+            for direction, side in enumerate(both):
+                logs[place, direction] = side.at(heads, tails)
+        return {"heads": heads.int().cpu().numpy(), "tails": tails.int().cpu().numpy(), "logs": logs.cpu().numpy()}
 
     def _half_links(self, number: int, scorer: LinkPredictor) -> Iterable[HalfLinks]:
         """Those of the heads and of the tails."""

@@ -11,7 +11,7 @@ there is a GPU, `wide` lets every predictor score them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import unknown
+from tuplet.truth.edges import Floats
 from tuplet.truth.entity_views import EntityViews
 from tuplet.truth.scored import EdgeColumns
 
@@ -43,11 +44,14 @@ class CandidateSources:
     'half-links × plausible ends (0.1) + pairs without a fact (0.3)'
     >>> str(CandidateSources(0.1, open_from=0.1, rows_from=0.3))
     'half-links × plausible ends (0.1) + pairs without a fact (0.1), rows of all scorers (0.3)'
+    >>> str(CandidateSources(0.1, two_step_from=0.03))
+    'half-links × plausible ends (0.1) + two-step pairs (0.03)'
     """
 
     least: float = 0.0  # 1: ends that were seen there; 0: every entity
     everything: bool = False
     open_from: float | None = None  # also pairs of such ends without a fact, one of them from this confidence on
+    two_step_from: float | None = None  # also pairs that rules of two steps speak for, from this confidence on
     rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
 
     def __str__(self) -> str:
@@ -57,6 +61,8 @@ class CandidateSources:
         told = names.get(self.least, f"half-links × plausible ends ({self.least:g})")
         if self.open_from is not None:
             told += f" + pairs without a fact ({self.open_from:g})"
+        if self.two_step_from is not None:
+            told += f" + {two_step_name(self.two_step_from)}"
         return told if self.rows_from is None else f"{told}, rows of all scorers ({self.rows_from:g})"
 
     def steps(self) -> list[tuple[float, float, float]]:
@@ -66,8 +72,21 @@ class CandidateSources:
 
     @property
     def first_part(self) -> CandidateSources:
-        """Those that are scored together: with `rows_from` all of them, else those that have a fact."""
-        return self if self.rows_from is not None else replace(self, open_from=None)
+        """Those that are scored together: those that have a fact, with `rows_from` also those without."""
+        return replace(self, two_step_from=None, open_from=self.open_from if self.rows_from is not None else None)
+
+    def inside(self, near: Floats, far: Floats) -> NDArray[np.bool_]:
+        """Which pairs are half-links or pairs without a fact, by how surely their ends are such of the relation."""
+        surer, other = np.maximum(near, far), np.minimum(near, far)
+        found = np.zeros(len(near), dtype=bool)
+        for least, sure, most in self.steps():
+            found |= (other >= least) & (surer >= sure) & (surer < most)
+        return found
+
+
+def two_step_name(level: float) -> str:
+    """What the pairs of rules of this confidence are called."""
+    return f"two-step pairs ({level:g})"
 
 
 EVERYTHING = CandidateSources(everything=True)
@@ -80,6 +99,7 @@ class CandidateChoice:
     sources: CandidateSources
     pairs: int  # distinct ones that are scored
     held: Mapping[str, float]  # share of the valid edges among the pairs of each source; empty without valid edges
+    two_step: Mapping[str, int] | None = None  # pairs of rules; those beyond other sources; relations with too many
 
     def __str__(self) -> str:
         """One line for the progress of the work.
@@ -94,7 +114,8 @@ class CandidateChoice:
     def as_dict(self) -> dict[str, Any]:
         """For the store."""
         held = {name: round(share, 4) for name, share in self.held.items()}
-        return {"sources": str(self.sources), "pairs": self.pairs, "valid_edges_held": held}
+        told = {"sources": str(self.sources), "pairs": self.pairs, "valid_edges_held": held}
+        return told if self.two_step is None else told | {"two_step": dict(self.two_step)}
 
 
 def choose(
@@ -135,25 +156,38 @@ def count(
     entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, sources: Sequence[CandidateSources]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many pairs each of the sources has, and how many of the valid edges are among them. [sources] each"""
+    pairs, held = np.zeros(len(sources), dtype=np.int64), np.zeros(len(sources), dtype=np.int64)
+    for near, far, h, t in ends_by_relation(entities, relations, known, valid):
+        for place, source in enumerate(sources):
+            pairs[place] += pairs_of(source, near, far)
+            held[place] += int(source.inside(near[h], far[t]).sum())
+    return pairs, held
+
+
+def ends_by_relation(
+    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns
+) -> Iterator[tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each relation how surely every entity is a head and a tail of it; and the heads and tails of valid edges."""
     views = EntityViews.of(entities, relations, *(torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in known))
     heads, which, tails = (np.asarray(side, dtype=np.int64) for side in valid)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(relations + 1))
-    pairs, held = np.zeros(len(sources), dtype=np.int64), np.zeros(len(sources), dtype=np.int64)
     for number in range(relations):
         mine = order[bounds[number] : bounds[number + 1]]
         near, far = (views.support(2 * number + side).numpy() for side in (0, 1))
-        h, t = near[heads[mine]], far[tails[mine]]
-        for place, source in enumerate(sources):
-            for least, sure, most in source.steps():
-                # One end is sure, the other at least plausible; what a surer step has is not counted again.
-                first, second = (_between(side, sure, most) for side in (near, far))
-                all_first, all_second = (_between(side, least, most) for side in (near, far))
-                pairs[place] += first * all_second + second * all_first - first * second
-                inside = (np.minimum(h, t) >= least) & (np.maximum(h, t) >= sure) & (np.maximum(h, t) < most)
-                held[place] += int(inside.sum())
-    return pairs, held
+        yield near, far, heads[mine], tails[mine]
 
 
-def _between(support: NDArray[np.float32], least: float, most: float) -> int:
+def pairs_of(source: CandidateSources, near: Floats, far: Floats) -> int:
+    """How many pairs there are in one relation."""
+    pairs = 0
+    for least, sure, most in source.steps():
+        # One end is sure, the other at least plausible; what a surer step has is not counted again.
+        first, second = (_between(side, sure, most) for side in (near, far))
+        all_first, all_second = (_between(side, least, most) for side in (near, far))
+        pairs += first * all_second + second * all_first - first * second
+    return pairs
+
+
+def _between(support: Floats, least: float, most: float) -> int:
     return int(((support >= least) & (support < most)).sum())

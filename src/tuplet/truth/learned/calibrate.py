@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
+
+if TYPE_CHECKING:
+    from tuplet.truth.two_step import TwoStepRules
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 _MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
@@ -134,13 +137,18 @@ def known_edges(
 def with_rules(entities: int, relations: int, edges: EdgeColumns, device: str | torch.device = "cpu") -> TrainEdges:
     """Any edges, with rules of two steps if these can be counted here."""
     known = TrainEdges.of(entities, relations, *(_ids(side, device) for side in edges))
+    return replace(known, two_step=two_step_rules(entities, relations, edges))
+
+
+def two_step_rules(entities: int, relations: int, edges: EdgeColumns) -> TwoStepRules | None:
+    """The rules of two steps of any edges; None if they cannot be counted here."""
     if len(edges[0]) > _MOST_COUNTED:
-        return known
+        return None
     try:
         from tuplet.truth.two_step import TwoStepRules
     except ImportError:  # there is no numba; the fit says that it did without
-        return known
-    return replace(known, two_step=TwoStepRules.of(known.entities, known.relations, *edges))
+        return None
+    return TwoStepRules.of(entities, relations, *edges)
 
 
 def _dates(graph: KnowledgeGraph, splits: Sequence[str]) -> NDArray[np.float64] | None:
