@@ -5,7 +5,8 @@ relations speak for it with some confidence. Half-links (entities with a known f
 ends hold nearly all facts of a graph that has types, for a hundredth of its pairs or less. A word net has none: there
 every entity is an end. Few facts lie between two entities that both have none of the relation yet, but those are the
 ones asked for: pairs of plausible ends without a fact join in, scored by predictors for which a row costs little. Where
-there is a GPU, `wide` lets every predictor score them.
+there is a GPU, `wide` lets every predictor score them. Pairs of rules join later (`two_step_pairs`): this file needs
+torch and numpy alone.
 """
 
 from __future__ import annotations
