@@ -35,8 +35,6 @@ from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
-    from tuplet.truth.candidates.sources import CandidateChoice
-    from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
     from tuplet.truth.learned.calibrate import CalibrationResult
     from tuplet.truth.rules import Calibration
     from tuplet.truth.scored import ScoredEdges
@@ -175,6 +173,7 @@ class PredictorRecipe:
         from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import choose
+        from tuplet.truth.candidates.two_step_pairs import join_rules
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = _why_not_learned(graph, self.calibration)
@@ -183,7 +182,7 @@ class PredictorRecipe:
         floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
         choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
-        choice, two_step = self._with_rules(choice, graph)
+        choice, two_step = join_rules(choice, *graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
         if progress:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
@@ -206,21 +205,6 @@ class PredictorRecipe:
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
         return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
-
-    def _with_rules(
-        self, choice: CandidateChoice, graph: KnowledgeGraph
-    ) -> tuple[CandidateChoice, TwoStepPairs | None]:
-        """The choice and the pairs of rules that join it."""
-        from tuplet.truth.candidates.sources import HALF_LINKS
-        from tuplet.truth.learned.calibrate import two_step_rules
-
-        edges = graph.edges(*COUNTED)
-        wanted = self.candidates != HALF_LINKS and not choice.sources.everything
-        if not wanted or (rules := two_step_rules(*graph_sizes(graph), edges)) is None:
-            return choice, None
-        from tuplet.truth.candidates.two_step_pairs import join_two_step  # needs numba, as rules do
-
-        return join_two_step(choice, rules, edges, graph.edges("valid"))
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.truth.candidates.row_logs import DEARER
-from tuplet.truth.candidates.sources import CandidateChoice, CandidateSources, ends_by_relation, pairs_of, two_step_name
+from tuplet.truth.candidates.sources import (
+    HALF_LINKS,
+    CandidateChoice,
+    CandidateSources,
+    ends_by_relation,
+    pairs_of,
+    two_step_name,
+)
 from tuplet.truth.edges import Floats
+from tuplet.truth.learned.calibrate import two_step_rules
 from tuplet.truth.scored import EdgeColumns
-from tuplet.truth.two_step import TwoStepRules
+
+if TYPE_CHECKING:
+    from tuplet.truth.two_step import TwoStepRules
 
 TWO_STEP_LEVELS = (0.3, 0.1, 0.03, 0.01)
 
@@ -52,6 +63,20 @@ class TwoStepCounts:
         cost, gain = DEARER * np.diff(self.pairs, prepend=0), np.diff(self.held, prepend=0)
         poor = (gain == 0) | (gain < share * cost)
         return int(np.argmax(np.append(poor, True)))
+
+
+def join_rules(
+    choice: CandidateChoice,
+    entities: int,
+    relations: int,
+    known: EdgeColumns,
+    valid: EdgeColumns,
+    asked: str | None = None,
+) -> tuple[CandidateChoice, TwoStepPairs | None]:
+    """What `join_two_step` says of the rules of the known edges, unless half-links alone or all pairs are scored."""
+    wanted = asked != HALF_LINKS and not choice.sources.everything and len(valid[0])
+    rules = two_step_rules(entities, relations, known) if wanted else None
+    return (choice, None) if rules is None else join_two_step(choice, rules, known, valid)
 
 
 def join_two_step(
