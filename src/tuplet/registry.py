@@ -38,6 +38,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "rotate": "tuplet.predict.embeddings:RotatE",
         "transe": "tuplet.predict.embeddings:TransE",
         "paths": "tuplet.predict.paths.model:PathModel",
+        "any-graph": "tuplet.predict.paths.model:AnyGraphModel",
     },
     "calibrations": {
         "softmax-count": "tuplet.truth.rules:softmax_count",

@@ -18,7 +18,7 @@ class TrainConfig:
     64
     """
 
-    model: str = knob("complex", "the predictor: complex, distmult, rotate, transe or paths")
+    model: str = knob("complex", "the predictor: complex, distmult, rotate, transe, paths or any-graph")
     rank: int = knob(200, "numbers per entity (complex ones for complex and rotate; paths: of a message)", least=1)
     epochs: int = knob(50, "passes over the training edges", least=1)
     steps: int = knob(0, "steps of training; 0 goes by epochs", least=0)
@@ -125,6 +125,6 @@ def suitable(train_edges: int, model: str = "complex") -> TrainConfig:
     >>> suitable(1_000).rank, suitable(1_000, "paths").rank, suitable(1_000_000, "paths").batch
     (100, 16, 64)
     """
-    if model.lower() == "paths":
-        return PRESETS["paths-small" if train_edges < 100_000 else "paths"]
+    if model.lower() in ("paths", "any-graph"):
+        return replace(PRESETS["paths-small" if train_edges < 100_000 else "paths"], model=model)
     return replace(PRESETS["small"] if train_edges < 20_000 else TrainConfig(), model=model)

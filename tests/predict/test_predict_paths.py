@@ -23,7 +23,7 @@ from tuplet.predict.paths.aggregate import plain_aggregate
 from tuplet.predict.paths.cpu_layer import compiled_layer
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
-from tuplet.predict.paths.network import PathLayer, PathNetwork, Sight
+from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight
 from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions, hides_pairs
 from tuplet.predict.run_folder import Interrupted
 from tuplet.predict.train import TrainingResult, train
@@ -62,7 +62,7 @@ def test_a_compiled_layer_is_that_of_plain_torch(queries: int, width: int) -> No
     sight = Sight(graph, graph.visible(*hidden, whole_pairs=True))
     assert 0 < int((sight.visible == 0).sum()) < len(sight.visible)
     torch.manual_seed(channels)
-    layer = PathLayer(3, width)
+    layer = PathLayer(RelationTable(6, width), width)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     given = [torch.randn(rows, channels) for rows in (entities, 6, entities)]

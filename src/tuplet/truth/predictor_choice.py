@@ -75,10 +75,12 @@ def model_meta(folder: Path, graph: KnowledgeGraph, other_graph: bool) -> ModelM
 
     about = model_folder.describe(folder)
     model_folder.refuse_query_model(folder, about)
-    _refuse_sizes(graph, folder, about)
+    if about["entities"]:  # one that reads any graph has none of its own
+        _refuse_sizes(graph, folder, about)
     # Sizes may agree by chance, and then every name would get the scores of another.
     learned_from = about.get("graph")
-    if learned_from and not other_graph and learned_from not in (graph.hash, _fingerprint(graph)):
+    bound = about["entities"] and learned_from and not other_graph
+    if bound and learned_from not in (graph.hash, _fingerprint(graph)):
         raise BadInput(
             f"{folder} was trained on another graph ({str(learned_from)[:12]}…, this one is {graph.hash[:12]}…); ",
             Option("other_graph"),

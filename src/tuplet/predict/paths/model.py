@@ -11,9 +11,10 @@ from torch import Tensor
 
 from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.paths.any_graph import AnyGraphNetwork
 from tuplet.predict.paths.cores import shared
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.network import PathNetwork
+from tuplet.predict.paths.network import PathNetwork, RowNetwork
 
 _ROWS = 64  # computed at a time on a GPU
 _FEWEST = 4  # on a CPU: fewer would leave vector instructions empty
@@ -31,18 +32,22 @@ class PathModel:
     sees_facts: ClassVar[bool] = True
     bilinear: ClassVar[bool] = False
 
-    def __init__(self, network: PathNetwork, entities: int, edges: TrainingEdges | None = None) -> None:
-        self.network, self.entities, self.relations = network, entities, network.relations
-        self.edges = edges
+    def __init__(self, network: RowNetwork, entities: int, relations: int, edges: TrainingEdges | None = None) -> None:
+        self.network, self.entities, self.relations, self.edges = network, entities, relations, edges
         self._graph: MessageGraph | None = None
+
+    @classmethod
+    def network_of(cls, relations: int, width: int, layers: int) -> RowNetwork:
+        """A new network for graphs of that many relations."""
+        return PathNetwork(relations, width, layers)
 
     @classmethod
     def stored(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Self:
         """The model of a folder, from what `tensors` and `about` gave."""
-        network = PathNetwork(about["relations"], about["rank"], about["layers"])
+        network = cls.network_of(about["relations"], about["rank"], about["layers"])
         some = next(iter(tensors.values()))
         network.to(some.device, some.dtype).load_state_dict(dict(tensors))
-        return cls(network.requires_grad_(False), about["entities"])
+        return cls(network.requires_grad_(False), about["entities"], about["relations"])
 
     def tensors(self) -> dict[str, Tensor]:
         """What was learned, for a model folder."""
@@ -51,12 +56,13 @@ class PathModel:
     def about(self) -> dict[str, Any]:
         """What the numbers are."""
         sizes = {"entities": self.entities, "relations": self.relations, "rank": self.network.width}
-        dtype = str(self.network.asked.dtype).removeprefix("torch.")
+        dtype = str(self.network.some.dtype).removeprefix("torch.")
         return {"kind": self.kind, **sizes, "layers": len(self.network.layers), "dtype": dtype}
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The same model elsewhere or in another precision."""
-        return type(self)(copy.deepcopy(self.network).to(device, dtype), self.entities, self.edges)
+        network = copy.deepcopy(self.network).to(device, dtype)
+        return type(self)(network, self.entities, self.relations, self.edges)
 
     def on(self, edges: TrainingEdges) -> Self:
         """The same model, reading scores off these train edges."""
@@ -65,11 +71,11 @@ class PathModel:
                 f"the path network is of {self.entities:,} entities and {self.relations:,} relations, "
                 f"the graph has {edges.entities:,} and {edges.relations:,}"
             )
-        return type(self)(self.network, self.entities, edges)
+        return type(self)(self.network, self.entities, self.relations, edges)
 
     @property
     def device(self) -> torch.device:
-        return self.network.asked.device
+        return self.network.some.device
 
     @property
     def graph(self) -> MessageGraph:
@@ -126,3 +132,19 @@ class PathModel:
         count, fill = len(asked), _ROWS - len(asked)
         asked, relation = (torch.cat([ids, ids[-1:].expand(fill)]) for ids in (asked, relation))
         return self._rows(asked, relation)[:count]
+
+
+class AnyGraphModel(PathModel):
+    """A path network that reads scores off any graph, whatever it was trained on."""
+
+    kind: ClassVar[str] = "any-graph"
+
+    @classmethod
+    def network_of(cls, relations: int, width: int, layers: int) -> RowNetwork:
+        return AnyGraphNetwork(width, layers)
+
+    def about(self) -> dict[str, Any]:
+        return super().about() | {"entities": 0, "relations": 0}  # those of a graph are no part of it
+
+    def on(self, edges: TrainingEdges) -> Self:
+        return type(self)(self.network, edges.entities, edges.relations, edges)

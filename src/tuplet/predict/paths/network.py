@@ -21,23 +21,34 @@ from tuplet.predict.paths.message_graph import MessageGraph
 Tensor = torch.Tensor
 
 
+class RelationTable(nn.Linear):
+    """A vector of every kind of edge, learned by its name; it depends on what is asked for."""
+
+    def __init__(self, kinds: int, width: int) -> None:
+        super().__init__(width, kinds * width)
+        nn.init.normal_(self.weight, std=0.1 / math.sqrt(width))
+        nn.init.ones_(self.bias)  # every edge passes on what it gets: the first thing learned is reachability
+
+    def forward(self, asked: Tensor) -> Tensor:
+        """The vectors of all queries side by side. [queries, width] → [kinds, queries · width]"""
+        queries, width = asked.shape
+        by_kind = super().forward(asked).view(queries, -1, width).transpose(0, 1)
+        return by_kind.reshape(-1, queries * width)
+
+
 class PathLayer(nn.Module):
     """One step of messages along all edges."""
 
-    def __init__(self, relations: int, width: int) -> None:
+    def __init__(self, relation: nn.Module, width: int) -> None:
         super().__init__()
-        self.width, self.kinds = width, 2 * relations
-        self.relation = nn.Linear(width, self.kinds * width)
+        self.width, self.relation = width, relation
         self.summary = nn.Linear(4 * width, 3 * width)
         self.own = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
-        nn.init.normal_(self.relation.weight, std=0.1 / math.sqrt(width))
-        nn.init.ones_(self.relation.bias)  # every edge passes on what it gets: the first thing learned is reachability
 
     def forward(self, x: Tensor, start: Tensor, asked: Tensor, graph: MessageGraph, sight: Sight) -> Tensor:
-        """What the entities hold after this layer. x, start [entities, queries · width], asked [queries, width]"""
-        queries = len(asked)
-        relation = self.relation(asked).view(queries, self.kinds, self.width).transpose(0, 1).reshape(self.kinds, -1)
+        """What the entities hold after this layer. x, start [entities, queries · width]; asked is for `relation`"""
+        relation = self.relation(asked)
         weights = [part for module in (self.summary, self.own, self.norm) for part in (module.weight, module.bias)]
         if x.is_cuda:
             from tuplet.predict.paths.triton_kernels import triton_update
@@ -68,30 +79,54 @@ class Sight:
         self.scale = logs / logs.mean()
 
 
-class PathNetwork(nn.Module):
+class RowNetwork(nn.Module):
+    """What networks of rows (entity, relation) share: the layers that walk, and the score of where they come to."""
+
+    def __init__(self, width: int, layers: list[PathLayer]) -> None:
+        super().__init__()
+        self.width, self.layers = width, nn.ModuleList(layers)
+        self.first, self.last = nn.Linear(2 * width, 2 * width), nn.Linear(2 * width, 1)
+
+    @property
+    def some(self) -> Tensor:
+        """One of the parameters: they are all on one device, of one kind."""
+        return self.first.weight
+
+    def score(self, x: Tensor, asked: Tensor) -> Tensor:
+        """From what entities hold in the end. [entities, queries · width], [queries, width] → [queries, entities]"""
+        width, kind = self.width, x.dtype
+        with torch.autocast("cuda", torch.bfloat16, enabled=x.is_cuda):
+            # State and asked relation take their own columns of one matrix: joining them would copy every row.
+            state, own = self.first.weight[:, :width], self.first.weight[:, width:]
+            hidden = x.view(len(x), -1, width) @ state.T.to(kind) + (asked @ own.T + self.first.bias).to(kind)
+            scores: Tensor = self.last(relu(hidden))[..., 0].float().T
+        return scores
+
+
+class PathNetwork(RowNetwork):
     """Scores of all entities for rows (entity, relation); relation r + relations asks against its direction."""
 
     def __init__(self, relations: int, width: int = 32, layers: int = 6) -> None:
-        super().__init__()
-        self.relations, self.width = relations, width
-        self.asked = nn.Parameter(torch.randn(2 * relations, width) * 0.5)
-        self.layers = nn.ModuleList(PathLayer(relations, width) for _ in range(layers))
-        self.first, self.last = nn.Linear(2 * width, 2 * width), nn.Linear(2 * width, 1)
+        asked = torch.randn(2 * relations, width) * 0.5
+        super().__init__(width, [PathLayer(RelationTable(2 * relations, width), width) for _ in range(layers)])
+        self.relations, self.asked = relations, nn.Parameter(asked)
 
     def forward(self, graph: MessageGraph, entity: Tensor, relation: Tensor, visible: Tensor | None = None) -> Tensor:
         """Scores [rows, entities] of rows [rows], seeing all edges or those marked. float32"""
-        sight = Sight(graph, graph.all_visible if visible is None else visible)
-        entities, rows, width = graph.entities, len(entity), self.width
         asked = self.asked[relation]
-        kind = torch.bfloat16 if asked.is_cuda else asked.dtype
-        empty = torch.zeros(entities, rows, width, device=asked.device, dtype=kind)
-        start = empty.index_put((entity, torch.arange(rows, device=asked.device)), asked.to(kind)).view(entities, -1)
-        x = start
-        for layer in self.layers:
-            x = layer(x, start, asked, graph, sight)
-        with torch.autocast("cuda", torch.bfloat16, enabled=asked.is_cuda):
-            # State and asked relation take their own columns of one matrix: joining them would copy every row.
-            state, own = self.first.weight[:, :width], self.first.weight[:, width:]
-            hidden = x.view(entities, rows, width) @ state.T.to(kind) + (asked @ own.T + self.first.bias).to(kind)
-            scores: Tensor = self.last(relu(hidden))[..., 0].float().T
-        return scores
+        return self.score(walk(self.layers, graph, entity, asked, asked, visible), asked)
+
+
+def walk(
+    layers: nn.ModuleList, graph: MessageGraph, at: Tensor, begin: Tensor, asked: Tensor, visible: Tensor | None = None
+) -> Tensor:
+    """What the entities hold in the end if query q begins with `begin[q]` at `at[q]`. [entities, queries · width]"""
+    sight = Sight(graph, graph.all_visible if visible is None else visible)
+    queries, width = begin.shape
+    kind = torch.bfloat16 if begin.is_cuda else begin.dtype
+    empty = torch.zeros(graph.entities, queries, width, device=begin.device, dtype=kind)
+    start = empty.index_put((at, torch.arange(queries, device=begin.device)), begin.to(kind)).view(graph.entities, -1)
+    x = start
+    for layer in layers:
+        x = layer(x, start, asked, graph, sight)
+    return x

@@ -24,7 +24,7 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.paths.cores import shared
 from tuplet.predict.paths.model import PathModel
-from tuplet.predict.paths.network import PathNetwork
+from tuplet.predict.predictors import trained_class
 from tuplet.predict.training import PatientTask, Position
 from tuplet.train_config import TrainConfig
 
@@ -135,8 +135,9 @@ class PathTask(PatientTask):
     def prepare(self) -> None:
         edges, config = self.edges, self.config
         torch.manual_seed(config.seed)  # on the CPU, so a seed means the same on every device
-        network = PathNetwork(edges.relations, config.rank, config.layers).to(self.device)
-        self.model = PathModel(network, edges.entities, edges)
+        kind = trained_class(config.model)
+        network = kind.network_of(edges.relations, config.rank, config.layers).to(self.device)
+        self.model = kind(network, edges.entities, edges.relations, edges)
         fused = self.device.type == "cuda"
         self.optimizer = torch.optim.AdamW(
             network.parameters(), lr=config.learning_rate, weight_decay=DECAY, fused=fused
