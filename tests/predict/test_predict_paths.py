@@ -247,7 +247,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def model() -> PathModel:
     torch.manual_seed(1)
-    return PathModel(PathNetwork(3, width=8, layers=2), 24, TrainingEdges.of(ring()))
+    return PathModel(PathNetwork(3, width=8, layers=2), 24, 3, TrainingEdges.of(ring()))
 
 
 def test_a_folder_gives_the_same_scores(model: PathModel, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_ranks_compute_each_row_once(model: PathModel) -> None:
             return super()._rows(asked, relation)
 
     heads, tails = np.zeros(20, dtype=int), np.arange(1, 21)
-    counting, splits = Counting(model.network, 24, model.edges), splits_of(ring())
+    counting, splits = Counting(model.network, 24, 3, model.edges), splits_of(ring())
     metrics = evaluate(counting, (heads, np.zeros(20, dtype=int), tails), splits)
     assert metrics.edges == 20
     assert Counting.rows == 1 + 20
@@ -298,7 +298,7 @@ def test_ranks_compute_each_row_once(model: PathModel) -> None:
 
 def test_a_network_needs_its_graph(model: PathModel) -> None:
     with pytest.raises(BadInput, match=r"model\.on"):
-        PathModel(model.network, 24).tails(torch.arange(2), 0)
+        PathModel(model.network, 24, 3).tails(torch.arange(2), 0)
     with pytest.raises(BadInput, match="of 24 entities"):
         model.on(TrainingEdges.of(ring(30)))
 

@@ -25,6 +25,7 @@ from tuplet.errors import BadInput
 from tuplet.progress import Report
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.learned.features import Candidates, column_names, columns, is_known
+from tuplet.truth.learned.sample import POOL, by_first_fit, by_truth
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
@@ -298,7 +299,7 @@ def fit_together(
     drawn: list[tuple[Tensor, ...]] = []
     cells: list[Tensor] = []
     for (known, edges, is_fact), mine in zip(trials, free, strict=True):
-        some, each = _sample(edges.log_truth, mine, is_fact & mine, size // len(trials), chosen.seed)
+        some, each = by_truth(edges.log_truth, mine, is_fact & mine, POOL * size // len(trials), chosen.seed)
         before = sum(len(other) for other in free[: len(drawn)])
         drawn.append((before + some, each, is_fact[some].float(), edges.log_truth[some], fold_of(known, edges)[some]))
         cells.append(_columns_at(known, edges, names, some))
@@ -308,6 +309,15 @@ def fit_together(
     binned = bins(table)
     line = fit_line(log_truth, label, weight)
     start = line[0] + line[1] * log_truth
+    telling, each = by_first_fit(binned, label, weight, start, size, chosen.seed)
+    places, label, start, fold, binned = (
+        places[telling],
+        label[telling],
+        start[telling],
+        fold[telling],
+        binned[:, telling],
+    )
+    weight = weight[telling] * each
     folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
     curve = Curve.fit(held_out, label, weight)
     bent = curve(held_out)
@@ -329,21 +339,6 @@ def fit_together(
 def _shallower(settings: TreeSettings, facts: int) -> TreeSettings:
     """The same with no more leaves than that many facts bear."""
     return replace(settings, depth=min(settings.depth, max(2, int(np.log2(facts / _FACTS_EACH)))))
-
-
-def _sample(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
-    """All facts and about `rows` others, the likelier the surer they seem; how many candidates each stands for."""
-    truth = torch.where(free & ~fact, log_truth.double().exp(), 0)
-    low, high = 1e-6, 1.0  # the truth from which on every candidate is taken, found by bisection
-    for _ in range(40):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if float((truth / middle).clamp(max=1).sum()) < rows else (middle, high)
-    chance = torch.where(fact, 1.0, (truth / high).clamp(max=1))
-    drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
-        chance.device
-    )
-    places = torch.nonzero(drawn < chance).view(-1)
-    return places, (1 / chance[places]).float()
 
 
 def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
