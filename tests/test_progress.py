@@ -59,6 +59,15 @@ def test_a_log_has_a_line_now_and_then_and_the_end_once() -> None:
     assert len(lines) < 120
 
 
+def test_a_second_training_has_a_time_of_its_own() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, clock=clock)
+    for now, done, total in ((0.0, 0, 100), (100.0, 100, 100), (100.0, 0, 50), (110.0, 10, 50)):
+        clock.now = now
+        progress("train", done, total, "")
+    assert stream.getvalue().splitlines()[2:] == ["train:   0 % (0/50)", "train:  20 % (10/50), 40 s left"]
+
+
 def test_what_was_done_before_says_nothing_about_speed() -> None:
     stream, clock = io.StringIO(), Clock()
     progress = Progress(stream, clock=clock)

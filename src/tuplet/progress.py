@@ -59,7 +59,7 @@ class Progress:
         self.quiet, self.clock = quiet, clock
         self.face = _face(stream)
         self.step = ""
-        self.began = self.first = self.last = 0.0
+        self.began = self.first = self.last = self.done = 0.0
         self.finished = False
 
     def __call__(self, step: str, done: float, total: float, note: str = "") -> None:
@@ -70,7 +70,9 @@ class Progress:
             self.face.say(note)
             return
         now = self.clock()
-        if step != self.step:
+        again = step != self.step or done < self.done  # the same step of another thing: a second training
+        self.done = done
+        if again:
             self.face.end()
             # What was done before we came (a continued run) says nothing about speed.
             self.step, self.began, self.first, self.last, self.finished = step, now, done, -1.0, False

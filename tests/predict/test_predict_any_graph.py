@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
+from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
 from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths.mixed import MixedPathTask
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.predict.train import train
-from tuplet.predict.training import RunOptions
+from tuplet.predict.training import Position, RunOptions, TrainingRun
 from tuplet.train_config import TrainConfig
 
 SMALL = TrainConfig(
@@ -104,3 +108,19 @@ def test_a_model_folder_of_any_graph_has_no_sizes(tmp_path: Path) -> None:
     again = load_for(edges, tmp_path / "model")
     rows = torch.tensor([0, 3])
     np.testing.assert_allclose(again.tails(rows, 1), model.tails(rows, 1), atol=1e-6)
+
+
+def test_several_graphs_teach_one_network(tmp_path: Path) -> None:
+    graphs = {"one": rule_graph(3, 30, 2, [0, 1, 2, 3, 4]), "two": rule_graph(6, 20, 1, [3, 2, 1, 0])}
+    config = replace(SMALL, steps=40)
+    task = MixedPathTask(graphs, config, torch.device("cpu"))
+    asked = [task.asked_in(Position(step=step)) for step in range(200)]
+    assert 90 < asked.count(task.tasks[0]) < 170  # the larger one more often, not always
+    about = TrainingRun(task, RunOptions(tmp_path / "model", "cpu", progress=False)).complete()
+    assert about["graphs"] == ["one", "two"]
+    assert set(about["metrics"]) == {"one valid", "two valid"}
+    assert min(found["mrr"] for found in about["metrics"].values()) > 0.5
+    unseen = rule_graph(4, 40, 3, [5, 0, 3, 1, 2, 4])
+    assert evaluate(load_for(unseen, tmp_path / "model"), unseen.splits["valid"], unseen.splits).mrr > 0.5
+    with pytest.raises(BadInput, match="paths learns the names of relations; several graphs need any-graph"):
+        MixedPathTask(graphs, replace(config, model="paths"), torch.device("cpu"))

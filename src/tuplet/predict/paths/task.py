@@ -148,14 +148,18 @@ class PathTask(PatientTask):
         return dict(self.model.network.named_parameters())
 
     def step(self, position: Position) -> tuple[Tensor, int]:
-        config, network = self.config, self.model.network
-        draw = self.questions.draw(config.batch, config.seed, position.step)
+        config, asked = self.config, self.asked_in(position)
+        draw = asked.questions.draw(config.batch, config.seed, position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(position.step)
-        loss = self.differentiate(draw)
-        clip_grad_norm_(network.parameters(), 1.0)
+        loss = asked.differentiate(draw)
+        clip_grad_norm_(self.model.network.parameters(), 1.0)
         self.optimizer.step()
         return loss.detach(), int(draw.hidden.sum())
+
+    def asked_in(self, position: Position) -> PathTask:
+        """Of whose graph a step asks."""
+        return self
 
     def differentiate(self, draw: Draw) -> Tensor:
         """The loss of a step: the mean over the hidden answers; leaves its gradients at the parameters.
