@@ -38,6 +38,7 @@ ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges: at
 _ROWS_EACH, _LEAST_ROWS = 100, 50_000  # … so many, and at least these
 _FACTS_EACH = 25  # valid edges for each leaf of a tree; with fewer of them trees are shallower
 FOLDS = 5
+_FEW, _FITS = 5_000, 3  # with fewer valid edges chance has a say in what trees learn: so many fits are averaged
 _KNOTS, _FACTS = 16, 200  # of the curve at most, and the valid edges each rests on at least
 _SOFT = 0.9  # above, truth approaches the most that is promised instead of reaching it: no two values become one
 _SEEN = 3  # candidates of that truth that are thought to have been facts before any is looked at
@@ -427,16 +428,20 @@ def _cross_fit(
 ) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
     """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
 
-    def one(number: int) -> tuple[Trees, list[float]]:
+    seeds = range(settings.seed, settings.seed + (_FITS if float(label.sum()) < _FEW else 1))
+
+    def one(job: tuple[int, int]) -> tuple[Trees, list[float]]:
+        number, seed = job
         out = fold == number
         seen = ~out
         aside = HeldOutRows(bins[:, out], label[out], weight[out], start[out])
-        return boost(bins[:, seen], label[seen], weight[seen], start[seen], settings, aside)
+        return boost(bins[:, seen], label[seen], weight[seen], start[seen], replace(settings, seed=seed), aside)
 
-    results = side_by_side(one, range(FOLDS), bins.device)
+    results = side_by_side(one, [(number, seed) for number in range(FOLDS) for seed in seeds], bins.device)
     length = min(len(losses) for _, losses in results)
     count = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
-    folds = tuple(trees.first(count) for trees, _ in results)
+    trees = [grown.first(count) for grown, _ in results]
+    folds = tuple(Trees.mean(trees[at : at + len(seeds)]) for at in range(0, len(trees), len(seeds)))
     logit = start.clone().float()
     _judge(logit, folds, bins, fold)
     return folds, logit, {"before": log_loss(start, label, weight), "after": log_loss(logit, label, weight)}

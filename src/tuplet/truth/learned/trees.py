@@ -12,7 +12,7 @@ summation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,12 @@ class Trees:
             for columns, splits, value in questions:
                 total += value.index_select(0, _leaf(part, columns, splits))
         return out
+
+    @staticmethod
+    def mean(several: Sequence[Trees]) -> Trees:
+        """Trees that say what these say on average."""
+        column, split = (torch.cat([getattr(one, name) for one in several]) for name in ("column", "split"))
+        return Trees(column, split, torch.cat([one.value / len(several) for one in several]))
 
     def first(self, trees: int) -> Trees:
         """The first few of them."""
