@@ -14,7 +14,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 
 SPLITS = ("train", "valid", "test")
-EMBEDDINGS = [name for name in registry.names("predictors") if name != "paths"]
+EMBEDDINGS = [name for name in registry.names("predictors") if name not in ("paths", "any-graph")]
 
 
 def data_folder() -> Path:
