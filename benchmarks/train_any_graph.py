@@ -21,17 +21,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from train_gpu import read_graph
+from train_gpu import read_graph, seconds_per_step
 
 from tuplet.errors import TupletError
-from tuplet.predict.device import pick_device, tuned_cpu
+from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load_for, save
 from tuplet.predict.paths.mixed import MixedPathTask
 from tuplet.predict.run_folder import stored_config
-from tuplet.predict.training import Position, RunOptions, TrainingRun
+from tuplet.predict.training import RunOptions, TrainingRun
 from tuplet.train_config import TrainConfig, preset
 
 
@@ -73,7 +73,7 @@ def learn(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[s
         asked = {key: arguments[key] for key in ("steps", "rank", "layers", "batch", "learning_rate")}
         config = replace(preset("paths"), model="any-graph", **{key: one for key, one in asked.items() if one})
         if arguments["minutes"]:
-            step = seconds_per_step(MixedPathTask(graphs, config, device))
+            step = seconds_per_step(MixedPathTask(graphs, config, device), (20, 60))
             config = replace(config, steps=max(1, int(60 * arguments["minutes"] / step)))
             print(f"{1000 * step:.1f} ms a step, {config.steps:,} steps", file=sys.stderr)
     task = MixedPathTask(graphs, config, device)
@@ -85,20 +85,6 @@ def learn(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[s
     if about["finished"]:
         save(task.model.to(dtype=torch.float16), folder, {key: about[key] for key in told})
     return {key: about[key] for key in told}
-
-
-def seconds_per_step(task: MixedPathTask) -> float:
-    """What a step takes once everything is compiled, the mean over the graphs as they are drawn."""
-    position = Position()
-    with tuned_cpu(task.device, task.products):
-        task.prepare()
-        for count in (20, 60):  # the first ones compile kernels
-            began = time.monotonic()
-            for _ in range(count):
-                loss, _ = task.step(position)
-                position.step += 1
-            float(loss)
-    return (time.monotonic() - began) / count
 
 
 def judge(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[str, Any]:

@@ -29,14 +29,14 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
-from tuplet.predict.device import pick_device, tuned_cpu
+from tuplet.predict.device import pick_device, precision, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.train import task_for, train
-from tuplet.predict.training import Position, RunOptions
+from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.settings import changed, describe, to_mapping
 from tuplet.train_config import PRESETS, TrainConfig, preset, suitable
 
@@ -81,7 +81,7 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
         config = suitable(len(edges["train"][0]), arguments["model"] or TrainConfig().model)
     config = changed(config, {key: arguments[key] for key, *_ in describe(TrainConfig)}, "flags")
     if arguments["minutes"] and not arguments["resume"]:
-        step = seconds_per_step(whole, config, arguments["device"])
+        step = seconds_per_step(task_for(whole, config, pick_device(arguments["device"])))
         config = changed(config, {"steps": max(1, int(60 * arguments["minutes"] / step))})
         print(f"{1000 * step:.1f} ms a step, {config.steps:,} steps", file=sys.stderr)
     began = time.monotonic()
@@ -136,12 +136,12 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def seconds_per_step(edges: TrainingEdges, config: TrainConfig, device: str) -> float:
-    """What a step takes once everything is compiled."""
-    task, position = task_for(edges, config, pick_device(device)), Position()
-    with tuned_cpu(task.device, task.products):
+def seconds_per_step(task: Task, counts: tuple[int, int] = (10, 30)) -> float:
+    """What a step takes once everything is compiled: the first steps of two `counts` are not timed."""
+    position = Position()
+    with tuned_cpu(task.device, task.products), precision(task.config.precision, task.device, task.bilinear):
         task.prepare()
-        for count in (10, 30):  # the first ones compile kernels
+        for count in counts:
             began = time.monotonic()
             for _ in range(count):
                 loss, _ = task.step(position)
