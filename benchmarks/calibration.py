@@ -30,7 +30,8 @@ from tuplet.truth.candidates.sources import choose
 from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, known_edges, marked
 from tuplet.truth.learned.features import GROUPS
-from tuplet.truth.learned.fit import SplitCorrection, fit
+from tuplet.truth.learned.fit import fit
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta

@@ -23,7 +23,8 @@ from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.calibrate import CalibrationResult, calibrate, candidates_of, known_edges
 from tuplet.truth.learned.features import Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, SplitCorrection, fold_of
+from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, fold_of
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index

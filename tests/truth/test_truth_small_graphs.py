@@ -75,12 +75,18 @@ def test_a_few_hundred_facts_are_enough_to_learn_from(tmp_path: Path, monkeypatc
     assert "not calibrated" not in answers.summary()
 
 
-@pytest.mark.parametrize("valid", [0, 30])
-def test_a_barely_trained_model_is_bounded_by_the_valid_edges_there_are(tmp_path: Path, valid: int) -> None:
+def sure_of_nonsense(valid: int, folder: Path) -> tuplet.Graph:
+    """A ring with so many valid edges; the folder gets a barely trained model of it."""
     facts = ring(400)
     graph = tuplet.read(facts[valid:], valid=facts[:valid] or None)
-    model = ComplEx.create(len(graph.entities), 1, 8, 3.0, 2, torch.Generator().manual_seed(1))  # sure of nonsense
-    model_folder.save(model, tmp_path / "m")
+    model = ComplEx.create(len(graph.entities), 1, 8, 3.0, 2, torch.Generator().manual_seed(1))
+    model_folder.save(model, folder)
+    return graph
+
+
+@pytest.mark.parametrize("valid", [0, 30])
+def test_a_barely_trained_model_is_bounded_by_the_valid_edges_there_are(tmp_path: Path, valid: int) -> None:
+    graph = sure_of_nonsense(valid, tmp_path / "m")
     raw = tuplet.index(graph, tmp_path / "m", tmp_path / "raw", calibration="softmax-count", progress=False)
     wild = raw.ask(QUERY, only="predicted")
     assert wild[0].truth > 0.4
@@ -99,10 +105,7 @@ def test_a_barely_trained_model_is_bounded_by_the_valid_edges_there_are(tmp_path
 
 @pytest.mark.parametrize("valid", [0, 30])
 def test_rows_on_demand_promise_no_more_than_was_measured(tmp_path: Path, valid: int) -> None:
-    facts = ring(400)
-    graph = tuplet.read(facts[valid:], valid=facts[:valid] or None)
-    model = ComplEx.create(len(graph.entities), 1, 8, 3.0, 2, torch.Generator().manual_seed(1))  # sure of nonsense
-    model_folder.save(model, tmp_path / "m")
+    graph = sure_of_nonsense(valid, tmp_path / "m")
     wanted = {"on_demand": True, "progress": False}
     raw = tuplet.index(graph, tmp_path / "m", tmp_path / "raw", calibration="softmax-count", **wanted)
     wild = raw.ask(QUERY, only="predicted", k=None)

@@ -94,8 +94,8 @@ def bounded(
 ) -> StoreContent:
     """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
     from tuplet.truth.learned.calibrate import THRESHOLD
-    from tuplet.truth.learned.fit import SplitCorrection
     from tuplet.truth.learned.hold_out import HiddenPart, calibrate_hidden
+    from tuplet.truth.learned.split_correction import SplitCorrection
 
     least = THRESHOLD if threshold is None else threshold
     valid, test = graph.split_edges["valid"], graph.split_edges["test"]

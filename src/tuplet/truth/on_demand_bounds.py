@@ -16,7 +16,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.edges import Floats
 from tuplet.truth.learned.bounds import MeasuredBounds
-from tuplet.truth.learned.fit import SplitCorrection
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.on_demand import TruthOnDemand
 
 _RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction

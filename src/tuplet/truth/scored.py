@@ -18,8 +18,7 @@ class ScoredEdges:
     """Candidate edges in order of (relation, head, tail), and what each scorer says of them in both directions.
 
     A log is that of softmax × count in one row: forward in the row of the head (its tails), backward in the row of the
-    tail (its heads). It is NaN where a scorer whose rows are dear was not asked: the row has no known
-    fact.
+    tail (its heads). It is NaN where a scorer whose rows are dear was not asked: the row has no known fact.
 
     >>> edge = np.zeros(1, dtype=np.int32)
     >>> logs = np.log(np.array([[[0.5], [0.3]], [[0.2], [np.nan]]], dtype=np.float32))

@@ -18,8 +18,9 @@ from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, SplitCorrection, fit
+from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, fit
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 

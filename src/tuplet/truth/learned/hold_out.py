@@ -23,8 +23,9 @@ from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.learned.bounds import MeasuredBounds
 from tuplet.truth.learned.calibrate import candidates_of, with_rules
 from tuplet.truth.learned.features import is_known
-from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit_line, fit_together
+from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_line, fit_together
 from tuplet.truth.learned.reliability import Reliability, reliability
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 from tuplet.truth.store_meta import BOUNDED, LEARNED
 
