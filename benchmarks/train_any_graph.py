@@ -29,10 +29,12 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load_for, save
-from tuplet.predict.paths.mixed import MixedPathTask
+from tuplet.predict.paths.any_graph_task import MixedTask
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.training import RunOptions, TrainingRun
 from tuplet.train_config import TrainConfig, preset
+
+SETTINGS = "steps", "rank", "layers", "batch", "learning_rate", "start", "seed"
 
 
 def main() -> int:
@@ -40,13 +42,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", type=Path, nargs="+")
     parser.add_argument("--judge", type=Path, metavar="MODEL")
+    parser.add_argument("--split", default="test", help="what is judged by: test, or valid to choose by")
     parser.add_argument("--minutes", type=float, help="plan as many steps as fit into that time of training")
     parser.add_argument("--stop-after", type=float, metavar="SECONDS")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--device", default="auto")
-    for name, kind in (("steps", int), ("rank", int), ("layers", int), ("batch", int), ("learning-rate", float)):
-        parser.add_argument(f"--{name}", type=kind)
+    for key in SETTINGS:
+        parser.add_argument(f"--{key.replace('_', '-')}", type=type(getattr(TrainConfig(), key)))
     parser.add_argument("-o", "--output", type=Path, default=Path("out"))
     arguments = vars(parser.parse_args())
     graphs = {path.stem: _edges(path) for path in arguments["graphs"]}
@@ -70,13 +73,15 @@ def learn(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[s
     if arguments["resume"]:
         config = stored_config(folder, TrainConfig)
     else:
-        asked = {key: arguments[key] for key in ("steps", "rank", "layers", "batch", "learning_rate")}
-        config = replace(preset("paths"), model="any-graph", **{key: one for key, one in asked.items() if one})
+        asked = {key: arguments[key] for key in SETTINGS}
+        config = replace(
+            preset("paths"), model="any-graph", **{key: one for key, one in asked.items() if one is not None}
+        )
         if arguments["minutes"]:
-            step = seconds_per_step(MixedPathTask(graphs, config, device), (20, 60))
+            step = seconds_per_step(MixedTask(graphs, config, device), (30, 120))
             config = replace(config, steps=max(1, int(60 * arguments["minutes"] / step)))
             print(f"{1000 * step:.1f} ms a step, {config.steps:,} steps", file=sys.stderr)
-    task = MixedPathTask(graphs, config, device)
+    task = MixedTask(graphs, config, device)
     options = RunOptions(
         folder, arguments["device"], arguments["resume"], arguments["force"], stop_after=arguments["stop_after"]
     )
@@ -93,10 +98,10 @@ def judge(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[s
     for name, edges in graphs.items():
         began = time.monotonic()
         model = load_for(edges, arguments["judge"], device)
-        found[name] = evaluate(model, edges.splits["test"], edges.splits).to_json()
+        found[name] = evaluate(model, edges.splits[arguments["split"]], edges.splits).to_json()
         found[name]["seconds"] = round(time.monotonic() - began, 1)
         print(name, found[name], file=sys.stderr)
-    return {"model": describe_model(arguments["judge"])["sha256"], "test": found}
+    return {"model": describe_model(arguments["judge"])["sha256"], arguments["split"]: found}
 
 
 if __name__ == "__main__":

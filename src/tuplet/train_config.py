@@ -30,6 +30,7 @@ class TrainConfig:
         "paths: what a step hides of a fact: its edge, all edges between the pair, or auto, as valid facts are hidden",
         choices=("auto", "edge", "pair"),
     )
+    start: str = knob("", "paths: a model folder, or packaged, whose numbers the training begins with")
     learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
     optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
     regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
@@ -67,6 +68,7 @@ class TrainFields(TypedDict, total=False):
     layers: int
     targets: int
     hide: str
+    start: str
     learning_rate: float
     optimizer: str
     regularisation: float

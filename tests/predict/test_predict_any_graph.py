@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
+from tuplet.predict.paths.any_graph_task import MixedTask
+from tuplet.predict.paths.meetings import FAN_OUTS, SHARES
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.mixed import MixedPathTask
 from tuplet.predict.paths.model import AnyGraphModel
+from tuplet.predict.paths.questions import Questions
+from tuplet.predict.paths.views import FEWEST, view_of
 from tuplet.predict.train import train
-from tuplet.predict.training import Position, RunOptions, TrainingRun
+from tuplet.predict.training import RunOptions, TrainingRun
 from tuplet.train_config import TrainConfig
 
 SMALL = TrainConfig(
@@ -77,17 +81,61 @@ def test_relations_meet_where_facts_do() -> None:
     h, r, t = edges.splits["train"]
     met = MessageGraph.of(edges.splits["train"], 15, 5).meetings
     found = set(zip(met.source.tolist(), met.relation.tolist(), met.target.tolist(), strict=True))
-    sides = [(set(h[r == k]), set(t[r == k])) for k in range(5)]
-    sides += [(ends, starts) for starts, ends in sides]  # against their direction
-    wanted = {
-        (a, 2 * into_b + into_a, b)
-        for a in range(10)
-        for b in range(10)
-        for into_a in (0, 1)
-        for into_b in (0, 1)
-        if sides[a][into_a] & sides[b][into_b]
-    }
+    assert len(found) == len(met.source)
+    facts = [set(zip(h[r == k], t[r == k], strict=True)) for k in range(5)]
+    facts += [{(b, a) for a, b in some} for some in facts]  # against their direction
+    wanted = set()
+    for a, b in itertools.product(range(10), repeat=2):
+        sides = [[{fact[into] for fact in facts[k]} for into in (0, 1)] for k in (a, b)]
+        shared = {2 * v + u: (sides[0][u], sides[1][v]) for u in (0, 1) for v in (0, 1)} | {4: (facts[a], facts[b])}
+        for case, (one, two) in shared.items():
+            if both := len(one & two):
+                levels = (sum(both / len(each) > bound for bound in SHARES) for each in (one, two))
+                wanted.add((a, 9 * case + 3 * next(levels) + next(levels), b))
+    for k, some in enumerate(facts):
+        fan_out = len(some) / len({a for a, _ in some})
+        wanted.add((k, 45 + sum(fan_out > bound for bound in FAN_OUTS), k))
     assert found == wanted
+
+
+def test_a_view_hides_facts_altogether() -> None:
+    edges = rule_graph(7, 40, 3, [0, 1, 2, 3, 4, 5])
+    train = set(zip(*(ids.tolist() for ids in edges.splits["train"]), strict=True))
+    for seed in range(20):
+        view = view_of(edges, 1.0, seed % 2 == 0, np.random.default_rng(seed))
+        facts = list(zip(*(ids.tolist() for ids in view.facts), strict=True))
+        assert set(facts) == train
+        left = set(zip(*(ids.tolist() for ids in view.visible.splits["train"]), strict=True))
+        gone = {fact for fact, hidden in zip(facts, view.hidden, strict=True) if hidden}
+        assert gone
+        assert left | gone == train
+        assert not left & gone
+        if seed % 2 == 0:
+            assert not {frozenset((h, t)) for h, _, t in gone} & {frozenset((h, t)) for h, _, t in left}
+        questions = Questions(view.facts, view.relations, 2, view.hidden)
+        draw = questions.draw(50, 0, seed)
+        for at, answer, hidden in zip(draw.row, draw.answer, draw.hidden, strict=True):
+            entity, relation = int(draw.asked[at]), int(draw.relation[at])
+            back = (int(answer), relation - view.relations, entity)
+            fact = (entity, relation, int(answer)) if relation < view.relations else back
+            assert fact in (gone if hidden else train)
+        assert set(draw.row[draw.hidden]) == set(range(len(draw.asked)))
+
+
+def test_parts_of_a_graph_are_graphs() -> None:
+    edges = rule_graph(8, 300, 3, [0, 1, 2, 3, 4, 5])
+    sizes = set()
+    for seed in range(30):
+        view = view_of(edges, 0.0, False, np.random.default_rng(seed))
+        heads, relation, tails = view.facts
+        if view.entities == edges.entities:
+            continue  # the part would have been too small
+        assert len(np.unique(np.concatenate([heads, tails]))) == view.entities
+        assert len(np.unique(relation)) == view.relations
+        assert len(heads) >= FEWEST
+        sizes.add((view.entities, view.relations))
+    assert len(sizes) > 10
+    assert min(sizes)[0] < 300
 
 
 def test_what_was_learned_on_one_graph_holds_on_another(tmp_path: Path) -> None:
@@ -112,10 +160,11 @@ def test_a_model_folder_of_any_graph_has_no_sizes(tmp_path: Path) -> None:
 
 def test_several_graphs_teach_one_network(tmp_path: Path) -> None:
     graphs = {"one": rule_graph(3, 30, 2, [0, 1, 2, 3, 4]), "two": rule_graph(6, 20, 1, [3, 2, 1, 0])}
-    config = replace(SMALL, steps=40)
-    task = MixedPathTask(graphs, config, torch.device("cpu"))
-    asked = [task.asked_in(Position(step=step)) for step in range(200)]
-    assert 90 < asked.count(task.tasks[0]) < 170  # the larger one more often, not always
+    config = replace(SMALL, steps=120)
+    task = MixedTask(graphs, config, torch.device("cpu"))
+    views = [task.view(np.random.default_rng(number)) for number in range(200)]
+    assert {view.entities for view in views} >= {90, 60}
+    assert 0.5 < task.share[0] < 0.7  # the larger one more often, not always
     about = TrainingRun(task, RunOptions(tmp_path / "model", "cpu", progress=False)).complete()
     assert about["graphs"] == ["one", "two"]
     assert set(about["metrics"]) == {"one valid", "two valid"}
@@ -123,4 +172,4 @@ def test_several_graphs_teach_one_network(tmp_path: Path) -> None:
     unseen = rule_graph(4, 40, 3, [5, 0, 3, 1, 2, 4])
     assert evaluate(load_for(unseen, tmp_path / "model"), unseen.splits["valid"], unseen.splits).mrr > 0.5
     with pytest.raises(BadInput, match="paths learns the names of relations; several graphs need any-graph"):
-        MixedPathTask(graphs, replace(config, model="paths"), torch.device("cpu"))
+        MixedTask(graphs, replace(config, model="paths"), torch.device("cpu"))

@@ -21,10 +21,12 @@ from tuplet.predict.model_folder import DESCRIPTION, describe, load, load_embedd
 from tuplet.predict.paths import cores
 from tuplet.predict.paths.aggregate import plain_aggregate
 from tuplet.predict.paths.cpu_layer import compiled_layer
+from tuplet.predict.paths.lesson import NO_ANSWER
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
 from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight
-from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions, hides_pairs
+from tuplet.predict.paths.questions import Questions
+from tuplet.predict.paths.task import PathTask, hides_pairs
 from tuplet.predict.run_folder import Interrupted
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import Position, RunOptions

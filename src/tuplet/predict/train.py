@@ -24,6 +24,8 @@ from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
 from tuplet.predict.loss import fitting_block, objective, sampled_objective
 from tuplet.predict.model_folder import TrainedPredictor, load_for
+from tuplet.predict.paths.any_graph_task import AnyGraphTask
+from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.predict.paths.task import PathTask
 from tuplet.predict.predictors import model_class, trained_class
 from tuplet.predict.run_folder import stored_config
@@ -67,9 +69,10 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
 
 def task_for(edges: TrainingEdges, config: TrainConfig, device: torch.device) -> Task:
     """What is trained by these settings."""
-    if issubclass(trained_class(config.model), EmbeddingModel):
+    kind = trained_class(config.model)
+    if issubclass(kind, EmbeddingModel):
         return LinkTask(edges, config, device)
-    return PathTask(edges, config, device)
+    return (AnyGraphTask if kind is AnyGraphModel else PathTask)(edges, config, device)
 
 
 class LinkTask(PatientTask):

@@ -1,7 +1,7 @@
 """A path network that knows no relation by name, so that it scores graphs it was never trained on.
 
-What it knows of a relation is how it meets the others (Galkin et al. 2024, ULTRA): where two relations leave or end at
-a common entity, an edge joins them, and a first network walks over these edges from the relation that is asked for.
+What it knows of a relation is how it meets the others (Galkin et al. 2024, ULTRA): an edge joins two relations that
+share ends or pairs, and tells how much (`meetings`); a first network walks over these edges from the one asked for.
 What every relation holds in the end describes it, and in each layer of the second network, which walks over the facts,
 the messages along a relation are read off its description. Needs torch and numpy alone.
 """
@@ -12,12 +12,23 @@ import torch
 from torch import nn
 from torch.nn.functional import relu
 
+from tuplet.predict.paths.meetings import MEETINGS
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.network import PathLayer, RelationTable, RowNetwork, walk
+from tuplet.predict.paths.network import PathLayer, RowNetwork, walk
 
 Tensor = torch.Tensor
 
-MEETINGS = 4  # kinds of edges between relations
+
+class MeetingVectors(nn.Module):
+    """A vector of every way in which relations meet, whatever is asked for."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(1 + 0.1 * torch.randn(MEETINGS, width))  # about 1: as in `RelationTable`
+
+    def forward(self, asked: Tensor) -> Tensor:
+        """[queries, width] → [meetings, queries · width]"""
+        return self.vectors.repeat(1, len(asked))
 
 
 class RelationReading(nn.Module):
@@ -41,7 +52,7 @@ class AnyGraphNetwork(RowNetwork):
     def __init__(self, width: int = 32, layers: int = 6) -> None:
         super().__init__(width, [PathLayer(RelationReading(width), width) for _ in range(layers)])
         self.begin = nn.Parameter(torch.ones(1, width))
-        self.meetings = nn.ModuleList(PathLayer(RelationTable(MEETINGS, width), width) for _ in range(layers))
+        self.meetings = nn.ModuleList(PathLayer(MeetingVectors(width), width) for _ in range(layers))
 
     def describe(self, graph: MessageGraph, relation: Tensor) -> Tensor:
         """Every relation, as seen from each of those that are asked for. [asked] → [2 · relations, asked, width]"""

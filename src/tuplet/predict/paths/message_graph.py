@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from tuplet.predict.edges import Triples
+from tuplet.predict.paths.meetings import meetings_of
 
 Tensor = torch.Tensor
 
 _CHUNK = 512  # edges of one relation that are summed at a time
-_BLOCK = 4096  # entities at a time whose kinds of edges are paired
 
 
 class RelationChunks(NamedTuple):
@@ -108,31 +108,8 @@ class MessageGraph:
 
     @cached_property
     def meetings(self) -> MessageGraph:
-        """Where the 2 · relations kinds of edges meet: they are the entities of this graph.
-
-        From a to b leads an edge if some entity is an end of both: of kind 0 if both leave it, 1 if it ends a and b
-        leaves it, 2 if it is the other way round, 3 if both end there.
-
-        >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
-        >>> met = MessageGraph.of(facts, entities=3, relations=2).meetings
-        >>> found = sorted(zip(met.source.tolist(), met.relation.tolist(), met.target.tolist()))
-        >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
-        (True, True, False)
-        """
-        kinds = 2 * self.relations
-        leaves = torch.zeros(kinds, kinds, device=self.device)
-        pairs = torch.unique(self.source.long() * kinds + self.relation)
-        for some in torch.split(torch.unique(pairs // kinds), _BLOCK):
-            low, high = torch.searchsorted(pairs, torch.stack([some[0] * kinds, (some[-1] + 1) * kinds])).tolist()
-            mine = pairs[low:high]
-            has = torch.zeros(len(some), kinds, device=self.device)
-            has[torch.searchsorted(some, mine // kinds), mine % kinds] = 1
-            leaves += has.T @ has
-        other = torch.arange(kinds, device=self.device).roll(self.relations)  # of each kind: against its direction
-        # What ends at an entity leaves it against its direction.
-        met = [leaves, leaves[other], leaves[:, other], leaves[other][:, other]]
-        kind, source, target = torch.nonzero(torch.stack(met), as_tuple=True)
-        return MessageGraph.directed(source, target, kind, kinds, 2)
+        """How the kinds of edges meet: they are the entities of this graph."""
+        return meetings_of(self)
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:
