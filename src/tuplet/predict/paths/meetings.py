@@ -29,7 +29,7 @@ CASES = 5  # ends in four ways, and pairs
 LEVELS = (len(SHARES) + 1) ** 2
 MEETINGS = CASES * LEVELS + len(FAN_OUTS) + 2  # kinds of edges between relations; one is not used, so that it is even
 
-_BLOCK = 4096  # entities at a time whose kinds of edges are paired
+_PAIRS = 1 << 22  # of kinds that are counted at a time
 
 
 def meetings_of(graph: MessageGraph) -> MessageGraph:
@@ -76,15 +76,19 @@ def _shared_pairs(graph: MessageGraph) -> Tensor:
 
 def _together(place: Tensor, kind: Tensor, kinds: int) -> Tensor:
     """At how many places two kinds are; [n], [n] → [kinds, kinds]"""
-    places, number = torch.unique(place, return_inverse=True)
-    found = torch.unique(number * kinds + kind)
+    _, number = torch.unique(place, return_inverse=True)
+    found = torch.unique(number * kinds + kind)  # in order of places
     at, kind = found // kinds, found % kinds
-    alone = torch.bincount(at, minlength=len(places))[at] == 1
-    counts = torch.diag(torch.bincount(kind[alone], minlength=kinds).float())
-    at, kind = torch.unique(at[~alone], return_inverse=True)[1], kind[~alone]
-    for begin in range(0, int(at[-1]) + 1 if len(at) else 0, _BLOCK):
-        low, high = torch.searchsorted(at, torch.tensor([begin, begin + _BLOCK], device=at.device)).tolist()
-        has = torch.zeros(_BLOCK, kinds, device=at.device)
-        has[at[low:high] - begin, kind[low:high]] = 1
-        counts += has.T @ has
-    return counts
+    count = torch.bincount(at)
+    start, others = (count.cumsum(0) - count)[at], count[at]
+    counts = torch.zeros(kinds * kinds, dtype=torch.int64, device=kind.device)
+    until = others.cumsum(0)
+    begin = 0
+    while begin < len(at):  # every kind with all kinds of its place, so many pairs at a time
+        before = int(until[begin - 1]) if begin else 0
+        end = max(begin + 1, int(torch.searchsorted(until, before + _PAIRS, right=True)))
+        mine = torch.repeat_interleave(torch.arange(begin, end, device=at.device), others[begin:end])
+        step = torch.arange(len(mine), device=at.device) - (until - others)[mine] + before
+        counts += torch.bincount(kind[mine] * kinds + kind[start[mine] + step], minlength=kinds * kinds)
+        begin = end
+    return counts.view(kinds, kinds).float()
