@@ -133,6 +133,7 @@ def test_parts_of_a_graph_are_graphs() -> None:
         assert len(np.unique(np.concatenate([heads, tails]))) == view.entities
         assert len(np.unique(relation)) == view.relations
         assert len(heads) >= FEWEST
+        assert len({*zip(heads.tolist(), relation.tolist(), tails.tolist(), strict=True)}) == len(heads)
         sizes.add((view.entities, view.relations))
     assert len(sizes) > 10
     assert min(sizes)[0] < 300

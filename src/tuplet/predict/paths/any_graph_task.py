@@ -27,7 +27,7 @@ from tuplet.train_config import TrainConfig
 
 AT_HAND = 16  # views
 EVERY = 16  # steps one of them is replaced
-WHOLE = 0.5  # of the views of several graphs
+WHOLE = 0.25  # of the views of several graphs
 MEASURED = 2000  # valid edges of each graph
 _STEP, _VIEW = 1, 2  # set their random numbers apart from those of the questions
 

@@ -1,8 +1,9 @@
 """Views of a graph to learn from: all of its facts or a part of them, some of which are hidden.
 
 What a network learns on three graphs it is to know on all. So it sees them whole and in parts of many sizes: the
-surroundings of an entity, the core of those with the most facts, with all relations or some. What is hidden is left out
-of the view altogether, as facts that nobody knows are: relations are described without them too.
+surroundings of an entity, the core of those with the most facts, with all relations or some. In some parts several
+relations are one, or some come twice, as it is or the other way round, not with all of their facts. What is hidden is
+left out of the view altogether, as facts that nobody knows are: relations are described without them too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tuplet.predict.edges import Ids, TrainingEdges, Triples
 HIDDEN = 0.05, 0.3  # least and most share of the facts
 PART = 50, 5000  # least and most entities of a part
 FEWEST = 100  # facts of a part: of fewer little can be learned
+MERGED, COPIED = 0.3, 0.4  # of the parts have several relations in one, have some twice
 
 
 class GraphView(NamedTuple):
@@ -40,17 +42,41 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
     With `whole_pairs`, what is hidden there has no other edge between its ends.
     """
     heads, relation, tails = (np.asarray(ids, dtype=np.int64) for ids in edges.splits["train"])
-    facts, entities, relations = (heads, relation, tails), edges.entities, edges.relations
+    rows, entities, relations = np.stack([heads, relation, tails]), edges.entities, edges.relations
     if chance.random() >= whole:
-        some = _part(facts, edges, chance)
-        if np.count_nonzero(some) >= FEWEST:
-            ends, numbered = np.unique(np.concatenate([heads[some], tails[some]]), return_inverse=True)
-            names, relation = np.unique(relation[some], return_inverse=True)
-            heads, tails = np.split(numbered, 2)
-            facts, entities, relations = (heads, relation, tails), len(ends), len(names)
-            whole_pairs &= bool(chance.random() < 0.5)  # elsewhere facts do have others between their ends
-    hidden = _hidden(facts, entities, whole_pairs, chance)
-    return GraphView(facts, hidden, entities, relations)
+        part = rows[:, _part((heads, relation, tails), edges, chance)]
+        if part.shape[1] >= FEWEST:
+            merged, copied = chance.random(2) < (MERGED, COPIED)
+            rows = _merged(part, chance) if merged else part
+            rows = _copied(rows, chance) if copied else rows
+            ends, numbered = np.unique(rows[[0, 2]], return_inverse=True)
+            names, relation = np.unique(rows[1], return_inverse=True)
+            heads, tails = numbered.reshape(2, -1)
+            rows, entities, relations = np.stack([heads, relation, tails]), len(ends), len(names)
+            # Elsewhere facts do have others between their ends.
+            whole_pairs &= not copied and bool(chance.random() < 0.5)
+    facts = rows[0], rows[1], rows[2]
+    return GraphView(facts, _hidden(facts, entities, whole_pairs, chance), entities, relations)
+
+
+def _merged(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
+    """Two to five relations on the average are one."""
+    relations = int(rows[1].max()) + 1
+    new = chance.integers(max(1, relations // int(chance.integers(2, 6))), size=relations)
+    return np.unique(np.stack([rows[0], new[rows[1]], rows[2]]), axis=1)
+
+
+def _copied(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
+    """A fifth of the relations have a copy with a share of their facts, some against their direction."""
+    relations = int(rows[1].max()) + 1
+    copies = np.full(relations, -1)
+    chosen = chance.permutation(relations)[: max(1, relations // 5)]
+    copies[chosen] = relations + np.arange(len(chosen))
+    share, turned = chance.uniform(0.2, 1.0, relations), chance.random(relations) < 0.5
+    again = rows[:, (copies[rows[1]] >= 0) & (chance.random(rows.shape[1]) < share[rows[1]])]
+    back = turned[again[1]]
+    heads, tails = np.where(back, again[2], again[0]), np.where(back, again[0], again[2])
+    return np.concatenate([rows, np.stack([heads, copies[again[1]], tails])], axis=1)
 
 
 def _part(facts: Triples, edges: TrainingEdges, chance: np.random.Generator) -> NDArray[np.bool_]:
