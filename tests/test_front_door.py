@@ -16,9 +16,8 @@ import pytest
 import tuplet
 from tuplet.errors import BadInput, StoreBusy, TupletError
 from tuplet.files import locked
-from tuplet.query.limits import Limits
+from tuplet.query.limits import LimitFields, Limits
 from tuplet.settings import types
-from tuplet.store import LimitFields
 from tuplet.train_config import TrainConfig
 
 PAIRS = "?x, ?y : r(?x, ?y)"

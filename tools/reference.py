@@ -16,7 +16,8 @@ from typing import Any
 
 import tuplet
 from tuplet import errors, registry
-from tuplet.cli.arguments import CommandParser, parser
+from tuplet.cli.arguments import parser
+from tuplet.cli.command_parser import CommandParser
 from tuplet.engines import listed
 from tuplet.listing import Listing
 from tuplet.query.answer import Explanation

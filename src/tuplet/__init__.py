@@ -21,13 +21,14 @@ from tuplet._version import __version__
 from tuplet.errors import TupletError
 
 if _TYPE_CHECKING:
+    from tuplet.describe import info
     from tuplet.engines.listed import engines
     from tuplet.pipeline import build, index, read, train
     from tuplet.query.answer import Answer
     from tuplet.query.answers import Answers
     from tuplet.query.limits import Limits
     from tuplet.query.source import Source
-    from tuplet.store import Graph, Store, info
+    from tuplet.store import Graph, Store
     from tuplet.store import open_store as open
 
 __all__ = [
@@ -58,7 +59,7 @@ _PLACES = {
     "Store": "tuplet.store:Store",
     "build": "tuplet.pipeline:build",
     "index": "tuplet.pipeline:index",
-    "info": "tuplet.store:info",
+    "info": "tuplet.describe:info",
     "open": "tuplet.store:open_store",
     "read": "tuplet.pipeline:read",
     "train": "tuplet.pipeline:train",

@@ -9,14 +9,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import contents, registry
-from tuplet.array_folder import open_directory
-from tuplet.array_folder import verify as verify_directory
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
@@ -30,36 +28,20 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
-from tuplet.query.limits import Count, Deadline, Limits, Only, whole_number
+from tuplet.query.limits import Deadline, LimitFields, Limits, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.text_table import sizes
 from tuplet.truth.promise import promised
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
-from tuplet.truth.store_info import generation, verify_model, verify_store
+from tuplet.truth.store_info import generation
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport
 
 PAGE = 100  # answers in the first page of a stream
-
-
-class LimitFields(TypedDict, total=False):
-    """The fields of `Limits` as keywords of `ask` and its sisters, for type checkers."""
-
-    k: Count | None
-    offset: int
-    timeout: float | None
-    memory: int | None
-    work: int | None
-    only: Only | None
-    evidence: bool
-    logic: str
-    budget: Count
-    merge: str
-    options: Mapping[str, str | int | float]
 
 
 class Store:
@@ -418,27 +400,6 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
     graph = KnowledgeGraph.open(path)
     splits = observed.split(",") if isinstance(observed, str) else observed
     return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
-
-
-def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
-    """What the directory is: kind, sizes, splits, hashes, metrics."""
-    root = Path(path)
-    if any(os.path.exists(root / file) for file in ("model.json", "log.jsonl")):  # the second: an unfinished run
-        from tuplet.predict.model_folder import describe
-
-        if verify:
-            verify_model(root)
-        return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
-    if is_store(root):
-        if verify:
-            verify_store(root)
-        return open_store(root).info()
-    directory = open_directory(root)
-    if verify:
-        verify_directory(root)
-    if directory.kind == "graph":
-        return open_store(root).info()
-    return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}
 
 
 def _facts(facts: Any) -> Any:

@@ -50,7 +50,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
 
 def run_info(arguments: argparse.Namespace) -> None:
     """`tuplet info`."""
-    from tuplet.store import info
+    from tuplet.describe import info
 
     about = info(arguments.path, verify=arguments.verify)
     if arguments.json:

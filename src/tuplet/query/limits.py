@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.query.logic import Logic
@@ -96,6 +96,22 @@ class Limits:
     def given(self) -> dict[str, Any]:
         """The fields that were set, by name: what an answer says of its limits."""
         return {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(NO_LIMITS, name)}
+
+
+class LimitFields(TypedDict, total=False):
+    """The fields of `Limits` as keywords of `ask` and its sisters, for type checkers."""
+
+    k: Count | None
+    offset: int
+    timeout: float | None
+    memory: int | None
+    work: int | None
+    only: Only | None
+    evidence: bool
+    logic: str
+    budget: Count
+    merge: str
+    options: Mapping[str, str | int | float]
 
 
 def whole_number(name: str, value: Any, least: int, other: str = "") -> int:
