@@ -71,6 +71,7 @@ def test_json_has_the_schema(tuplet: Callable[..., Result], world_directory: Pat
         "head_label",
         "tail_label",
         "evidence",
+        "lift",
     } == set(fact)
     assert result["calibrated"] is None, "nothing is predicted"
 
@@ -362,7 +363,8 @@ def test_an_engine_of_your_own(tuplet: Callable[..., Result], world_directory: P
 
 def test_what_is_in_a_graph(tuplet: Callable[..., Result], world_directory: Path) -> None:
     relations = json.loads(tuplet("relations", world_directory, "--json").out)
-    assert {"relation", "label", "facts", "predicted", "head", "tail"} == set(relations[0])
+    assert {"relation", "label", "facts", "predicted", "head", "tail", "base_rate", "lift"} == set(relations[0])
+    assert relations[0]["base_rate"] is relations[0]["lift"] is None, "nothing is predicted"
     assert tuplet("relations", world_directory).out.splitlines()[1].split()[:2] == ["member_of", "1,033"]
     assert json.loads(tuplet("find", world_directory, "York", "--json").out)[0]["name"] == "new_york_city"
     nothing = tuplet("find", world_directory, "zzz")

@@ -25,6 +25,8 @@ class RelationRow:
     predicted: int | None  # None: nothing is, or rows are computed on demand
     head: str
     tail: str
+    base_rate: float | None = None  # the chance that a head and a tail of it are a missing fact; None: not calibrated
+    lift: int | None = None  # how many times that truth 0.3 is
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,10 @@ def relations(source: Source) -> Listing[RelationRow]:
     for r in by_facts(source):
         head, tail = _example(source, r)
         predicted = None if listed is None else int(listed[r])
-        rows.append(
-            RelationRow(graph.relations.name(r), graph.relations.label(r), int(stated[r]), predicted, head, tail)
-        )
+        rate = source.base_rates[r] if source.base_rates else None
+        lift = round(0.3 / rate) if rate else None
+        name, label = graph.relations.name(r), graph.relations.label(r)
+        rows.append(RelationRow(name, label, int(stated[r]), predicted, head, tail, rate, lift))
     return Listing(rows, RelationRow)
 
 

@@ -33,7 +33,6 @@ from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.text_table import sizes
-from tuplet.truth.promise import promised
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
 from tuplet.truth.store_meta import StoreMeta
@@ -324,7 +323,7 @@ class Store:
         source, meta, files = self._opened()
         about = source.graph.info()
         if meta is not None and files is not None:
-            about |= {"kind": "store", "generation": generation(files), **meta.info()} | promised(source.graph, meta)
+            about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
 

@@ -70,6 +70,14 @@ def test_a_few_hundred_facts_are_enough_to_learn_from(tmp_path: Path, monkeypatc
     tried = about["calibration"]["hidden_facts"]
     assert f"(measured on {tried} facts, each hidden once)" in about["promise"]["sentence"]
     assert about["report"]["candidates"]["listed"] <= 2 * 30**2  # relations × pairs, however often facts were hidden
+    rows = {row.relation: row for row in store.relations()}
+    missing = sum((row.base_rate or 0) * (30**2 - row.facts) for row in rows.values())  # all are heads and tails
+    assert f"if {missing:.0f} are missing" in about["promise"]["sentence"]
+    assert rows["r"].lift == round(0.3 / (rows["r"].base_rate or 1))
+    [fact] = answers[0].witness
+    assert fact.lift == pytest.approx(answers[0].truth / (rows["r"].base_rate or 1))
+    told = str(store.ask(QUERY, k=1, only="predicted", evidence=True)[0].explain())
+    assert told.endswith(f"{fact.lift:.{0 if fact.lift >= 10 else 1}f} times as likely as chance")
     linked = {(h, t) for h, _, t in facts[360:450]}
     assert np.mean([(a["x"], a["y"]) in linked for a in answers]) > 0.8
     assert "not calibrated" not in answers.summary()

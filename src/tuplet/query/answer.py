@@ -128,7 +128,12 @@ def told(fact: Fact) -> list[str]:
     """What speaks for a predicted fact, line by line; nothing where nobody asked."""
     if fact.evidence is None:
         return []
-    return [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
+    said = [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
+    return (
+        said
+        if fact.lift is None
+        else [*said, f"{fact.lift:,.{0 if fact.lift >= 10 else 1}f} times as likely as chance"]
+    )
 
 
 def show(answer: Answer, variable: str) -> str:

@@ -52,6 +52,7 @@ class Answers(Sequence[Answer]):
     crisp: NDArray[np.int8]  # [n] whether the stated facts alone give the tuple: 1, 0, or -1 where it is not known
     elapsed_ms: float
     about: Mapping[str, Any]  # version, hashes, threshold, limits: what a reader needs to repeat this
+    rates: Sequence[float] = ()  # of each relation its base rate, where truth is calibrated
 
     @property
     def exact(self) -> bool:
@@ -109,7 +110,7 @@ class Answers(Sequence[Answer]):
             (c, e.relation, relations.name(e.relation), e.negated)
             for c, e in zip(found.clause, found.edges, strict=True)
         ]
-        told = self._evidence
+        told, rates = self._evidence, self.rates
         columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
         lists = (self.ranking.tuples, self.ranking.truth, *columns)
         for status, ids, joint, *facts in zip(
@@ -119,6 +120,7 @@ class Answers(Sequence[Answer]):
                 (
                     *(clause, name(head), relation, name(tail), negated, truth, observed, label(head), label(tail)),
                     told.get((head, number, tail)) if told and not negated else None,
+                    truth / rates[number] if rates and rates[number] and not (observed or negated) else None,
                 )
                 for (clause, number, relation, negated), head, tail, truth, observed, counts in zip(
                     atoms, *facts, strict=True

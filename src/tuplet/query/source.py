@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.search import relation_counts
 from tuplet.query.ranking import Clauses
+from tuplet.truth.promise import base_rates, promise
+from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import Truth, TruthTable
 
 
@@ -34,6 +40,30 @@ class Source:
         """The observed facts, with the relations of a query verified: what compiled code joins."""
         self.facts.touch({e.relation for c in clauses for e in c.edges})
         return self.facts
+
+    @cached_property
+    def open_pairs(self) -> NDArray[np.int64]:
+        """Of each relation the pairs of one of its heads and one of its tails that are not stated. [relations]
+
+        Ends are counted without what was added since the last compaction: nothing is read for it.
+        """
+        ends = np.diff(self.facts.view_ptr)
+        return np.maximum(0, ends[::2] * ends[1::2] - relation_counts(self.facts))
+
+    @cached_property
+    def base_rates(self) -> list[float]:
+        """Of each relation the chance that an open pair is a missing fact; empty where truth is not calibrated."""
+        if not self.about.get("calibrated") or self.splits is None:
+            return []
+        facts = relation_counts(self.facts)
+        return [float(rate) for rate in base_rates(self.graph.split_edges, self.splits, facts, self.open_pairs)]
+
+    def promised(self, meta: StoreMeta) -> dict[str, Any]:
+        """What the truth values of a calibrated store promise; nothing of any other."""
+        if not meta.calibrated:
+            return {}
+        pairs = int(self.open_pairs.sum())
+        return {"promise": promise(self.graph.split_edges, meta.observed, pairs, meta.calibration or {})}
 
     @cached_property
     def prepared(self) -> dict[str, Any]:

@@ -166,6 +166,7 @@ class Fact:
     head_label: str = ""
     tail_label: str = ""
     evidence: tuple[Evidence, ...] | None = None  # of a predicted one, if it was asked for and there was time
+    lift: float | None = None  # of a predicted one of a calibrated store: its truth over the base rate of the relation
 
     @property
     def kind(self) -> str:

@@ -6,35 +6,27 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tuplet.graph.graph import KnowledgeGraph
-from tuplet.truth.store_meta import StoreMeta
+import numpy as np
+from numpy.typing import NDArray
 
 NOTIONAL = 0.05  # of the facts are taken to be missing where no split says how many
-
-
-def promised(graph: KnowledgeGraph, meta: StoreMeta) -> dict[str, Any]:
-    """What the truth values of a calibrated store promise; nothing of any other."""
-    if not meta.calibrated:
-        return {}
-    told = promise(graph.split_edges, meta.observed, len(graph.entities), len(graph.relations), meta.calibration or {})
-    return {"promise": told}
 
 
 def promise(
     splits: Mapping[str, int],
     observed: Sequence[str],
-    entities: int,
-    relations: int,
+    open_pairs: int,
     calibration: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """From the sizes of the splits: as many facts are taken to be missing as were held out.
 
-    `calibration` is what the store says of it: whether facts were hidden in turn, or the newest were.
+    `open_pairs` of a head and a tail of the same relation are not stated; chance would find the missing facts among
+    them. `calibration` is what the store says of it: whether facts were hidden in turn, or the newest were.
 
-    >>> told = promise({"train": 950, "valid": 50, "test": 0}, ("train", "valid"), entities=100, relations=2)
+    >>> told = promise({"train": 950, "valid": 50, "test": 0}, ("train", "valid"), open_pairs=19_000)
     >>> print(told["sentence"])
     truth 0.3: of the unstated facts that get it, 3 in 10 are missing facts, if 50 are missing as 50 were held out
-    >>> sizes = {"train": 950, "valid": 50, "test": 0}, ("train", "valid"), 100, 2
+    >>> sizes = {"train": 950, "valid": 50, "test": 0}, ("train", "valid"), 19_000
     >>> print(promise(*sizes, {"hidden_facts": 804})["sentence"].split(", ", 2)[2])
     if 50 are missing (measured on 804 facts, each hidden once)
     >>> newest = {"newest": 50, "from": "2024-01-03", "to": "2024-02-12", "days": 40}
@@ -43,10 +35,8 @@ def promise(
     >>> told["base_rate"], told["lift_of_0.3"]
     (0.002632, 114)
     """
-    known = sum(splits[split] for split in observed)
-    held_out = {split: size for split, size in splits.items() if split not in observed}
-    missing = sum(held_out.values()) or splits["valid"] or max(1, round(NOTIONAL * known))
-    chance = missing / max(1, relations * entities**2 - known)
+    missing = _missing(splits, observed)
+    chance = min(1.0, missing / max(1, open_pairs))
     if "holdout" in calibration:
         newest = calibration["holdout"]
         come = f"stated within {newest['days']:g} days, if facts come as from {newest['from']} to {newest['to']}"
@@ -60,3 +50,29 @@ def promise(
         "base_rate": round(chance, 6),
         "lift_of_0.3": round(0.3 / chance),
     }
+
+
+def base_rates(
+    splits: Mapping[str, int],
+    observed: Sequence[str],
+    facts: NDArray[np.integer],
+    open_pairs: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """Of each relation the chance that one of its open pairs is one of its missing facts. [relations]
+
+    Every relation is taken to miss the same share of the facts that it has.
+
+    >>> splits = {"train": 900, "valid": 100, "test": 0}
+    >>> base_rates(splits, ("train", "valid"), np.array([1000, 0]), np.array([9000, 0]))
+    array([0.01111111, 0.        ])
+    """
+    missing = _missing(splits, observed) * facts / max(1, int(facts.sum()))
+    rates: NDArray[np.float64] = np.minimum(1.0, missing / np.maximum(1, open_pairs))
+    return rates
+
+
+def _missing(splits: Mapping[str, int], observed: Sequence[str]) -> int:
+    """How many facts are taken to be missing."""
+    held_out = sum(size for split, size in splits.items() if split not in observed)
+    known = sum(splits[split] for split in observed)
+    return held_out or splits["valid"] or max(1, round(NOTIONAL * known))

@@ -256,7 +256,7 @@ async function tellEvidence(answer, all) {
     const { witness } = await postJson("/explain", { query: last.query, values: answer.values, store: last.store, evidence: true });
     found = (fact) => witness.find((f) => f.head === fact.head && f.relation === fact.relation && f.tail === fact.tail)?.evidence;
   } catch (error) { return tell(error.message); }
-  for (const [fact, item] of open) item.append(evidence(found(fact), all, percent));
+  for (const [fact, item] of open) item.append(evidence(found(fact), fact.lift, all, percent));
 }
 why["why-close"].addEventListener("click", () => {
   document.querySelector("tr.why")?.remove();
