@@ -2,8 +2,8 @@
 
 What a network learns on three graphs it is to know on all. So it sees them whole and in parts of many sizes: the
 surroundings of an entity, the core of those with the most facts, with all relations or some. In some parts several
-relations are one, or some come twice, as it is or the other way round, not with all of their facts. What is hidden is
-left out of the view altogether, as facts that nobody knows are: relations are described without them too.
+relations are one, or some come twice, as they are or the other way round; some lack many of their facts. What is hidden
+is left out of the view altogether, as facts that nobody knows are: relations are described without them too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tuplet.predict.edges import Ids, TrainingEdges, Triples
 
 HIDDEN = 0.05, 0.3  # least and most share of the facts
-PART = 50, 5000  # least and most entities of a part
+PART = 50, 10_000  # least and most entities of a part
 FEWEST = 100  # facts of a part: of fewer little can be learned
-MERGED, COPIED = 0.3, 0.4  # of the parts have several relations in one, have some twice
+SPARSE, MERGED, COPIED = 0.4, 0.4, 0.4  # of the parts lack facts, have several relations in one, have some twice
 
 
 class GraphView(NamedTuple):
@@ -46,8 +46,9 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
     if chance.random() >= whole:
         part = rows[:, _part((heads, relation, tails), edges, chance)]
         if part.shape[1] >= FEWEST:
-            merged, copied = chance.random(2) < (MERGED, COPIED)
-            rows = _merged(part, chance) if merged else part
+            sparse, merged, copied = chance.random(3) < (SPARSE, MERGED, COPIED)
+            rows = part[:, _some(part.shape[1], chance)] if sparse else part
+            rows = _merged(rows, chance) if merged else rows
             rows = _copied(rows, chance) if copied else rows
             ends, numbered = np.unique(rows[[0, 2]], return_inverse=True)
             names, relation = np.unique(rows[1], return_inverse=True)
@@ -59,10 +60,16 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
     return GraphView(facts, _hidden(facts, entities, whole_pairs, chance), entities, relations)
 
 
+def _some(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
+    """Marks a random share of the facts, no fewer than a graph needs."""
+    marked: NDArray[np.bool_] = chance.permutation(facts) < max(FEWEST, chance.uniform(0.2, 0.8) * facts)
+    return marked
+
+
 def _merged(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
-    """Two to five relations on the average are one."""
+    """Two to eleven relations on the average are one."""
     relations = int(rows[1].max()) + 1
-    new = chance.integers(max(1, relations // int(chance.integers(2, 6))), size=relations)
+    new = chance.integers(max(1, relations // int(chance.integers(2, 12))), size=relations)
     return np.unique(np.stack([rows[0], new[rows[1]], rows[2]]), axis=1)
 
 
