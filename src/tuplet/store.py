@@ -22,6 +22,7 @@ from tuplet.errors import BadInput, Option, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
 from tuplet.listing import Listing
+from tuplet.progress import Report, shown
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
@@ -33,12 +34,14 @@ from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.text_table import sizes
+from tuplet.truth.new_entities import stale
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport
+    from tuplet.truth.new_entities.predict import PredictionReport
 
 PAGE = 100  # answers in the first page of a stream
 
@@ -262,15 +265,31 @@ class Store:
             raise BadInput(f"an entity is named by text, not {name!r}")
         return contents.entity(self.source, name, k)
 
-    def add(self, facts: Any, new_entities: bool = False, timeout: float = PATIENCE) -> EditReport:
+    def add(
+        self,
+        facts: Any,
+        new_entities: bool = False,
+        timeout: float = PATIENCE,
+        seconds: float | None = None,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = "packaged",
+    ) -> EditReport:
         """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
 
-        Writers take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
+        With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
+        is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
+        folder of kind any-graph; what is left waits for `update`. Writers take turns; who has waited `timeout` seconds
+        in vain gets `StoreBusy`, and nothing has changed.
         """
         from tuplet.truth.edit import with_facts
+        from tuplet.truth.new_entities.predict import with_predictions
 
         report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
         self._edited(files)
+        if new_entities:
+            with shown(progress) as told:
+                report, files = with_predictions(report, files, seconds, told, timeout, model)
+            self._edited(files)
         return report
 
     def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
@@ -278,6 +297,24 @@ class Store:
         from tuplet.truth.edit import without_facts
 
         report, files = without_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
+        self._edited(files)
+        return report
+
+    def update(
+        self,
+        seconds: float | None = None,
+        timeout: float = PATIENCE,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = "packaged",
+    ) -> PredictionReport:
+        """Compute the predictions that new entities wait for, and bring the rows around these up to date.
+
+        It takes `seconds` at most, if given; what is left then waits on. `model` as in `add`.
+        """
+        from tuplet.truth.new_entities.update import update
+
+        with shown(progress) as told:
+            report, files = update(self._editable(), seconds, told, timeout, self._opened()[2], model)
         self._edited(files)
         return report
 
@@ -324,6 +361,7 @@ class Store:
         about = source.graph.info()
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
+            about |= stale.told(files)
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
 

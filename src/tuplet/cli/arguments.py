@@ -143,7 +143,14 @@ def _build(command: CommandParser) -> None:
 
 def _add(command: CommandParser) -> None:
     _remove(command)
-    command.add_argument("--new-entities", action="store_true", help="accept entities that the store does not know")
+    command.add_argument(
+        "--new-entities", action="store_true", help="accept entities that the store does not know, and predict facts"
+    )
+    command.add_argument(
+        "--seconds", type=float, metavar="S", help="compute predictions about new entities for S at most (default 300)"
+    )
+    _network(command)
+    _quiet(command)
 
 
 def _remove(command: CommandParser) -> None:
@@ -152,6 +159,21 @@ def _remove(command: CommandParser) -> None:
     _turn(command)
     command.set_defaults(new_entities=False)
     _json(command)
+
+
+def _update(command: CommandParser) -> None:
+    command.add_argument("store", metavar="STORE")
+    command.add_argument("--seconds", type=float, metavar="S", help="stop after S; what is left waits on")
+    _network(command)
+    _turn(command)
+    _quiet(command)
+    _json(command)
+
+
+def _network(command: CommandParser) -> None:
+    command.add_argument(
+        "--model", default="packaged", help="a model folder of kind any-graph (default: the one in the package)"
+    )
 
 
 def _compact(command: CommandParser) -> None:
@@ -396,6 +418,7 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
     "add": ("add observed facts, at once and without retraining", _add),
     "remove": ("remove observed facts, at once and without retraining", _remove),
+    "update": ("compute predictions that new entities wait for, and those around them again", _update),
     "compact": ("merge what was added and removed since into the folders of a store", _compact),
     "upgrade": ("bring a store of an older format up to date", _upgrade),
     "engines": ("list the engines with their options", _engines),

@@ -93,7 +93,10 @@ def run_demo(arguments: argparse.Namespace) -> None:
 # Where the functions are; the module of the chosen one alone is imported.
 PLACES: Mapping[str, str] = {
     **{name: f"asking:run_{name}" for name in ("ask", "info", "relations", "find", "entity", "engines")},
-    **{name: f"making:run_{name}" for name in ("import", "train", "adopt", "index", "build", "compact", "upgrade")},
+    **{
+        name: f"making:run_{name}"
+        for name in ("import", "train", "adopt", "index", "build", "update", "compact", "upgrade")
+    },
     **dict.fromkeys(("add", "remove"), "making:run_edit"),
     **{name: f"commands:run_{name}" for name in ("serve", "data", "bench", "doctor", "demo")},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import asdict
 
 from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
@@ -172,12 +173,18 @@ def run_edit(arguments: argparse.Namespace) -> None:
     from tuplet.graph.readers.read import read
     from tuplet.truth.compact import due
     from tuplet.truth.edit import with_facts, without_facts
+    from tuplet.truth.new_entities.predict import with_predictions
     from tuplet.truth.store_folder import read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     facts = read(arguments.facts)
     if arguments.command == "add":
         report, store = with_facts(arguments.store, facts, arguments.new_entities, _patience(arguments))
+        if arguments.new_entities:
+            with shown(not arguments.quiet) as told:
+                report, store = with_predictions(
+                    report, store, arguments.seconds, told, _patience(arguments), arguments.model
+                )
     else:
         report, store = without_facts(arguments.store, facts, _patience(arguments))
     done = report.as_dict()
@@ -188,6 +195,18 @@ def run_edit(arguments: argparse.Namespace) -> None:
     if due(store):
         compact = f"tuplet compact {shlex.quote(arguments.store)}"
         print(f"{_waiting(store):,} changes wait; {compact} merges them", file=sys.stderr)
+
+
+def run_update(arguments: argparse.Namespace) -> None:
+    """`tuplet update`."""
+    from tuplet.truth.new_entities.update import update
+
+    with shown(not arguments.quiet) as told:
+        report, store = update(arguments.store, arguments.seconds, told, _patience(arguments), model=arguments.model)
+    if arguments.json:
+        echo(asdict(report) | {"generation": generation(store)})
+        return
+    echo(lines({key: value for key, value in asdict(report).items() if value}) or "nothing waits")
 
 
 def run_compact(arguments: argparse.Namespace) -> None:

@@ -30,6 +30,11 @@ TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
 
 
+def located(model: str | os.PathLike[str]) -> Path:
+    """The folder of a model; `packaged` names the one that ships with the package."""
+    return Path(__file__).with_name("paths") / "packaged" if model == "packaged" else Path(model)
+
+
 class StorableModel(Protocol):
     """What can be a model folder."""
 

@@ -61,8 +61,29 @@ class Predictions(NamedTuple):
 
     def reaching(self, threshold: float) -> Predictions:
         """Those whose prediction reaches the threshold."""
-        keep = self.prediction >= threshold
+        return self.where(self.prediction >= threshold)
+
+    def where(self, keep: Bools) -> Predictions:
+        """Some of them."""
         return Predictions(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
+
+    @staticmethod
+    def joined(parts: Sequence[Predictions]) -> Predictions:
+        """Several lists in one, in order; of an edge that comes twice the first.
+
+        >>> one, two = (Predictions.of(*np.array([[7], [1], [9]]), np.array([truth])) for truth in (0.5, 0.25))
+        >>> Predictions.joined([one, two]).prediction.tolist()
+        [0.5]
+        """
+        heads, relation, tails = (np.concatenate([part[side] for part in parts]) for side in range(3))
+        order = np.lexsort((tails, heads, relation))
+        first = np.ones(len(order), dtype=bool)
+        for column in (heads[order], relation[order], tails[order]):
+            first[1:] &= column[1:] == column[:-1]
+        first[1:] = ~first[1:]
+        kept = order[first]
+        prediction = np.concatenate([part.prediction for part in parts])
+        return Predictions.of(heads[kept], relation[kept], tails[kept], prediction[kept])
 
     def hash(self) -> str:
         """Content hash of the four columns."""

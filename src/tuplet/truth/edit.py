@@ -1,4 +1,4 @@
-"""Facts added to and removed from a store: at once, without retraining; the predictions stay as they are."""
+"""Facts added to and removed from a store: at once, without retraining; predictions stay as they are, for now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class EditReport:
     shown_as_predicted: int | None = 0
     not_found: int = 0  # were not observed
     duplicates: int = 0  # given more than once
-    new_entities: tuple[str, ...] = ()  # known by their facts alone: the predictor says nothing about them
+    new_entities: tuple[str, ...] = ()
+    predicted: int = 0  # facts that are predicted about new entities now
+    waiting: int = 0  # new entities about which nothing is predicted yet, or not by all their facts: see `update`
+    why: str | None = None  # nothing is predicted about them
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,10 +67,10 @@ def with_facts(
 ) -> tuple[EditReport, StoreFiles]:
     """Make facts observed: those of a graph (such as `read` gives), or tuples (head, relation, tail[, truth]) of names.
 
-    An entity the store does not have is refused with the nearest names, or with `new_entities` added: nothing is then
-    predicted about it. A relation it does not have is always refused. Changes wait their turn: after `timeout` seconds
-    it is `StoreBusy`, and nothing has changed. `held` is the store as the caller has it open; what is returned beside
-    the report is the store after the change.
+    An entity the store does not have is refused with the nearest names, or with `new_entities` added: it waits for
+    predictions then (`new_entities.predict`). A relation it does not have is always refused. Changes wait their turn:
+    after `timeout` seconds it is `StoreBusy`, and nothing has changed. `held` is the store as the caller has it open;
+    what is returned beside the report is the store after the change.
     """
     with writing(path, timeout, held) as store:
         graph = store.graph
@@ -99,7 +102,7 @@ def with_facts(
             weight=given.truth,
         ).take(changed)
         listed = int((now.truth[changed] > 0).sum())
-        meta = _counted(store, report, states.edges - listed)
+        meta = _counted(store, report, states.edges - listed, states)
         if not store.table.double and (states.truth != states.truth.astype(np.float32)).any():
             return report, _changed_in_double(store, states, fresh, meta)
         return report, store.changed(states, fresh, meta)
@@ -130,7 +133,7 @@ def without_facts(
         )
         if not states.edges:
             return report, store
-        return report, store.changed(states, (), _counted(store, report, shown - states.edges))
+        return report, store.changed(states, (), _counted(store, report, shown - states.edges, states))
 
 
 def states_of(
@@ -166,12 +169,12 @@ class NewEntity(UnknownName):
     """An entity that the store does not have and was not allowed to add.
 
     >>> print(NewEntity("asprin", ["aspirin"]))
-    entity 'asprin' is not in the store; did you mean 'aspirin'? (new_entities=True adds it, with no predictions)
+    entity 'asprin' is not in the store; did you mean 'aspirin'? (new_entities=True adds it)
     """
 
     def __init__(self, name: str, suggestions: Iterable[str]) -> None:
         super().__init__("entity", name, suggestions, "is not in the store")
-        self.parts = (*self.parts, " (", Option("new_entities"), " adds it, with no predictions)")
+        self.parts = (*self.parts, " (", Option("new_entities"), " adds it)")
         self.args = (self.message,)
 
 
@@ -291,12 +294,20 @@ def _changed_in_double(store: StoreFiles, states: EdgeStates, names: Sequence[st
     return store.replaced(store.graph.edited(states, entities), wide.edited(states, len(entities)), meta)
 
 
-def _counted(store: StoreFiles, report: EditReport, listed: int) -> StoreMeta:
-    """The meta of the store with its sizes now and the change noted; its reliability is that of before."""
-    before, sizes = store.meta.changes, store.meta.report
+def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:
+    """The meta of the store with its sizes now and the change noted; its reliability is that of before.
+
+    New entities whose facts changed wait for predictions.
+    """
+    before, sizes, new = store.meta.changes, store.meta.report, store.meta.new
     changes = StoreChanges(
         before.added + report.added, before.removed + report.removed, before.new_entities + len(report.new_entities)
     )
     edges, facts = sizes.edges + listed, sizes.facts + report.added - report.removed
     predicted = None if sizes.predicted is None else edges - facts
-    return replace(store.meta, changes=changes, report=replace(sizes, edges=edges, facts=facts, predicted=predicted))
+    if store.meta.no_newcomers is None:
+        first = len(store.graph.entities) - before.new_entities
+        ends = np.unique(np.concatenate([states.heads, states.tails]))
+        new = new.expecting(ends[ends >= first].tolist())
+    sizes = replace(sizes, edges=edges, facts=facts, predicted=predicted)
+    return replace(store.meta, changes=changes, report=sizes, new=new)

@@ -8,6 +8,7 @@
       rows-77aa…/        on demand: the edges that the calibration counts (kind "rows")
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
+      newcomers-5e10…/   the calibration of entities that came since (kind "newcomers"); likewise
       layer-4b7d…/       many changes since graph and table were written, with the rows they touch (kind "layer")
       delta-e01c….npz    the last changes; read over all that
       cache/             on demand: what was computed about relations so far; may be deleted
@@ -140,6 +141,15 @@ class StoreFiles:
         opened = open_directory(self.path / self.folders["calibration"], "calibration")
         return LearnedCalibration.of(opened.arrays, self._calibration())
 
+    def newcomers(self) -> LearnedCalibration | None:
+        """The calibration of new entities, if it was learned already."""
+        from tuplet.truth.learned.fit import LearnedCalibration
+
+        if "newcomers" not in self.folders or self.meta.new.calibration is None:
+            return None
+        opened = open_directory(self.path / self.folders["newcomers"], "newcomers")
+        return LearnedCalibration.of(opened.arrays, self.meta.new.calibration)
+
     def _calibration(self) -> Mapping[str, Any]:
         if self.meta.calibration is None:
             raise CorruptStore(f"{self.path / MANIFEST}: it does not say how the truth is calibrated")
@@ -200,6 +210,19 @@ class StoreFiles:
             counted = replace(delta, counts=after.graph.counts)
             manifest = _switch(root, self.folders, meta, counted, self.generation)
         return after._named(manifest)
+
+    def noted(self, meta: StoreMeta, newcomers: Mapping[str, NDArray[Any]] | None = None) -> StoreFiles:
+        """The next generation, in which the meta is another one, and perhaps the calibration of new entities.
+
+        The caller holds `writing(path)`.
+        """
+        root, folders = Path(os.path.realpath(self.path)), self.folders
+        with system_errors(self.path):
+            if newcomers is not None:
+                write = partial(write_directory, kind="newcomers", arrays=newcomers, meta={})
+                folders = folders | {"newcomers": place(root, "newcomers", lambda folder: write(folder))}
+            manifest = _switch(root, folders, meta, replace(self.delta, counts=self.graph.counts), self.generation)
+        return replace(self, folders=folders)._named(manifest)
 
     def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> bool:
         """Switch to folders in `work` that have all of an older generation; what came since is the delta over them.
@@ -362,7 +385,7 @@ def _commit(
     generation: int = 0,
 ) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
-    folders = {part: keep[part] for part in ("rows", "model", "calibration") if part in keep}
+    folders = {part: keep[part] for part in ("rows", "model", "calibration", "newcomers") if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
     folders["table"] = place(root, "table", table.save if isinstance(table, TruthTable) else table)
     folders["graph"] = place(root, "graph", graph.save if isinstance(graph, KnowledgeGraph) else graph)

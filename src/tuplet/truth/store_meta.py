@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tuplet.errors import CorruptStore
@@ -43,6 +43,50 @@ class StoreChanges:
     def facts(self) -> int:
         """How many changes of facts that were."""
         return self.added + self.removed
+
+
+@dataclass(frozen=True)
+class NewEntities:
+    """Entities that came since the truth values were made: who waits for predictions, and what calibrates these.
+
+    >>> some = NewEntities().expecting([7, 9, 8, 3])
+    >>> some.waiting, some.without([8]).waiting
+    (((3, 4), (7, 10)), ((3, 4), (7, 8), (9, 10)))
+    """
+
+    waiting: tuple[tuple[int, int], ...] = ()  # ids whose own rows are to be computed: first and last + 1 of each range
+    met: int = 0  # how many of them, the oldest, the rows of the entities around them know of
+    calibration: Mapping[str, Any] | None = None  # all but the arrays; None: there is none yet
+    why: str | None = None  # nothing can be predicted about them
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of those that wait, ascending."""
+        return [number for first, end in self.waiting for number in range(first, end)]
+
+    def expecting(self, ids: Iterable[int]) -> NewEntities:
+        """The same with more that wait."""
+        return replace(self, waiting=_ranges({*self.ids, *ids}))
+
+    def without(self, ids: Iterable[int]) -> NewEntities:
+        """The same when some wait no longer."""
+        return replace(self, waiting=_ranges({*self.ids} - {*ids}))
+
+    def as_dict(self) -> dict[str, Any]:
+        known = {"waiting": [list(part) for part in self.waiting], "met": self.met}
+        if self.calibration is not None:
+            known["calibration"] = dict(self.calibration)
+        return known if self.why is None else known | {"why": self.why}
+
+
+def _ranges(ids: set[int]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for number in sorted(ids):
+        if found and found[-1][1] == number:
+            found[-1] = (found[-1][0], number + 1)
+        else:
+            found.append((number, number + 1))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -88,6 +132,7 @@ class StoreMeta:
     table: str | None = None  # the file, if the truth values were made elsewhere
     changes: StoreChanges = field(default_factory=StoreChanges)
     report: StoreReport = field(default_factory=lambda: StoreReport(0, 0, 0))
+    new: NewEntities = field(default_factory=NewEntities)
 
     @property
     def calibrated(self) -> bool | None:
@@ -106,6 +151,15 @@ class StoreMeta:
         if self.calibration is None:
             return "the truth values were given and taken as they are"
         return f"calibration {self.calibration['name']} was asked for"
+
+    @property
+    def no_newcomers(self) -> str | None:
+        """Why nothing is predicted about new entities; None if there is no reason."""
+        if self.report.predicted is None:
+            return "rows are computed when asked, by a model that does not know them"
+        if self.calibration is None:
+            return "no truth value of this store was made by a predictor"
+        return self.new.why
 
     @property
     def changed(self) -> float | None:
@@ -136,11 +190,12 @@ class StoreMeta:
             "changes": asdict(self.changes),
             **({} if self.table is None else {"table": self.table}),
             "report": self.report.as_dict(),
+            **({} if self.new == NewEntities() else {"new_entities": self.new.as_dict()}),
         }
 
     def info(self) -> dict[str, Any]:
         """As `tuplet info` shows it."""
-        known = {key: value for key, value in self.as_dict().items() if key != "graph"}
+        known = {key: value for key, value in self.as_dict().items() if key not in ("graph", "new_entities")}
         known |= {"calibrated": self.calibrated} | ({} if self.why is None else {"why": self.why})
         if self.changed is None:
             return known
@@ -163,6 +218,7 @@ class StoreMeta:
             given.some("table", str),
             StoreChanges(*(changes.some(key, int) or 0 for key in ("added", "removed", "new_entities"))),
             _report(_Fields(report or {}, where)),
+            _new_entities(_Fields(given.some("new_entities", dict) or {}, where)),
         )
 
 
@@ -189,6 +245,14 @@ def _model(given: _Fields) -> ModelMeta:
     return ModelMeta(
         given.one("kind", str), given.some("sha256", str), given.some("rank", int), given.some("metrics", dict)
     )
+
+
+def _new_entities(given: _Fields) -> NewEntities:
+    waiting = given.some("waiting", list) or []
+    if not all(isinstance(part, list) and len(part) == 2 and all(isinstance(n, int) for n in part) for part in waiting):
+        raise CorruptStore(f"{given.where}: waiting is {waiting!r}, which makes no sense there")
+    ranges = tuple((int(first), int(end)) for first, end in waiting)
+    return NewEntities(ranges, given.some("met", int) or 0, given.some("calibration", dict), given.some("why", str))
 
 
 def _report(given: _Fields) -> StoreReport:

@@ -39,7 +39,7 @@ DIRECTIONS = ("tails", "heads")
 
 
 def column_names(scorers: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The names of all columns in their order; `without` leaves out groups.
+    """The names of all columns in their order; `without` leaves out groups, or single columns.
 
     >>> column_names(without=("row", "counts", "relation", "types", "paths", "time"))
     ('log_truth', 'rule', 'rules', 'links')
@@ -51,6 +51,8 @@ def column_names(scorers: tuple[str, ...] = (), without: tuple[str, ...] = ()) -
         if group in without or (group in ("directions", "agreement") and not scorers):
             continue
         for column in columns:
+            if column in without:
+                continue
             # where nobody says who made the truth, it stands in its rows itself
             owned = [scorer + column for scorer in scorers] if column.startswith(".") else [column]
             owned = owned or [column.removeprefix(".")]

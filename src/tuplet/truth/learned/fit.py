@@ -182,7 +182,7 @@ def fit(
     without: tuple[str, ...] = (),
     rows: int | None = None,
 ) -> CrossFit:
-    """Fit on the candidates that are not known, those of `is_valid` being the facts; `without` leaves out groups."""
+    """Fit on the candidates that are not known, those of `is_valid` being the facts; `without`: see `column_names`."""
     return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows)
 
 

@@ -1,0 +1,207 @@
+"""The calibration of entities that are new: learned from others that are made to look new.
+
+Some entities lose half of their facts. Rows are scored on what is left, as they will be for an entity that came with
+a few facts, and what was hidden is to be found among the candidates. So the truth of a prediction about a new entity
+is the chance that it is one of *as many facts again* as are known of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.paths.model import AnyGraphModel
+from tuplet.progress import Report
+from tuplet.truth.learned.calibrate import candidates_of
+from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_together
+from tuplet.truth.learned.reliability import Reliability, reliability
+from tuplet.truth.learned.split_correction import SplitCorrection
+from tuplet.truth.learned.train_edges import TrainEdges
+from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.new_entities.rows import ComputedRows, EntityRows, put_together, score_rows
+from tuplet.truth.new_entities.similar import SimilarEnds
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
+
+ENOUGH = 4_000  # hidden facts to learn from
+ROUNDS = 5  # an entity is hidden in one of so many; in each …
+_SHARE = 0.1  # … at most this share of the entities, so that the graph stays what it is
+_FITTED = 50_000  # candidates that a fit looks at, beside all hidden facts
+TREES = TreeSettings(trees=120, depth=4, rate=0.15)
+_BUSIEST = 0.99  # hubs are left out: nothing that came today is one
+_CELLS = 1 << 25  # scores held at a time
+_FEWEST_ROWS = 32  # at a time
+# What would be another number if more or fewer entities were asked about at a time; and what needs the whole store.
+WITHOUT = ("paths", "time", "candidates-", "unknown", "known_share", "excess")
+
+
+@dataclass(frozen=True)
+class KnownGraph:
+    """Known edges, and all that is needed to score rows on them."""
+
+    edges: EdgeColumns
+    network: AnyGraphModel
+    similar: SimilarEnds
+    known: TrainEdges
+
+    @staticmethod
+    def of(entities: int, relations: int, edges: EdgeColumns, network: AnyGraphModel) -> KnownGraph:
+        """The edges of a graph of that many entities and relations."""
+        bound = network.on(TrainingEdges({"train": edges}, entities, relations))
+        ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in edges)
+        known = TrainEdges.of(entities, relations, *ids)
+        return KnownGraph(edges, bound, SimilarEnds.of(entities, relations, edges), known)
+
+    def rows(self, entities: Sequence[int]) -> EntityRows:
+        """The rows of some entities that are worth computing."""
+        return EntityRows.of(self.known.types, entities)
+
+    def portion(self) -> int:
+        """How many rows are held at a time."""
+        return max(_FEWEST_ROWS, min(512, _CELLS // self.known.entities))
+
+    def score(self, rows: EntityRows, told: Callable[[int], None]) -> ScoredEdges:
+        """The candidates in some rows, without known edges."""
+        computed = ComputedRows.of(self.network, rows, told)
+        return score_rows({"any-graph": computed, "similar": self.similar}, self.edges, rows)
+
+    def truth(self, learned: LearnedCalibration, scored: ScoredEdges) -> NDArray[np.float32]:
+        """The calibrated truth of candidates that nobody had seen."""
+        edges = candidates_of(scored, scored.predictions(), "cpu")
+        found: NDArray[np.float32] = learned.truth(self.known, edges, later=True).numpy()
+        return found
+
+
+@dataclass(frozen=True)
+class EntityCalibration:
+    """A calibration for new entities, and how reliable it was on those that were made to look new."""
+
+    learned: LearnedCalibration
+    reliability: Reliability
+    entities: int  # that were made to look new
+    rows: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store: everything but the arrays."""
+        made = {"entities": self.entities, "rows": self.rows, "seconds": round(self.seconds, 1)}
+        return {**self.learned.as_dict(), "made": made, "reliability": self.reliability.as_dict()}
+
+
+def learn(
+    entities: int,
+    relations: int,
+    facts: EdgeColumns,
+    network: AnyGraphModel,
+    seconds: float = np.inf,
+    progress: Report | None = None,
+    seed: int = 0,
+) -> EntityCalibration | str:
+    """Learn from entities that lose half of their facts; why nothing can be learned, if so.
+
+    After `seconds` it goes on with what was found by then.
+    """
+    began, found = time.monotonic(), 0
+    trials: list[Trial] = []
+    used = rows_done = 0
+    for known, hidden, chosen in _made_new(entities, facts, seed):
+        scene = KnownGraph.of(entities, relations, known, network)
+        parts: list[ScoredEdges] = []
+        keys = np.sort(edge_numbers(entities, hidden))
+        for some in portions(scene.rows(chosen), scene.portion()):
+            late = time.monotonic() - began > seconds
+            if (late and found >= LEAST_VALID) or found >= ENOUGH:
+                break
+            if late and time.monotonic() - began > 2 * seconds:
+                break
+            done, before = rows_done, found
+
+            def told(count: int, done: int = done, before: int = before) -> None:
+                if progress:
+                    progress("learn", before, ENOUGH, f"hidden facts; {done + count:,} rows of entities made new")
+
+            scored = scene.score(some, told)
+            found += int(np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys).sum())
+            rows_done += len(some)
+            used += len(np.unique(some.entity))
+            parts.append(scored)
+        if parts:
+            scored = put_together(parts)
+            is_fact = np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys)
+            edges = candidates_of(scored, scored.predictions(), "cpu")
+            trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
+        if found >= ENOUGH or time.monotonic() - began > seconds:
+            break
+    if found < LEAST_VALID:
+        return f"{found:,} facts were hidden and found among the candidates, {LEAST_VALID} are needed"
+    fitted = fit_together(trials, SplitCorrection(), TREES, WITHOUT, _FITTED)
+    measured = reliability(
+        fitted.learned.hidden(fitted.held_out).numpy(),
+        fitted.label.numpy() > 0,
+        split="hidden",
+        weight=fitted.weight.numpy(),
+    )
+    return EntityCalibration(fitted.learned, measured, used, rows_done, time.monotonic() - began)
+
+
+def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
+    """In each round what is known, what is hidden, and of whom: half of the facts of some entities."""
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
+    degree = np.bincount(np.concatenate([heads, tails]), minlength=entities)
+    seen = degree[degree > 0]
+    most = np.quantile(seen, _BUSIEST) if len(seen) else 0
+    rng = np.random.default_rng(seed)
+    usual = rng.permutation(np.flatnonzero((degree > 1) & (degree <= max(most, 2))))
+    each = max(1, min(int(_SHARE * entities), -(-len(usual) // ROUNDS)))
+    for number in range(min(ROUNDS, len(usual))):
+        chosen = usual[number * each : (number + 1) * each]
+        gone = _halves(heads, tails, chosen, entities, rng)
+        if gone.any():
+            sides = [(side[~gone], side[gone]) for side in (heads, relation, tails)]
+            known, hidden = ((sides[0][of], sides[1][of], sides[2][of]) for of in (0, 1))
+            yield known, hidden, chosen.tolist()
+
+
+def _halves(
+    heads: NDArray[np.int64],
+    tails: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    entities: int,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Marks half of the facts of each chosen entity; one that two of them share is a fact of the tail."""
+    is_chosen = np.zeros(entities, dtype=bool)
+    is_chosen[chosen] = True
+    owner = np.where(is_chosen[tails], tails, heads)
+    own = np.flatnonzero(is_chosen[owner])
+    order = own[np.lexsort((rng.random(len(own)), owner[own]))]
+    first = np.searchsorted(owner[order], owner[order])
+    count = np.bincount(owner[order], minlength=entities)[owner[order]]
+    gone = np.zeros(len(heads), dtype=bool)
+    gone[order[np.arange(len(order)) - first < count // 2]] = True
+    return gone
+
+
+def portions(rows: EntityRows, most: int) -> Iterator[EntityRows]:
+    """Rows of whole entities, about so many at a time."""
+    ends = np.searchsorted(rows.entity, np.unique(rows.entity), side="right")  # rows come by entity
+    start = last = 0
+    for end in ends.tolist():
+        if end - start > most and last > start:
+            yield rows.part(start, last)
+            start = last
+        last = end
+    if last > start:
+        yield rows.part(start, last)
+
+
+def edge_numbers(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:
+    """One number per edge, in order of (relation, head, tail)."""
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
+    return (relation * entities + heads) * entities + tails

@@ -1,0 +1,252 @@
+"""Predictions about the new entities of a store: computed beside it while others read and edit, then put in at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput, TupletError
+from tuplet.progress import Report
+from tuplet.text_table import counted
+from tuplet.truth.edges import Predictions
+from tuplet.truth.edit import EditReport, states_of
+from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts
+from tuplet.truth.scored import EdgeColumns
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
+from tuplet.truth.store_meta import NewEntities
+from tuplet.truth.table import Row
+
+if TYPE_CHECKING:
+    from tuplet.predict.paths.model import AnyGraphModel
+    from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.new_entities.learn import KnownGraph
+    from tuplet.truth.new_entities.rows import EntityRows
+
+PACKAGED = "packaged"
+SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
+_LEARNING = 120.0  # seconds of rows that a calibration is learned from, unless the facts are found before
+
+
+@dataclass(frozen=True)
+class PredictionReport:
+    """What was predicted about new entities, and what waits."""
+
+    entities: int = 0  # whose rows were computed
+    rows: int = 0
+    facts: int = 0  # that are predicted now, in these rows
+    waiting: int = 0  # new entities without predictions, or with facts that these do not know of
+    why: str | None = None  # nothing can be predicted
+    moved: int = 0  # predictions in rows around new entities, which know of these now
+    stale_rows: int = 0  # rows around new entities that do not know of them yet
+
+    def then(self, other: PredictionReport) -> PredictionReport:
+        """Both, one after the other."""
+        sums = (self.entities + other.entities, self.rows + other.rows, self.facts + other.facts)
+        return PredictionReport(*sums, other.waiting, other.why)
+
+
+def predict_waiting(
+    path: str | os.PathLike[str],
+    seconds: float | None = None,
+    progress: Report | None = None,
+    timeout: float = PATIENCE,
+    held: StoreFiles | None = None,
+    model: str | os.PathLike[str] = PACKAGED,
+) -> tuple[PredictionReport, StoreFiles]:
+    """Predict facts about the new entities that wait for it; returns what was done, and the store after it.
+
+    It takes about `seconds` at most (None: as long as it needs): an entity gets all its rows or waits on. The first
+    time a calibration is learned, from half of that time at most, and kept in the store. Nobody is kept waiting: the
+    store is locked only when finished entities are put in.
+    """
+    store, limit = newest(path, held), np.inf if seconds is None else seconds
+    clock = _Clock(limit)
+    if not store.meta.new.waiting:
+        return PredictionReport(why=store.meta.no_newcomers), store
+    if store.meta.no_newcomers is None:
+        try:
+            network, digest = network_of(model)
+        except TupletError as error:
+            return PredictionReport(waiting=len(store.meta.new.ids), why=str(error)), store
+        learned, store = _learned(store, network, digest, clock, progress, timeout)
+    done = PredictionReport(waiting=len(store.meta.new.ids), why=store.meta.no_newcomers)
+    if done.why is not None or learned is None:
+        return done, store
+    return _predict(store, network, learned, clock, progress, timeout)
+
+
+def with_predictions(
+    edit: EditReport,
+    store: StoreFiles,
+    seconds: float | None,
+    progress: Report | None,
+    timeout: float,
+    model: str | os.PathLike[str] = PACKAGED,
+) -> tuple[EditReport, StoreFiles]:
+    """The report of an edit together with what was predicted about new entities after it, and the store then."""
+    limit = SECONDS if seconds is None else seconds
+    found, store = predict_waiting(store.path, limit, progress, timeout, store, model)
+    return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why), store
+
+
+@dataclass
+class _Clock:
+    """How long it has taken, and how long a row does."""
+
+    limit: float
+    seconds: float = 0.0  # spent on rows
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+
+    def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
+        """How far the next portion goes: entities whose rows, which end at `ends`, fit into the time that is left."""
+        left, start = self.limit - (time.monotonic() - self.began), int(ends[at - 1]) if at else 0
+        if not self.rows:  # the first one tells how long a row takes
+            return at + 1 if left > 0 else at
+        fits = left * self.rows / max(self.seconds, 1e-9)
+        if ends[at] - start > fits:
+            return at
+        return max(at + 1, int(np.searchsorted(ends, start + min(most, fits), side="right")))
+
+
+def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
+    """The network that needs no training, and the hash of its weights."""
+    from tuplet.predict.model_folder import describe, load, located
+    from tuplet.predict.paths.model import AnyGraphModel
+
+    folder = located(model)
+    network = load(folder)
+    if not isinstance(network, AnyGraphModel):
+        raise BadInput(f"{folder} knows the entities it was trained on; new ones need a model of kind any-graph")
+    return network, str(describe(folder)["sha256"])
+
+
+def _learned(
+    store: StoreFiles, network: AnyGraphModel, digest: str, clock: _Clock, progress: Report | None, timeout: float
+) -> tuple[LearnedCalibration | None, StoreFiles]:
+    """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
+    from tuplet.truth.new_entities.learn import learn
+
+    known = store.meta.new.calibration
+    if known is not None and known.get("network") == digest:
+        return store.newcomers(), store
+    if progress:
+        progress("learn", 0, 0, "learning how far predictions about new entities can be trusted (once for a store)")
+    facts = facts_before(known_facts(store), first_new(store))
+    found = learn(*sizes_of(store), facts, network, min(_LEARNING, clock.limit / 2), progress)
+    with writing(store.path, timeout, store) as now:
+        if isinstance(found, str):
+            new = replace(now.meta.new, why=found)
+            return None, now.noted(replace(now.meta, new=new))
+        new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
+        return found.learned, now.noted(replace(now.meta, new=new), found.learned.arrays())
+
+
+def _predict(
+    store: StoreFiles,
+    network: AnyGraphModel,
+    learned: LearnedCalibration,
+    clock: _Clock,
+    progress: Report | None,
+    timeout: float,
+) -> tuple[PredictionReport, StoreFiles]:
+    """Rows of the entities that wait, put in from time to time until the time is up."""
+    from tuplet.truth.new_entities.learn import KnownGraph
+
+    report, waiting, facts = PredictionReport(), store.meta.new.ids, known_facts(store)
+    scene = KnownGraph.of(*sizes_of(store), facts, network)
+    rows = scene.rows(waiting)
+    ends = np.searchsorted(rows.entity, waiting, side="right")  # rows come by entity, as those that wait do
+    at = 0
+    while at < len(waiting) and (upto := clock.reach(ends, at, scene.portion())) > at:
+        began, start = time.monotonic(), int(ends[at - 1]) if at else 0
+        some = rows.part(start, int(ends[upto - 1]))
+
+        def told(count: int, start: int = start) -> None:
+            if progress:
+                progress("predict", start + count, len(rows), "rows of new entities")
+
+        predicted = _judged(scene, learned, some, store.meta.threshold, told)
+        put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
+        report = report.then(replace(put, rows=len(some)))
+        clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + len(some), upto
+    left = len(store.meta.new.ids)
+    if progress and left:
+        progress("predict", 0, 0, f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on")
+    return replace(report, waiting=left), store
+
+
+def _judged(
+    scene: KnownGraph, learned: LearnedCalibration, rows: EntityRows, least: float, told: Callable[[int], None]
+) -> Predictions:
+    """The predictions in some rows that reach a threshold."""
+    scored = scene.score(rows, told)
+    return Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored)).reaching(least)
+
+
+def _put(
+    store: StoreFiles, facts: EdgeColumns, entities: Sequence[int], predicted: Predictions, timeout: float
+) -> tuple[PredictionReport, StoreFiles]:
+    """Put predictions about new entities into the store; one whose facts others have changed meanwhile waits on."""
+    with writing(store.path, timeout, store) as now:
+        done = np.asarray(entities, dtype=np.int64)
+        if now.generation != store.generation:
+            done = done[~np.isin(done, _differing_ends(facts, known_facts(now)))]
+        mine = predicted.where(np.isin(predicted.heads, done) | np.isin(predicted.tails, done))
+        new = now.meta.new.without(done.tolist())
+        # what was predicted about them before, and no longer is, goes
+        after = with_truth(now, Predictions.joined([mine, _without_truth(now, done)]), new)
+        return PredictionReport(entities=len(done), facts=len(mine.heads)), after
+
+
+def with_truth(store: StoreFiles, predicted: Predictions, new: NewEntities) -> StoreFiles:
+    """The next generation of a store, in which edges that are no facts have this truth, none below the threshold.
+
+    The caller holds `writing(path)`.
+    """
+    now = states_of(store, predicted.relation, predicted.heads, predicted.tails)
+    truth = np.where(predicted.prediction >= store.meta.threshold, predicted.prediction, np.float32(0))
+    changed = ~now.observed & (now.truth != truth)
+    states = now._replace(truth=truth.astype(np.float64), prediction=truth).take(changed)
+    more = int((states.truth > 0).sum()) - int((now.truth[changed] > 0).sum())
+    sizes = store.meta.report
+    sizes = replace(sizes, edges=sizes.edges + more, predicted=(sizes.predicted or 0) + more)
+    meta = replace(store.meta, report=sizes, new=new)
+    return store.changed(states, (), meta) if states.edges else store.noted(meta)
+
+
+def _differing_ends(before: EdgeColumns, after: EdgeColumns) -> NDArray[np.integer]:
+    """The ends of facts that came or went."""
+    old, new = ({*zip(*(side.tolist() for side in edges), strict=True)} for edges in (before, after))
+    return np.array([end for head, _, tail in old ^ new for end in (head, tail)], dtype=np.int64)
+
+
+def _without_truth(store: StoreFiles, entities: NDArray[np.integer]) -> Predictions:
+    """All predictions about some entities, at 0."""
+    found = [
+        (end, relation, entity) if inverse else (entity, relation, end)
+        for entity in entities.tolist()
+        for relation in range(store.table.relations)
+        for inverse in (False, True)
+        for end in _predicted_ends(store.table.row(entity, relation, inverse))
+    ]
+    heads, relation, tails = np.array(found, dtype=np.int32).reshape(-1, 3).T
+    return Predictions.of(heads, relation, tails, np.zeros(len(found)))
+
+
+def _predicted_ends(row: Row) -> list[int]:
+    ends: list[int] = row.ids[~row.observed].tolist()
+    return ends
+
+
+def sizes_of(store: StoreFiles) -> tuple[int, int]:
+    """How many entities and relations there are."""
+    return len(store.graph.entities), len(store.graph.relations)

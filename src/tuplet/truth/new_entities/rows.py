@@ -1,0 +1,153 @@
+"""The rows of some entities, scored: half-links that they have, and those that their types speak for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tuplet.predict.base import LinkPredictor
+from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
+from tuplet.truth.candidates.score import joined
+from tuplet.truth.entity_views import EntityViews
+from tuplet.truth.rules import Calibration
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
+
+Tensor = torch.Tensor
+Longs = NDArray[np.int64]
+
+LIKELY = 0.3  # how surely an entity has a view, by its other ones, so that it gets a row without a fact of it
+FLOOR = 0.002  # truth in a row from which on an end is listed
+_ROWS = 64  # computed at a time, between two looks at the clock
+
+
+@dataclass(frozen=True)
+class EntityRows:
+    """Rows (entity, view), by entity. A view is a relation in one direction: 2r, or 2r + 1."""
+
+    entity: Longs  # [rows]
+    view: Longs  # [rows]
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @staticmethod
+    def of(views: EntityViews, entities: Sequence[int], likely: float = LIKELY) -> EntityRows:
+        """The rows of some entities that have a fact, or are likely to have one.
+
+        What is a tail of relation 0 is one of relation 1 in 9 of 9 + 5 cases.
+
+        >>> edges = [(0, 0, end) for end in range(3, 12)] + [(1, 1, end) for end in range(3, 12)] + [(2, 0, 3)]
+        >>> rows = EntityRows.of(EntityViews.of(12, 2, *torch.tensor(edges).T), [2, 3])
+        >>> list(zip(rows.entity.tolist(), rows.view.tolist()))
+        [(2, 0), (3, 1), (3, 3)]
+        """
+        near, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for entity in entities:
+            own = views.views[views.start[entity] : views.start[entity + 1]]
+            if len(own):
+                said = views.confidence[own].amax(0)
+                said[own] = 1.0
+                found.append(torch.nonzero(said >= likely).view(-1).numpy())
+                near.append(np.full(len(found[-1]), entity, dtype=np.int64))
+        return EntityRows(np.concatenate(near), np.concatenate(found))
+
+    def part(self, start: int, stop: int) -> EntityRows:
+        """Some of them in sequence."""
+        return EntityRows(self.entity[start:stop], self.view[start:stop])
+
+
+@dataclass
+class ComputedRows:
+    """A predictor of rows that were computed together: rows of many relations share the cores."""
+
+    entities: int
+    relations: int
+    places: Mapping[tuple[int, int], int]  # entity and view → its row
+    scores: Tensor  # [rows, entities]
+
+    sees_facts = True
+
+    @staticmethod
+    def of(network: LinkPredictor, rows: EntityRows, told: Callable[[int], None]) -> ComputedRows:
+        """The rows of a network with `mixed_rows`; `told` how many are done now and then."""
+        order = np.lexsort((rows.entity, rows.view))  # rows of one relation together describe it once
+        entity, view = (torch.from_numpy(side[order]) for side in (rows.entity, rows.view))
+        number = view // 2 + network.relations * (view % 2)
+        parts = [torch.zeros(0, network.entities)]
+        for start in range(0, len(rows), _ROWS):
+            some = slice(start, start + _ROWS)
+            parts.append(network.mixed_rows(entity[some], number[some]))  # type: ignore[attr-defined]
+            told(min(len(rows), start + _ROWS))
+        places = {key: place for place, key in enumerate(zip(entity.tolist(), view.tolist(), strict=True))}
+        return ComputedRows(network.entities, network.relations, places, torch.cat(parts))
+
+    def tails(self, heads: Tensor, relation: int) -> Tensor:
+        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
+        return self._rows(heads, 2 * relation)
+
+    def heads(self, tails: Tensor, relation: int) -> Tensor:
+        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
+        return self._rows(tails, 2 * relation + 1)
+
+    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
+        """Scores of single edges [n] → [n]."""
+        found = zip(heads.tolist(), relation.tolist(), tails.tolist(), strict=True)
+        return torch.stack([self.scores[self.places[h, 2 * r], t] for h, r, t in found])
+
+    def _rows(self, near: Tensor, view: int) -> Tensor:
+        return self.scores[[self.places[entity, view] for entity in near.tolist()]]
+
+
+def score_rows(scorers: Mapping[str, LinkPredictor], known: EdgeColumns, rows: EntityRows) -> ScoredEdges:
+    """The edges in these rows that some scorer gives the floor, each as if it were unknown whether it is a fact.
+
+    An edge is in the row of its other end too; where that is none of these rows, its log there is NaN.
+    """
+    entities = next(iter(scorers.values())).entities
+    heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in known)
+    everyone, found = torch.arange(entities), {}
+    for number in np.unique(rows.view // 2).tolist():
+        mine = relation == number
+        links = [_half_links(number, inverse, heads[mine], tails[mine], rows, everyone) for inverse in (False, True)]
+        sides = [
+            [RowLogs.of(scorer, side, Calibration(), 1 << 30) for side in links if len(side.rows)]
+            for scorer in scorers.values()
+        ]
+        keys = torch.unique(torch.cat([side.reaching(FLOOR) for both in sides for side in both]))
+        ends = keys // entities, keys % entities
+        logs = torch.full((len(scorers), 2, len(keys)), torch.nan)
+        for place, both in enumerate(sides):
+            for side in both:
+                logs[place, int(side.links.inverse)] = side.at(*ends)
+        unknown = ~logs.isnan().all(1).all(0)
+        found[number] = {
+            "heads": ends[0][unknown].int().numpy(),
+            "tails": ends[1][unknown].int().numpy(),
+            "logs": logs[:, :, unknown].numpy(),
+        }
+    return joined(tuple(scorers), found)
+
+
+def _half_links(
+    number: int, inverse: bool, heads: Tensor, tails: Tensor, rows: EntityRows, everyone: Tensor
+) -> HalfLinks:
+    """The rows of one relation in one direction, with their known facts."""
+    near = torch.from_numpy(np.unique(rows.entity[rows.view == 2 * number + inverse]))
+    own = torch.isin(tails if inverse else heads, near)
+    return HalfLinks.of(number, inverse, heads[own], tails[own], everyone, near)
+
+
+def put_together(parts: Sequence[ScoredEdges]) -> ScoredEdges:
+    """Parts with the same scorers in one; of an edge that two parts list, both ends being asked about, the first."""
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("relation", "heads", "tails")]
+    relation, heads, tails = columns
+    order = np.lexsort((tails, heads, relation))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = np.logical_or.reduce([(column[order][1:] != column[order][:-1]) for column in columns])
+    kept = order[first]
+    logs = np.concatenate([part.logs for part in parts], axis=2)[:, :, kept]
+    return ScoredEdges(heads[kept], relation[kept], tails[kept], parts[0].scorers, logs)
