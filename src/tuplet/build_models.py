@@ -61,6 +61,7 @@ class ModelRequest:
     minutes: float
     predictors: tuple[str, ...] | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
+    again: bool = False  # whether they learn once more, from all facts
 
     def __post_init__(self) -> None:
         if not self.minutes > 0:
@@ -141,7 +142,7 @@ def choose(
     clock: Callable[[], float] = time.monotonic,
 ) -> BuildPlan:
     """Time the machine and plan; settings that were given are put on every embedding model."""
-    sizes, device = graph_sizes(edges), pick_device(device_name)
+    sizes, device = replace(graph_sizes(edges), again=request.again), pick_device(device_name)
     unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
     kinds = request.predictors
     if kinds is None:
@@ -171,8 +172,8 @@ def graph_sizes(edges: TrainingEdges) -> GraphSizes:
     none = np.zeros(0, dtype=np.int64)
     valid = edges.splits.get("valid", (none, none, none))
     pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid).pairs
-    counts = [edges.count(split) for split in ("train", "valid", "test")]
-    return GraphSizes(edges.entities, edges.relations, counts[0], rows, pairs, *counts[1:])
+    facts, held_out, test = (edges.count(split) for split in ("train", "valid", "test"))
+    return GraphSizes(edges.entities, edges.relations, facts, rows, pairs, held_out, test)
 
 
 def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:

@@ -42,11 +42,12 @@ class GraphSizes:
     pairs: int = 0  # candidates that embeddings score
     valid: int = 0
     test: int = 0
+    again: bool = False  # whether predictors learn once more, from all facts
 
     @property
     def times(self) -> int:
         """How many times the time of training is needed: each part of few facts is hidden in turn, as long again."""
-        return 2 if self.valid < FEW_VALID and self.facts < FEW_FACTS else 1
+        return 2 if self.again or (self.valid < FEW_VALID and self.facts < FEW_FACTS) else 1
 
 
 @dataclass(frozen=True)

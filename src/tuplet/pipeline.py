@@ -177,10 +177,10 @@ def build(
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
-        from tuplet.build_hold_outs import train_hold_outs, worth_hiding
+        from tuplet.build_hold_outs import train_again, train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
         from tuplet.truth.hold_out_recipe import HoldOutRecipe
-        from tuplet.truth.make import make
+        from tuplet.truth.make import PredictorRecipe, make
         from tuplet.truth.predictor_choice import model_meta
 
         if holdout == "newest" and calibration is None:
@@ -192,7 +192,7 @@ def build(
         if free or minutes is not None or predictors is not None:
             chosen = settings if config is None else to_mapping(_settings(config, settings, graph))
             names = _names(predictors if predictors is not None else chosen.get("model"))
-            request = ModelRequest(MINUTES if minutes is None else minutes, names, chosen)
+            request = ModelRequest(MINUTES if minutes is None else minutes, names, chosen, holdout == "newest")
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
@@ -206,17 +206,16 @@ def build(
             )
             store = Store.of(make(graph, small, path, force, report))
         else:
-            store = index(
-                graph,
+            learn_again = holdout == "newest" and calibration == LEARNED
+            recipe = PredictorRecipe(
                 models,
-                path,
                 threshold=threshold,
                 calibration=calibration,
-                device=device,
+                device=_device(device),
                 memory=memory,
-                force=force,
-                progress=report,
+                now=train_again(run, graph, models, work / "again") if learn_again else (),
             )
+            store = Store.of(make(graph, recipe, path, force, report))
     shutil.rmtree(work, ignore_errors=True)
     return store
 

@@ -11,15 +11,22 @@ import pytest
 import torch
 
 import tuplet
+from tuplet.build_hold_outs import train_again
+from tuplet.build_models import ModelRun
 from tuplet.errors import BadInput
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.newest import NewestHoldOut, with_newest_valid
+from tuplet.graph.newest import NewestHoldOut, with_newest_known, with_newest_valid
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.model_folder import describe
+from tuplet.train_config import TrainConfig
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.calibrate import calibrate, candidates_of, known_edges
 from tuplet.truth.learned.features import GROUPS, column_names, columns
 from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.make import PredictorRecipe, make
+from tuplet.truth.scored import ScoredEdges
 
 DAY = 86_400
 ENTITIES = 60
@@ -149,3 +156,40 @@ def test_truth_is_the_share_that_the_time_held_out_brought(monkeypatch: pytest.M
         known_edges(graph, "cpu", ("train", "valid")), candidates_of(edges, edges, "cpu"), True
     )
     assert found.edges.hash() == edges._replace(prediction=now.numpy()).reaching(0.0005).hash()
+
+
+def test_what_is_listed_comes_from_predictors_that_know_the_newest_facts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "TreeSettings", lambda: TreeSettings(trees=20, depth=2))
+    graph, whole = with_newest_valid(dated()), everything()
+    edges = ScoredEdges(*whole[:3], ("complex",), np.log(np.stack([[whole.prediction, whole.prediction]])))
+    some = np.arange(len(whole.heads)) % 3 > 0
+    now = replace(edges, heads=edges.heads[some], relation=edges.relation[some], tails=edges.tails[some])
+    now = replace(now, logs=edges.logs[..., some] / 2)
+    found = calibrate(graph, edges, ("train", "valid"), now=now)
+    given = now.predictions()
+    truth = found.fit.learned.truth(
+        known_edges(graph, "cpu", ("train", "valid")), candidates_of(now, given, "cpu"), later=True
+    )
+    assert found.edges.hash() == given._replace(prediction=truth.numpy()).reaching(0.0005).hash()
+    assert found.after.facts.sum() == len(graph.edges("valid")[0]), "measured on what was not known at the cut"
+
+
+def test_embeddings_learn_from_all_facts_again_and_path_networks_read_them_anew(tmp_path: Path) -> None:
+    graph = with_newest_valid(dated())
+    run = ModelRun(graph, tmp_path / "m", "cpu", True, False, lambda *_: None)
+    edges = TrainingEdges.of(graph)
+    settings = {"rank": 4, "batch": 500, "evaluate_every": 1}
+    run.train(edges, tmp_path / "m" / "complex", TrainConfig(epochs=4, patience=1, **settings))
+    run.train(edges, tmp_path / "m" / "paths", TrainConfig(model="paths", steps=2, layers=2, **settings))
+    models = [tmp_path / "m" / name for name in ("complex", "paths")]
+    again = train_again(run, graph, models, tmp_path / "again")
+    assert again == [tmp_path / "again" / "complex", models[1]]
+    before, after = describe(models[0]), describe(again[0])
+    assert after["epochs"] == before["best_epoch"]
+    assert after["graph"] == with_newest_known(graph).hash != before["graph"]
+    known = with_newest_known(graph)
+    assert known.split_edges == {"train": 5000, "valid": 0, "test": 0}
+    recipe = PredictorRecipe(models, calibration="learned", now=again)
+    store = make(graph, recipe, tmp_path / "s")
+    assert store.meta.calibration is not None
+    assert store.meta.calibration["holdout"]["newest"] == len(graph.edges("valid")[0])

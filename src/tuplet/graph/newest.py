@@ -76,5 +76,11 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE) -> KnowledgeG
     return replace(divided, notes=divided.notes | {_NOTE: note})
 
 
+def with_newest_known(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The same graph whose valid facts are train facts again: what is known now."""
+    split = graph.split[graph.adjacency.triples()[3]]
+    return graph.with_splits(np.where(split == SPLIT_CODE["valid"], SPLIT_CODE["train"], split).astype(split.dtype))
+
+
 def _refused(*why: str | Option) -> BadInput:
     return BadInput("the newest facts cannot be held out: ", *why)

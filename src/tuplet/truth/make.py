@@ -21,21 +21,24 @@ from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
+from tuplet.graph.newest import with_newest_known
 from tuplet.progress import Report
 from tuplet.truth.assemble import write_table
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
 from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded
 from tuplet.truth.learned.reliability import table_reliability
+from tuplet.truth.learned_content import learned_content
 from tuplet.truth.predictor_choice import model_meta, open_predictors
 from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
-from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
+from tuplet.truth.store_meta import GIVEN, LEARNED, StoreMeta, StoreReport
 from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
-    from tuplet.truth.learned.calibrate import CalibrationResult
+    from tuplet.truth.candidates.sources import CandidateSources
+    from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
     from tuplet.truth.rules import Calibration
     from tuplet.truth.scored import ScoredEdges
 
@@ -136,7 +139,7 @@ class TableRecipe:
             # it was made by somebody who knew them, so it says nothing about what is unknown
             _not_learned("the file lists valid edges as certain, not as if they were unknown", LEARNED)
         _too_few(graph, edges, LEARNED)
-        return _learned(graph, edges, splits, self.threshold, table=str(self.file), progress=progress)
+        return learned_content(graph, edges, splits, self.threshold, table=str(self.file), progress=progress)
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,7 @@ class PredictorRecipe:
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
     candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
+    now: Sequence[PathLike] = ()  # where the newest facts are held out: the same predictors, knowing these, too
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
 
     def __post_init__(self) -> None:
@@ -195,7 +199,8 @@ class PredictorRecipe:
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
-            return _learned(graph, scores, splits, self.threshold, about, candidates=told, progress=progress)
+            now = self._now(graph, choice.sources, two_step, floor, work, progress) if self.now else None
+            return learned_content(graph, scores, splits, self.threshold, about, None, told, progress, now)
         if why:
             return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
@@ -205,6 +210,25 @@ class PredictorRecipe:
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
         return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
+
+    def _now(
+        self,
+        graph: KnowledgeGraph,
+        sources: CandidateSources,
+        two_step: TwoStepPairs | None,
+        floor: float,
+        work: Path,
+        progress: Report | None,
+    ) -> ScoredEdges:
+        """What the predictors that know the newest facts say: they are asked as the others were at the cut."""
+        from tuplet.truth.candidates.score import finished_relations, score_candidates
+
+        whole, rule = with_newest_known(graph), _rule(self.calibration)
+        scorers, about = open_predictors(_listed(self.now), whole, self.device, other_graph=True)
+        counted = whole.edges(*COUNTED)
+        pairs = None if two_step is None else two_step.counted_on(counted)
+        cache = finished_relations(work, [model.sha256 for model in about], sources, floor, rule, counted)
+        return score_candidates(scorers, counted, sources, floor, rule, self.memory, cache, progress, pairs)
 
 
 @dataclass(frozen=True)
@@ -395,30 +419,6 @@ def _not_learned(reason: str, calibration: str | None) -> str:
     return reason
 
 
-def _learned(
-    graph: KnowledgeGraph,
-    scores: ScoredEdges | Predictions,
-    splits: tuple[str, ...],
-    threshold: float | None,
-    models: tuple[ModelMeta, ...] = (),
-    table: str | None = None,
-    candidates: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
-) -> StoreContent:
-    """A store whose calibration is learned from the valid edges among the scored ones."""
-    from tuplet.truth.learned import calibrate
-
-    least = calibrate.THRESHOLD if threshold is None else threshold
-    found = calibrate.calibrate(graph, scores, splits, least, progress=progress)
-
-    def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
-        report = replace(_learned_report(graph, made, found), candidates=candidates)
-        return StoreMeta(graph.hash, splits, least, found.as_dict(), models, table, report=report)
-
-    arrays = found.fit.learned.arrays()
-    return StoreContent(graph, table_writer(graph, splits, found.edges, least), meta, calibration=arrays)
-
-
 # --- graph and report ------------------------------------------------------------------------------------------------
 
 
@@ -432,17 +432,3 @@ def _report(
         return report
     listed = round(int(found.facts.sum()) / graph.split_edges[found.split], 6)
     return replace(report, reliability=found.as_dict(), held_out_listed=listed)
-
-
-def _learned_report(graph: KnowledgeGraph, table: TruthTable, found: CalibrationResult) -> StoreReport:
-    """The diagrams count all candidates; those below the threshold are not listed."""
-    from tuplet.truth.learned.calibrate import marked
-
-    splits, sizes = found.after.split.split(" and "), graph.split_edges
-    listed = sum(int(np.count_nonzero(marked(graph, split, *found.edges[:3]))) for split in splits)
-    return StoreReport(
-        **table.sizes(),
-        reliability=found.after.as_dict(),
-        reliability_before=found.before.as_dict(),
-        held_out_listed=round(listed / sum(sizes[split] for split in splits), 6),
-    )

@@ -46,6 +46,11 @@ class TwoStepPairs:
         heads, tails, _ = self.rules.pairs(relation, max(self.level, self.bounds[relation]))
         return heads, tails
 
+    def counted_on(self, known: EdgeColumns) -> TwoStepPairs:
+        """The same of the rules of other known edges of the same graph."""
+        rules = two_step_rules(self.rules.entities, self.rules.relations, known)
+        return self if rules is None else replace(self, rules=rules)
+
 
 @dataclass(frozen=True)
 class TwoStepCounts:

@@ -63,41 +63,42 @@ def calibrate(
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
     progress: Report | None = None,
+    now: ScoredEdges | None = None,
 ) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
 
+    Where the newest facts are the hold-out it is applied to `now`, the candidates of predictors that know these, too.
     Of the test split only its size is used, and at the end its edges, to report how reliable the result is.
     """
     reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
         raise BadInput(reason)
-    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    candidates = candidates_of(scored, given, device)
-    known = known_edges(graph, device)
-    belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
-    valid, sizes = belongs["valid"], graph.split_edges
-    hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
-    newest = NewestHoldOut.of(graph)
+    given, candidates = _candidates(scored, device)
+    known, sizes, newest = known_edges(graph, device), graph.split_edges, NewestHoldOut.of(graph)
+    valid = marked(graph, "valid", *given[:3])
     if progress:
         found = f"{np.count_nonzero(valid):,} valid edges among {len(valid):,} candidates"
         progress("calibrate", 0, 0, f"learning a calibration from {found}")
     if newest is None:
+        hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
         fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
     else:
         fitted = _fit_newest(known, candidates, torch.from_numpy(valid).to(device))
+    said, judged = (given, candidates) if now is None else _candidates(now, device)
     later = newest is not None and "valid" in observed
-    now = known_edges(graph, device, ("train", "valid")) if later else known
-    truth = fitted.learned.truth(now, candidates, later, progress).cpu().numpy()
-    edges = given._replace(prediction=truth).reaching(threshold)
+    as_of = known_edges(graph, device, ("train", "valid")) if later else known
+    truth = fitted.learned.truth(as_of, judged, later, progress).cpu().numpy()
     if sizes["test"] and "test" not in observed:
+        belongs = {split: marked(graph, split, *said[:3]) for split in SPLITS}
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
         hidden_splits = [split for split in ("valid", "test") if split not in observed]
         fact = np.logical_or.reduce([belongs[split] for split in hidden_splits])[unseen]
         before, after = (
-            reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
+            reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (said.prediction, truth)
         )
     else:
-        before, after = _cross_validated(fitted, given.prediction, belongs["test"])
+        before, after = _cross_validated(fitted, given.prediction, marked(graph, "test", *given[:3]))
+    edges = said._replace(prediction=truth).reaching(threshold)
     return CalibrationResult(edges, fitted, before, after, newest)
 
 
@@ -167,6 +168,12 @@ def _now(newest: NewestHoldOut | None, date: NDArray[np.float64], all_known: boo
         return float(newest.until if all_known else newest.cut), float(newest.length)
     now = float(np.nanmax(date))
     return now, max(1.0, now - float(np.nanquantile(date, 0.9)))
+
+
+def _candidates(scored: ScoredEdges | Predictions, device: str | torch.device) -> tuple[Predictions, Candidates]:
+    """The edges with their truth, and as the features take them."""
+    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
+    return given, candidates_of(scored, given, device)
 
 
 def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
