@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
 from tuplet.progress import Report
+from tuplet.truth.candidates.counted_rows import CountedRows, RowProgress
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
 from tuplet.truth.edge_counts import EdgeCounts
@@ -72,6 +73,8 @@ def score_candidates(
     workers = _workers(scorers.values())
     scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
     relations, found = scorer.scorers[0].relations, {}
+    told = RowProgress(progress, [scorer.dear_rows(number) for number in range(relations)])
+    scorer = scorer.counting(told)
 
     def kept(name: int | str, work: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, NDArray[Any]]:
         part = cache.load(name) if cache else None
@@ -101,12 +104,9 @@ def score_candidates(
             parts.append(kept(name, lambda: scorer.two_step_pairs(number, *two_step.ends(number), parts, rows)))
         return parts[0] if len(parts) == 1 else _merged(*parts)
 
-    if progress:
-        progress("index", 0, relations, "relations")
     for number, part in enumerate(_side_by_side(one, range(relations), workers)):
         found[number] = part
-        if progress:
-            progress("index", number + 1, relations, "relations")
+        told.relation(number)
     return joined(tuple(scorers), found)
 
 
@@ -194,6 +194,16 @@ class CandidateScorer:
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
         return self.listed(self.rows(number))
+
+    def dear_rows(self, number: int) -> int:
+        """How many rows of a relation are computed by predictors that see the facts."""
+        links = [self._half_links(number, scorer) for scorer in self.scorers if sees_facts(scorer)]
+        return sum(len(side.rows) for both in links for side in both)
+
+    def counting(self, told: RowProgress) -> CandidateScorer:
+        """The same, saying how many of these rows are done."""
+        counted = tuple(CountedRows(scorer, told) if sees_facts(scorer) else scorer for scorer in self.scorers)
+        return replace(self, scorers=counted)
 
     def rows(self, number: int) -> list[list[RowLogs]]:
         """The rows of every scorer in both directions."""

@@ -1,0 +1,67 @@
+"""Rows that are counted as they are computed: those of a path network are dear, and somebody waits for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuplet.predict.base import LinkPredictor, row_scores
+from tuplet.progress import Report
+
+Tensor = torch.Tensor
+
+_BATCHES = 8  # for each core, between two reports: a few seconds at most, so that Ctrl-C does not wait longer
+_BATCH = 64  # of a predictor that does not say how many rows it computes at a time
+
+
+class RowProgress:
+    """How far the scoring of a graph is: in rows, where some are dear, else in relations."""
+
+    def __init__(self, progress: Report | None, dear_rows: Sequence[int]) -> None:
+        """`dear_rows`: how many each relation has."""
+        self.progress, self.note = progress, "rows" if any(dear_rows) else "relations"
+        self.ends = np.cumsum(dear_rows if any(dear_rows) else np.ones(len(dear_rows), dtype=np.int64)).tolist()
+        self.done = 0
+        self.rows(0)
+
+    def rows(self, number: int) -> None:
+        """So many more are computed."""
+        self.done += number
+        if self.progress and self.ends:
+            self.progress("index", self.done, self.ends[-1], self.note)
+
+    def relation(self, number: int) -> None:
+        """All of a relation is done, now or in an earlier call."""
+        self.rows(self.ends[number] - self.done)
+
+
+class CountedRows:
+    """A predictor of whole rows that says after every few how many it has computed."""
+
+    def __init__(self, predictor: LinkPredictor, told: RowProgress) -> None:
+        self.predictor, self.told = predictor, told
+        self.entities, self.relations = predictor.entities, predictor.relations
+        self.some = _BATCHES * len(os.sched_getaffinity(0)) * int(getattr(predictor, "batch", _BATCH))
+
+    def tails(self, heads: Tensor, relation: int) -> Tensor:
+        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
+        return self._counted(heads, relation, False)
+
+    def heads(self, tails: Tensor, relation: int) -> Tensor:
+        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
+        return self._counted(tails, relation, True)
+
+    def _counted(self, near: Tensor, relation: int, inverse: bool) -> Tensor:
+        parts = [torch.zeros(0, self.entities, device=near.device)]
+        for some in torch.split(near, self.some):
+            parts.append(row_scores(self.predictor, some, relation, inverse))
+            self.told.rows(len(some))
+        return torch.cat(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the predictor's own."""
+        return getattr(self.predictor, name)
