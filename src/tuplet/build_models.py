@@ -168,12 +168,11 @@ def _obeying(model: PlannedModel, request: ModelRequest, several: int) -> Planne
 def graph_sizes(edges: TrainingEdges) -> GraphSizes:
     """The numbers that the time depends on."""
     heads, relation, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits["train"])
-    rows = sum(len(np.unique(end * edges.relations + relation)) for end in (heads, tails))
     none = np.zeros(0, dtype=np.int64)
     valid = edges.splits.get("valid", (none, none, none))
     pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid).pairs
     facts, held_out, test = (edges.count(split) for split in ("train", "valid", "test"))
-    return GraphSizes(edges.entities, edges.relations, facts, rows, pairs, held_out, test)
+    return GraphSizes(edges.entities, edges.relations, facts, edges.half_links, pairs, held_out, test)
 
 
 def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:

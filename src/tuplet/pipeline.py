@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from tuplet.build_plan import MINUTES
-from tuplet.errors import BadInput, unknown
+from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import with_newest_valid
 from tuplet.graph.readers.columns import Columns
@@ -141,6 +141,7 @@ def build(
     holdout: str = "random",
     minutes: float | None = None,
     predictors: Sequence[str] | str | None = None,
+    train: bool = True,
     config: TrainConfig | str | None = None,
     device: str = "auto",
     threshold: float | None = None,
@@ -156,7 +157,8 @@ def build(
     The machine is timed, and the predictors, their sizes and the length of their training are chosen so that all of it
     takes at most `minutes` (15 if nothing is said); a small graph takes seconds. `predictors` are names such as
     ("complex", "paths") instead of those that fit. With `config` or further keywords, which are those of `train`, one
-    predictor is trained with these settings, however long it takes, unless `minutes` are given too.
+    predictor is trained with these settings, however long it takes, unless `minutes` are given too. With `train=False`
+    nothing is trained: the path network that ships with the package reads its scores off the facts.
 
     `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
     of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is held out while
@@ -167,6 +169,9 @@ def build(
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
     _refuse_wrong(holdout, minutes, predictors or settings.get("model"), threshold, calibration)
+    if not train:
+        given = {"predictors": predictors, "config": config, "keep_model": keep_model, **settings}
+        _refuse_training([name for name, value in given.items() if value is not None and name != "seed"])
     target = Path(os.path.realpath(path))
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
@@ -185,7 +190,19 @@ def build(
 
         if holdout == "newest" and calibration is None:
             calibration = "learned"  # any other would promise what a random hold-out promises
-        graph = Graph.made(_held_out(graph, holdout, settings.get("seed") or 0))
+        seed, learn = settings.get("seed") or 0, calibration in (None, LEARNED)
+        if not train:
+            from tuplet.build_untrained import in_turn, recipe_at_once, recipe_in_turn
+
+            choices: dict[str, Any] = {"threshold": threshold, "calibration": calibration, "memory": memory}
+            recipe: HoldOutRecipe | PredictorRecipe
+            if holdout == "random" and learn and in_turn(graph):
+                recipe = recipe_in_turn(graph, _device(device), seed, minutes, report, **choices)
+            else:
+                graph = Graph.made(_held_out(graph, holdout, seed))
+                recipe = recipe_at_once(graph, _device(device), report, **choices)
+            return Store.of(make(graph, recipe, path, force, report))
+        graph = Graph.made(_held_out(graph, holdout, seed))
         folder = Path(keep_model) if keep_model is not None else work
         run = ModelRun(graph, folder, device, keep_model is None, force, report)
         free = settings.keys() <= FREE_SETTINGS and config is None
@@ -196,7 +213,7 @@ def build(
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
-        if holdout == "random" and calibration in (None, LEARNED) and worth_hiding(graph):
+        if holdout == "random" and learn and worth_hiding(graph):
             small = HoldOutRecipe(
                 train_hold_outs(run, graph, models, work / "hidden", _device(device)),
                 tuple(model_meta(model, graph, False) for model in models),
@@ -241,6 +258,12 @@ def _refuse_wrong(
         from tuplet.truth.make import PredictorRecipe
 
         PredictorRecipe((), threshold=threshold, calibration=calibration)
+
+
+def _refuse_training(names: Sequence[str]) -> None:
+    """Refuse what is about training where nothing is trained."""
+    if names:
+        raise BadInput(Argument(names[0]), " is about training, and nothing is trained here")
 
 
 def _held_out(graph: KnowledgeGraph, holdout: str, seed: int) -> KnowledgeGraph:

@@ -134,6 +134,11 @@ def _build(command: CommandParser) -> None:
     command.add_argument(
         "--predictors", metavar="NAMES", help="what is trained, such as complex,paths (default: what fits)"
     )
+    command.add_argument(
+        "--no-train",
+        action="store_true",
+        help="train nothing: predict with the path network that ships with the package",
+    )
     _indexing(command)
     command.add_argument("--keep-model", metavar="MODEL", help="keep what was trained in this folder")
     _training(command, device=False)

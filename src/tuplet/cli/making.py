@@ -133,6 +133,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         holdout=arguments.holdout,
         minutes=arguments.minutes,
         predictors=arguments.predictors,
+        train=not arguments.no_train,
         config=_config(arguments),
         device=arguments.device,
         threshold=arguments.threshold,

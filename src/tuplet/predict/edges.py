@@ -67,6 +67,12 @@ class TrainingEdges:
         """What tells the graph from others."""
         return self.hash or fingerprint(self.splits)
 
+    @cached_property
+    def half_links(self) -> int:
+        """How many (entity, relation, direction) have a train fact: the rows of a path network."""
+        heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in self.splits["train"])
+        return sum(len(np.unique(end * self.relations + relation)) for end in (heads, tails))
+
     def __str__(self) -> str:
         ends = counted(self.entities, "entity", "entities")
         return f"{counted(self.count('train'), 'edge')} of {ends} and {counted(self.relations, 'relation')}"

@@ -28,11 +28,16 @@ from tuplet.predict.predictors import trained_class
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
+PACKAGED = "packaged"  # the name of the model that ships with the package
 
 
 def located(model: str | os.PathLike[str]) -> Path:
-    """The folder of a model; `packaged` names the one that ships with the package."""
-    return Path(__file__).with_name("paths") / "packaged" if model == "packaged" else Path(model)
+    """The folder of a model: itself, or the one that ships with the package if it is called `packaged`.
+
+    >>> located("my.model").name, located("packaged").parent.name
+    ('my.model', 'paths')
+    """
+    return Path(__file__).parent / "paths" / PACKAGED if os.fspath(model) == PACKAGED else Path(model)
 
 
 class StorableModel(Protocol):
@@ -79,7 +84,7 @@ def load(
     folder: str | os.PathLike[str], device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> TrainedPredictor:
     """Open a link predictor; numbers kept in half precision are widened to `dtype` (None keeps them as they are)."""
-    folder = Path(folder)
+    folder = located(folder)
     description = describe(folder)
     refuse_query_model(folder, description)
     tensors = read_tensors(folder / TENSORS, device, description["sha256"])
@@ -120,7 +125,7 @@ def refuse_query_model(folder: str | os.PathLike[str], description: Mapping[str,
 
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What `model.json` says, checked for form; the tables are not read."""
-    file = Path(folder) / DESCRIPTION
+    file = located(folder) / DESCRIPTION
     if not file.parent.is_dir():
         raise BadInput(f"no such model: {folder}")
     try:

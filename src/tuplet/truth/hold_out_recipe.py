@@ -33,6 +33,7 @@ class HoldOut:
 
     part: HiddenPart
     scorers: Mapping[str, LinkPredictor]
+    name: str | None = None  # of these predictors: what is finished of theirs is kept by it, to go on from there
 
 
 @dataclass(frozen=True)
@@ -48,28 +49,32 @@ class HoldOutRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
-        from tuplet.truth.candidates.score import FLOOR, score_candidates
+        from tuplet.predict.base import sees_facts
+        from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.learned.calibrate import THRESHOLD
         from tuplet.truth.learned.fit import LEAST_VALID
-        from tuplet.truth.learned.hold_out import calibrate_hidden, listed_once, missing_as_often
+        from tuplet.truth.learned.hold_out import HiddenPart, calibrate_hidden, listed_once, missing_as_often
+        from tuplet.truth.rules import Calibration
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
         least = THRESHOLD if self.threshold is None else self.threshold
         several = any(len(one.scorers) > 1 for one in self.hold_outs)
-        choice = choose(*sizes, graph.edges("train"), graph.edges("valid"), HALF_LINKS if several else None)
+        dear = any(sees_facts(scorer) for one in self.hold_outs for scorer in one.scorers.values())
+        split = HiddenPart(graph.edges("train"), graph.edges("valid"))
+        if not len(split.hidden[0]) and self.hold_outs:
+            split = self.hold_outs[0].part
+        choice = choose(*sizes, *split, HALF_LINKS if several else None, dear)
         trials = []
         for number, one in enumerate(self.hold_outs):
-            if progress:
-                progress("score", number, len(self.hold_outs), "hidden parts")
-            floor = min(FLOOR, 4 * least)
-            scored = score_candidates(one.scorers, one.part.known, choice.sources, floor, None, self.memory)
+            floor, rule, known = min(FLOOR, 4 * least), Calibration(), one.part.known
+            cache = finished_relations(work, [one.name], choice.sources, floor, rule, known)
+            shown = None if progress is None else _part_of(progress, number, len(self.hold_outs))
+            scored = score_candidates(one.scorers, known, choice.sources, floor, rule, self.memory, cache, shown)
             trials.append((one.part, scored))
-        if progress and trials:
-            progress("score", len(trials), len(trials), "hidden parts")
         facts = sum(len(part.hidden[0]) for part, _ in trials)
         test = graph.split_edges["test"] if "test" not in splits else 0
-        missing = graph.split_edges["valid"] or NOTIONAL * facts
+        missing = graph.split_edges["valid"] or NOTIONAL * sum(map(len, (split.known[0], split.hidden[0])))
         correction = missing_as_often(max(1, facts) / max(1, len(trials)), missing, test)
         found = calibrate_hidden(sizes, trials, correction, least)
         why = None
@@ -81,6 +86,11 @@ class HoldOutRecipe:
             raise BadInput(f"no learned calibration: {why}")
         told = choice.as_dict() | {"listed": listed_once(sizes[0], trials)}
         return _content(graph, splits, found, least, why, self.models, told)
+
+
+def _part_of(progress: Report, number: int, parts: int) -> Report:
+    """The progress of one of several parts as that of all."""
+    return lambda step, done, total, note: progress("score", number + done / total, parts, "hidden parts")
 
 
 def bounded(

@@ -174,7 +174,7 @@ class PredictorRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
-        from tuplet.predict.base import scores_columns
+        from tuplet.predict.base import scores_columns, sees_facts
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import choose
         from tuplet.truth.candidates.two_step_pairs import join_rules
@@ -185,7 +185,8 @@ class PredictorRecipe:
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
         floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
-        choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
+        dear = all(map(sees_facts, scorers.values()))
+        choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates, dear)
         choice, two_step = join_rules(choice, *graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
         if progress:
             progress("index", 0, 0, str(choice))
@@ -254,15 +255,15 @@ class OnDemandRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
+        from tuplet.predict.model_folder import located
+
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = None
         if self.calibration in (None, LEARNED):
             why = _not_learned("rows on demand: a learned calibration needs the whole table", self.calibration)
-        folder = Path(self.model)
+        folder = located(self.model)
         about = model_meta(folder, graph, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
-
-        edges = graph.edges(*COUNTED)
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             told, bounds = why, None
@@ -272,7 +273,7 @@ class OnDemandRecipe:
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
             return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
 
-        basis = RowSource(folder, *edges)
+        basis = RowSource(folder, *graph.edges(*COUNTED))
         return StoreContent(graph, table_writer(graph, splits, None, least), meta, basis)
 
 

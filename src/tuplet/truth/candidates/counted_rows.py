@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +44,7 @@ class CountedRows:
     def __init__(self, predictor: LinkPredictor, told: RowProgress) -> None:
         self.predictor, self.told = predictor, told
         self.entities, self.relations = predictor.entities, predictor.relations
-        self.some = _BATCHES * len(os.sched_getaffinity(0)) * int(getattr(predictor, "batch", _BATCH))
+        self.some = _BATCHES * torch.get_num_threads() * int(getattr(predictor, "batch", _BATCH))
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
         """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""

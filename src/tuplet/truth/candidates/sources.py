@@ -120,11 +120,21 @@ class CandidateChoice:
 
 
 def choose(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None = None
+    entities: int,
+    relations: int,
+    known: EdgeColumns,
+    valid: EdgeColumns,
+    asked: str | None = None,
+    dear: bool = False,
 ) -> CandidateChoice:
-    """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs."""
+    """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs.
+
+    `dear`: rows are, of every predictor. Then half-links do, unless something else is asked for.
+    """
     if asked not in (None, HALF_LINKS, WIDE, ALL):
         raise unknown("kind of candidates", asked, (HALF_LINKS, WIDE, ALL))
+    if asked is None and dear:
+        asked = HALF_LINKS
     possible = relations * entities**2
     if asked == ALL or (asked is None and possible <= _SMALL):
         return CandidateChoice(EVERYTHING, possible, {str(EVERYTHING): 1.0} if len(valid[0]) else {})

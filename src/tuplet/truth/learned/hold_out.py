@@ -30,7 +30,9 @@ from tuplet.truth.scored import EdgeColumns, ScoredEdges
 from tuplet.truth.store_meta import BOUNDED, LEARNED
 
 PARTS = 5
-_ROWS = 100_000  # how many candidates a fit looks at, beside all hidden facts: a small graph is not worth more time
+# How many candidates a fit looks at, beside all hidden facts: so many for each, within these bounds. A small graph is
+# not worth more time.
+_ROWS_EACH, _ROWS = 30, (25_000, 100_000)
 _STEADY = 10.0  # how many facts it takes to move the slope of a line halfway from 1
 
 
@@ -145,7 +147,8 @@ def listed_once(entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]])
 
 
 def _by_trees(trials: list[Trial], correction: SplitCorrection) -> tuple[LearnedCalibration, _Judged]:
-    fitted = fit_together(trials, correction, rows=_ROWS)
+    facts = sum(int(trial.is_fact.sum()) for trial in trials)
+    fitted = fit_together(trials, correction, rows=int(np.clip(_ROWS_EACH * facts, *_ROWS)))
     promised = [torch.sigmoid(fitted.learned.logit(trial.known, trial.edges).double()).numpy() for trial in trials]
     return fitted.learned, _Judged(
         promised,
