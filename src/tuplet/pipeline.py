@@ -19,7 +19,7 @@ from tuplet.progress import Report, shown
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Graph, Store
 from tuplet.text_table import counted, sizes
-from tuplet.train_config import TrainConfig, TrainFields, preset, suitable
+from tuplet.train_config import TrainConfig, TrainFields, going_on, preset, suitable
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
 from tuplet.truth.store_meta import LEARNED
@@ -291,6 +291,10 @@ def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph
 
 
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
+    if given.get("start"):
+        from tuplet.predict.model_folder import describe
+
+        given = going_on(describe(given["start"]), given)
     chosen = preset(config) if isinstance(config, str) else config or _suitable(given, graph)
     return changed(chosen, given)
 

@@ -26,9 +26,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 HIGHEST = 2**63 - 1  # torch takes no larger seed
 
 
-def knob(default: Any, text: str, choices: tuple[str, ...] = (), least: float | None = None, unit: str = "") -> Any:
-    """A setting with what `--help` says of it, what it may be, and its unit (`seconds`, `bytes`)."""
-    return field(default=default, metadata={"help": text, "choices": choices, "least": least, "unit": unit})
+def knob(
+    default: Any,
+    text: str,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    unit: str = "",
+    flag: str | None = None,
+) -> Any:
+    """A setting: what `--help` says of it, what it may be, its unit (`seconds`, `bytes`), a flag unlike its name."""
+    return field(
+        default=default, metadata={"help": text, "choices": choices, "least": least, "unit": unit, "flag": flag}
+    )
 
 
 def check(settings: Any) -> None:
@@ -205,7 +214,7 @@ def flags(parser: Any, kind: type[Any], names: Iterable[str] = (), defaults: boo
             about |= {"action": "append", "metavar": "KEY=VALUE"}
         else:
             about["metavar"] = _metavar(f.name, hint, f.metadata)
-        parser.add_argument(flag(f.name, hint), **about)
+        parser.add_argument(f.metadata.get("flag") or flag(f.name, hint), **about)
 
 
 def given(arguments: argparse.Namespace, kind: type[Any], checked: bool = False) -> dict[str, Any]:

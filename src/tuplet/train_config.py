@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from tuplet.errors import BadInput, unknown
 from tuplet.settings import check, knob
@@ -30,7 +30,9 @@ class TrainConfig:
         "paths: what a step hides of a fact: its edge, all edges between the pair, or auto, as valid facts are hidden",
         choices=("auto", "edge", "pair"),
     )
-    start: str = knob("", "paths: a model folder, or packaged, whose numbers the training begins with")
+    start: str = knob(
+        "", "paths: go on from the numbers of this model folder, or of packaged, the one in the package", flag="--from"
+    )
     learning_rate: float = knob(0.1, "step size (0.1 suits adagrad, 0.001 to 0.01 adam)", least=0)
     optimizer: str = knob("adagrad", "adagrad or adam", choices=("adagrad", "adam"))
     regularisation: float = knob(0.05, "weight of the N3 penalty: weight · Σ|·|³ / batch (transe has none)", least=0)
@@ -110,6 +112,9 @@ PRESETS: Mapping[str, TrainConfig] = {
 }
 
 
+FURTHER = 0.002  # learning rate of a training that goes on from another
+
+
 def preset(name: str) -> TrainConfig:
     """The named settings, or an error that names the nearest.
 
@@ -119,6 +124,18 @@ def preset(name: str) -> TrainConfig:
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     return PRESETS[name]
+
+
+def going_on(about: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training that begins with the numbers of a model, as `model.json` tells of it.
+
+    >>> going_on({"kind": "any-graph", "rank": 32, "layers": 6}, {"model": "paths", "start": "packaged"})["model"]
+    'any-graph'
+    """
+    if given.get("model") not in (None, about["kind"], "paths"):
+        raise BadInput(f"{given['start']} is a model of kind {about['kind']}; {given['model']} cannot go on from it")
+    wanted = {"rank": about["rank"], "layers": about.get("layers")}
+    return {"learning_rate": FURTHER, **wanted, **given, "model": about["kind"]}
 
 
 def suitable(train_edges: int, model: str = "complex") -> TrainConfig:

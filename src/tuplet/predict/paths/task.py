@@ -49,6 +49,8 @@ class PathTask(PatientTask):
             raise BadInput("a path network has its own precision (bfloat16 on a GPU, else float32): leave it at auto")
         if config.rank > WIDEST:
             raise BadInput(f"rank is {config.rank}; a path network is at most {WIDEST} wide")
+        if config.start:
+            refuse_start(config, edges)
         self.edges, self.config, self.device = edges, config, device
         self.questions = Questions(edges.splits["train"], edges.relations, config.targets)
         self.steps_per_epoch = max(1, math.ceil(self.questions.rounds / config.batch))
@@ -62,7 +64,7 @@ class PathTask(PatientTask):
         kind = trained_class(config.model)
         network = kind.network_of(edges.relations, config.rank, config.layers).to(self.device)
         if config.start:
-            network.load_state_dict(starting_numbers(config, edges))
+            network.load_state_dict(load(config.start).tensors())
         self.model = kind(network, edges.entities, edges.relations, edges)
         fused = self.device.type == "cuda"
         self.optimizer = torch.optim.AdamW(
@@ -122,8 +124,8 @@ class PathTask(PatientTask):
         return f"at step {position.step:,} of {self.steps:,}"
 
 
-def starting_numbers(config: TrainConfig, edges: TrainingEdges) -> dict[str, Tensor]:
-    """What the training begins with: the numbers of a model like the one that is trained."""
+def refuse_start(config: TrainConfig, edges: TrainingEdges) -> None:
+    """A training begins with the numbers of a model of the same kind and sizes alone."""
     about = describe(config.start)
     wanted = {"kind": config.model, "rank": config.rank, "layers": config.layers}
     if config.model != AnyGraphModel.kind:
@@ -131,7 +133,6 @@ def starting_numbers(config: TrainConfig, edges: TrainingEdges) -> dict[str, Ten
     for what, value in wanted.items():
         if about.get(what) != value:
             raise BadInput(f"{config.start} cannot be the start: its {what} is {about.get(what)}, not {value}")
-    return dict(load(config.start).tensors())
 
 
 def hides_pairs(edges: TrainingEdges) -> bool:
