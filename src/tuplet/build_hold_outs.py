@@ -1,5 +1,5 @@
 """The same predictors anew, on other facts: of a graph with few facts, five times with a fifth of them hidden; of one
-whose newest facts were held out, on all facts.
+whose newest facts were held out, on what came to be known.
 
 They are trained as long as the predictors before were until these were best, so nothing that is hidden decides
 anything.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuplet.build_models import ModelRun
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.newest import with_newest_known
+from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.predictors import trained_class
@@ -55,17 +55,23 @@ def train_hold_outs(
     return found
 
 
-def train_again(run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path) -> list[Path]:
-    """Predictors like `models` that know the newest facts, too; one that reads its scores off the facts is the same."""
-    edges, found = TrainingEdges.of(with_newest_known(graph)), list[Path]()
-    for model in models:
-        config = as_long(model)
-        if getattr(trained_class(config.model), "sees_facts", False):
-            found.append(model)
-            continue
-        run.report("train", 0, 0, f"{config.model} learns from all facts, as long as it took before the newest")
-        found.append(folder / model.name)
-        replace(run, own=True).train(edges, found[-1], config)
+def train_again(run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path) -> list[list[Path]]:
+    """Predictors like `models`, which know what came before the newest facts, at the end of each window of these.
+
+    One that reads its scores off the facts is the same at any time.
+    """
+    newest, found = NewestHoldOut.of(graph), list[list[Path]]()
+    for number in range(1, 1 + (newest.windows if newest else 0)):
+        edges, places = TrainingEdges.of(as_of(graph, number)), list[Path]()
+        for model in models:
+            config = as_long(model)
+            if getattr(trained_class(config.model), "sees_facts", False):
+                places.append(model)
+                continue
+            run.report("train", 0, 0, f"{config.model} learns anew, as long, from {edges.count('train'):,} facts")
+            places.append(folder / str(number) / model.name)
+            replace(run, own=True).train(edges, places[-1], config)
+        found.append(places)
     return found
 
 

@@ -61,7 +61,7 @@ class ModelRequest:
     minutes: float
     predictors: tuple[str, ...] | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
-    again: bool = False  # whether they learn once more, from all facts
+    again: int = 0  # how many times more they learn, from what came to be known
 
     def __post_init__(self) -> None:
         if not self.minutes > 0:

@@ -42,12 +42,12 @@ class GraphSizes:
     pairs: int = 0  # candidates that embeddings score
     valid: int = 0
     test: int = 0
-    again: bool = False  # whether predictors learn once more, from all facts
+    again: int = 0  # how many times more predictors learn, from what came to be known
 
     @property
     def times(self) -> int:
         """How many times the time of training is needed: each part of few facts is hidden in turn, as long again."""
-        return 2 if self.again or (self.valid < FEW_VALID and self.facts < FEW_FACTS) else 1
+        return 1 + (self.again or (self.valid < FEW_VALID and self.facts < FEW_FACTS))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from tuplet.build_plan import MINUTES
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.graph.newest import with_newest_valid
+from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
 from tuplet.graph.readers.columns import Columns
 from tuplet.progress import Report, shown
 from tuplet.settings import changed, keywords, to_mapping, unexpected
@@ -209,7 +209,7 @@ def build(
         if free or minutes is not None or predictors is not None:
             chosen = settings if config is None else to_mapping(_settings(config, settings, graph))
             names = _names(predictors if predictors is not None else chosen.get("model"))
-            request = ModelRequest(MINUTES if minutes is None else minutes, names, chosen, holdout == "newest")
+            request = ModelRequest(MINUTES if minutes is None else minutes, names, chosen, again=_windows(graph))
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
@@ -230,7 +230,7 @@ def build(
                 calibration=calibration,
                 device=_device(device),
                 memory=memory,
-                now=train_again(run, graph, models, work / "again") if learn_again else (),
+                later=train_again(run, graph, models, work / "again") if learn_again else (),
             )
             store = Store.of(make(graph, recipe, path, force, report))
     shutil.rmtree(work, ignore_errors=True)
@@ -266,10 +266,16 @@ def _refuse_training(names: Sequence[str]) -> None:
         raise BadInput(Argument(names[0]), " is about training, and nothing is trained here")
 
 
+def _windows(graph: KnowledgeGraph) -> int:
+    """How many windows of the newest facts are held out; 0 if others are."""
+    newest = NewestHoldOut.of(graph)
+    return 0 if newest is None else newest.windows
+
+
 def _held_out(graph: KnowledgeGraph, holdout: str, seed: int) -> KnowledgeGraph:
     """The graph with the hold-out of that name."""
     if holdout == "newest":
-        return with_newest_valid(graph)
+        return with_newest_valid(graph, windows=WINDOWS)
     return with_valid(graph, _held_out_share(graph), seed)
 
 

@@ -14,9 +14,10 @@ import tuplet
 from tuplet.build_hold_outs import train_again
 from tuplet.build_models import ModelRun
 from tuplet.errors import BadInput
+from tuplet.graph import newest as newest_facts
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.newest import NewestHoldOut, with_newest_known, with_newest_valid
+from tuplet.graph.newest import NewestHoldOut, as_of, with_newest_valid
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.train_config import TrainConfig
@@ -158,38 +159,76 @@ def test_truth_is_the_share_that_the_time_held_out_brought(monkeypatch: pytest.M
     assert found.edges.hash() == edges._replace(prediction=now.numpy()).reaching(0.0005).hash()
 
 
+def scored(given: Predictions) -> ScoredEdges:
+    return ScoredEdges(*given[:3], ("complex",), np.log(np.stack([[given.prediction, given.prediction]])))
+
+
+def listed(*edges: np.ndarray) -> list[tuple[int, ...]]:
+    return list(zip(*(side.tolist() for side in edges), strict=True))
+
+
+def test_windows_are_judged_by_what_was_known_when_each_began() -> None:
+    graph = with_newest_valid(dated(undated=0.2), windows=3)
+    newest = NewestHoldOut.of(graph)
+    assert newest is not None
+    assert newest.windows == newest.as_dict()["windows"] == 3
+    *edges, entry = graph.adjacency.triples()
+    assert graph.date is not None
+    date = dict(zip(listed(*edges), graph.date[entry].tolist(), strict=True))
+    always, held_out = (set(listed(*graph.edges(split))) for split in ("train", "valid"))
+    for number in range(4):
+        then = as_of(graph, number)
+        begins = newest.cut + number * newest.length
+        known = {fact for fact in held_out if date[fact] < begins or number == 3}
+        assert set(listed(*then.edges("train"))) == always | known
+        ends = begins + newest.length + (number == 2)
+        valid = {fact for fact in held_out - known if date[fact] < ends}
+        assert set(listed(*then.edges("valid"))) == valid
+        if number < 3:
+            assert abs(len(valid) - 400) < 80, "a tenth of those that have dates"
+            assert NewestHoldOut.of(then) == NewestHoldOut(begins, min(ends, newest.until), len(valid))
+
+
+def test_many_facts_need_no_more_windows_and_half_of_the_facts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def windows(asked: int) -> int:
+        found = NewestHoldOut.of(with_newest_valid(dated(), windows=asked))
+        assert found is not None
+        return found.windows
+
+    assert (windows(3), windows(9)) == (3, 5), "six would be more than half"
+    monkeypatch.setattr(newest_facts, "MANY", 400)
+    assert windows(3) == 1
+
+
 def test_what_is_listed_comes_from_predictors_that_know_the_newest_facts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learned, "TreeSettings", lambda: TreeSettings(trees=20, depth=2))
-    graph, whole = with_newest_valid(dated()), everything()
-    edges = ScoredEdges(*whole[:3], ("complex",), np.log(np.stack([[whole.prediction, whole.prediction]])))
+    graph, whole = with_newest_valid(dated(), windows=2), everything()
     some = np.arange(len(whole.heads)) % 3 > 0
-    now = replace(edges, heads=edges.heads[some], relation=edges.relation[some], tails=edges.tails[some])
-    now = replace(now, logs=edges.logs[..., some] / 2)
-    found = calibrate(graph, edges, ("train", "valid"), now=now)
-    given = now.predictions()
+    now = Predictions(*(side[some] for side in whole[:3]), whole.prediction[some] / 2)
+    found = calibrate(graph, scored(whole), ("train", "valid"), later=[scored(whole), scored(now)])
+    given = scored(now).predictions()
     truth = found.fit.learned.truth(
-        known_edges(graph, "cpu", ("train", "valid")), candidates_of(now, given, "cpu"), later=True
+        known_edges(graph, "cpu", ("train", "valid")), candidates_of(scored(now), given, "cpu"), later=True
     )
     assert found.edges.hash() == given._replace(prediction=truth.numpy()).reaching(0.0005).hash()
-    assert found.after.facts.sum() == len(graph.edges("valid")[0]), "measured on what was not known at the cut"
+    assert found.after.facts.sum() == len(graph.edges("valid")[0]), "the facts of both windows are looked for"
+    assert not any("complex" in name for name in found.fit.learned.names)
 
 
-def test_embeddings_learn_from_all_facts_again_and_path_networks_read_them_anew(tmp_path: Path) -> None:
-    graph = with_newest_valid(dated())
+def test_embeddings_learn_anew_and_path_networks_read_other_facts(tmp_path: Path) -> None:
+    graph = with_newest_valid(dated(), windows=2)
     run = ModelRun(graph, tmp_path / "m", "cpu", True, False, lambda *_: None)
     edges = TrainingEdges.of(graph)
-    settings = {"rank": 4, "batch": 500, "evaluate_every": 1}
-    run.train(edges, tmp_path / "m" / "complex", TrainConfig(epochs=4, patience=1, **settings))
-    run.train(edges, tmp_path / "m" / "paths", TrainConfig(model="paths", steps=2, layers=2, **settings))
+    embedding = TrainConfig(rank=4, batch=500, epochs=4, evaluate_every=1, patience=1)
     models = [tmp_path / "m" / name for name in ("complex", "paths")]
-    again = train_again(run, graph, models, tmp_path / "again")
-    assert again == [tmp_path / "again" / "complex", models[1]]
-    before, after = describe(models[0]), describe(again[0])
-    assert after["epochs"] == before["best_epoch"]
-    assert after["graph"] == with_newest_known(graph).hash != before["graph"]
-    known = with_newest_known(graph)
-    assert known.split_edges == {"train": 5000, "valid": 0, "test": 0}
-    recipe = PredictorRecipe(models, calibration="learned", now=again)
-    store = make(graph, recipe, tmp_path / "s")
+    run.train(edges, models[0], embedding)
+    run.train(edges, models[1], replace(embedding, model="paths", steps=2, layers=2))
+    later = train_again(run, graph, models, tmp_path / "again")
+    assert later == [[tmp_path / "again" / number / "complex", models[1]] for number in ("1", "2")]
+    for number, (again, _) in enumerate(later, 1):
+        about = describe(again)
+        assert about["epochs"] == describe(models[0])["best_epoch"]
+        assert about["graph"] == as_of(graph, number).hash
+    store = make(graph, PredictorRecipe(models, calibration="learned", later=later), tmp_path / "s")
     assert store.meta.calibration is not None
-    assert store.meta.calibration["holdout"]["newest"] == len(graph.edges("valid")[0])
+    assert store.meta.calibration["holdout"]["windows"] == 2

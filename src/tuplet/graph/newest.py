@@ -1,4 +1,8 @@
-"""The newest facts as a hold-out: what was stated last is what a prediction made before would have had to know."""
+"""The newest facts as a hold-out: what was stated last is what a prediction made before would have had to know.
+
+One time is like no other, and of few facts chance decides much. So where a tenth of the facts is few, the times before
+it, as long each, are held out as well: there are several *windows*, and each is judged by what was known when it began.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 
 SHARE = 0.1  # of the dated facts
+WINDOWS, MANY = 3, 5_000  # so many windows at most; one where it holds so many facts
 MOST = 0.5  # of them: facts of one day stay together, and where one day has more, little is left to learn from
 LEAST = 300  # facts between entities known before: with fewer there is too little to learn from
 _NOTE = "holdout"
@@ -25,16 +30,18 @@ class NewestHoldOut:
     cut: int
     until: int
     facts: int  # how many
+    windows: int = 1
 
     @property
     def length(self) -> int:
-        """How long it lasts, in seconds: until the next fact would have come, at least a second."""
-        return max(1, self.until - self.cut)
+        """How long a window lasts, in seconds: until the next fact would have come, at least a second."""
+        return max(1, (self.until - self.cut) // self.windows)
 
     def as_dict(self) -> dict[str, Any]:
         """For people: dates, not seconds."""
         first, last = (datetime.fromtimestamp(side, UTC).date().isoformat() for side in (self.cut, self.until))
-        return {"newest": self.facts, "from": first, "to": last, "days": round(self.length / 86_400, 1)}
+        several = {} if self.windows == 1 else {"windows": self.windows}
+        return {"newest": self.facts, "from": first, "to": last, "days": round(self.length / 86_400, 1), **several}
 
     @staticmethod
     def of(graph: KnowledgeGraph) -> NewestHoldOut | None:
@@ -43,12 +50,13 @@ class NewestHoldOut:
         return None if note is None else NewestHoldOut(**note)
 
 
-def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE) -> KnowledgeGraph:
+def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int = 1) -> KnowledgeGraph:
     """The same graph whose valid split are the newest of its dated train facts, about a tenth.
 
-    Facts of one day stay together. A fact without a date counts as known before.
+    Facts of one day stay together. A fact without a date counts as known before. With several `windows` the times
+    before are held out as well, unless there are many facts in one, or too few would be left.
     """
-    heads, _, tails, entry = graph.adjacency.triples()
+    entry = graph.adjacency.triples()[3]
     split = graph.split[entry]
     if (split == SPLIT_CODE["valid"]).any():
         raise _refused("there is a valid split already; without ", Option("holdout", "newest"), " that is used")
@@ -58,28 +66,59 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE) -> KnowledgeG
         raise _refused("no fact has a date; name its column (columns: date=…), or take ", _RANDOM)
     days, count = np.unique(date[dated], return_counts=True)
     newer = np.cumsum(count[::-1])[::-1]  # facts of this day and all after it
-    cut = int(days[np.argmin(np.abs(newer - share * newer[0]))])
+    cut, until = int(days[np.argmin(np.abs(newer - share * newer[0]))]), int(days[-1])
+    length = until - cut
+
+    def since(day: int) -> int:
+        return int(np.count_nonzero(date[dated] >= day))
+
+    windows = 1 if since(cut) >= MANY else windows
+    while windows > 1 and since(cut - (windows - 1) * length) > MOST * newer[0]:
+        windows -= 1
+    cut -= (windows - 1) * length
     held_out = dated & (date >= cut)
-    first, newest = datetime.fromtimestamp(cut, UTC).date().isoformat(), int(np.count_nonzero(held_out))
+    first, newest = datetime.fromtimestamp(cut, UTC).date().isoformat(), since(cut)
     if newest > MOST * newer[0]:
         raise _refused(f"{newest:,} of the {newer[0]:,} dated facts have the date {first} or later; take ", _RANDOM)
-    before = np.zeros(len(graph.entities), dtype=bool)
-    for ends in (heads, tails):
-        before[ends[(split == SPLIT_CODE["train"]) & ~held_out]] = True
-    known = int(np.count_nonzero(held_out & before[heads] & before[tails]))
+    note = NewestHoldOut(cut, until, newest, windows)
+    split[held_out] = SPLIT_CODE["valid"]
+    divided = graph.with_splits(split)
+    divided = replace(divided, notes=divided.notes | {_NOTE: asdict(note)})
+    known = sum(_between_known(as_of(divided, number)) for number in range(windows))
     if known < LEAST:
         told = f"of the {newest:,} since {first} {known:,} are between entities known before, and {LEAST} are needed"
         raise _refused(f"{told}; take ", _RANDOM, ", which does with fewer")
-    split[held_out] = SPLIT_CODE["valid"]
-    note = asdict(NewestHoldOut(cut, int(days[-1]), newest))
-    divided = graph.with_splits(split)
-    return replace(divided, notes=divided.notes | {_NOTE: note})
+    return divided
 
 
-def with_newest_known(graph: KnowledgeGraph) -> KnowledgeGraph:
-    """The same graph whose valid facts are train facts again: what is known now."""
-    split = graph.split[graph.adjacency.triples()[3]]
-    return graph.with_splits(np.where(split == SPLIT_CODE["valid"], SPLIT_CODE["train"], split).astype(split.dtype))
+def as_of(graph: KnowledgeGraph, number: int) -> KnowledgeGraph:
+    """The graph as it was known when a window began: the facts of the window are valid ones, later ones are not there.
+
+    After the last window, that is now, nothing is held out.
+    """
+    hold_out = NewestHoldOut.of(graph)
+    assert hold_out is not None
+    assert graph.date is not None
+    heads, relation, tails, entry = graph.adjacency.triples()
+    split, date = graph.split[entry], graph.date[entry]
+    begins = [hold_out.cut + n * hold_out.length for n in range(hold_out.windows)] + [hold_out.until + 1] * 2
+    held_out = split == SPLIT_CODE["valid"]
+    there = ~(held_out & (date >= begins[number + 1]))
+    split = np.where(held_out & (date < begins[number]), SPLIT_CODE["train"], split).astype(split.dtype)[there]
+    facts = int(np.count_nonzero(split == SPLIT_CODE["valid"]))
+    note = asdict(NewestHoldOut(begins[number], min(begins[number + 1], hold_out.until), facts))
+    edges = heads[there], relation[there], tails[there]
+    notes = graph.notes | {_NOTE: note}
+    return KnowledgeGraph.of(graph.entities, graph.relations, *edges, split, None, notes, date[there])
+
+
+def _between_known(graph: KnowledgeGraph) -> int:
+    """How many valid facts are between entities that have a train fact."""
+    before = np.zeros(len(graph.entities), dtype=bool)
+    heads, _, tails = graph.edges("train")
+    before[heads], before[tails] = True, True
+    heads, _, tails = graph.edges("valid")
+    return int(np.count_nonzero(before[heads] & before[tails]))
 
 
 def _refused(*why: str | Option) -> BadInput:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,13 @@ def learned_content(
     table: str | None = None,
     candidates: Mapping[str, Any] | None = None,
     progress: Report | None = None,
-    now: ScoredEdges | None = None,
+    later: Sequence[ScoredEdges] = (),
 ) -> StoreContent:
-    """What the store is made of; `now` is what is listed instead of what the calibration is learned from."""
+    """What the store is made of; `later` as in `calibrate`."""
     from tuplet.truth.learned import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
-    found = calibrate.calibrate(graph, scores, splits, least, progress=progress, now=now)
+    found = calibrate.calibrate(graph, scores, splits, least, progress=progress, later=later)
 
     def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
         report = replace(_report(graph, made, found), candidates=candidates)

@@ -21,7 +21,7 @@ from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
-from tuplet.graph.newest import with_newest_known
+from tuplet.graph.newest import as_of
 from tuplet.progress import Report
 from tuplet.truth.assemble import write_table
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
@@ -161,7 +161,7 @@ class PredictorRecipe:
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
     candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
-    now: Sequence[PathLike] = ()  # where the newest facts are held out: the same predictors, knowing these, too
+    later: Sequence[Sequence[PathLike]] = ()  # the same predictors at the end of each window of the newest facts
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
 
     def __post_init__(self) -> None:
@@ -200,8 +200,11 @@ class PredictorRecipe:
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
         if why is None:
-            now = self._now(graph, choice.sources, two_step, floor, work, progress) if self.now else None
-            return learned_content(graph, scores, splits, self.threshold, about, None, told, progress, now)
+            later = [
+                self._later(models, as_of(graph, number), choice.sources, two_step, floor, work, progress)
+                for number, models in enumerate(self.later, 1)
+            ]
+            return learned_content(graph, scores, splits, self.threshold, about, None, told, progress, later)
         if why:
             return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
@@ -212,8 +215,9 @@ class PredictorRecipe:
 
         return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
 
-    def _now(
+    def _later(
         self,
+        models: Sequence[PathLike],
         graph: KnowledgeGraph,
         sources: CandidateSources,
         two_step: TwoStepPairs | None,
@@ -221,12 +225,11 @@ class PredictorRecipe:
         work: Path,
         progress: Report | None,
     ) -> ScoredEdges:
-        """What the predictors that know the newest facts say: they are asked as the others were at the cut."""
+        """What predictors say of the same candidates of a graph as it was later."""
         from tuplet.truth.candidates.score import finished_relations, score_candidates
 
-        whole, rule = with_newest_known(graph), _rule(self.calibration)
-        scorers, about = open_predictors(_listed(self.now), whole, self.device, other_graph=True)
-        counted = whole.edges(*COUNTED)
+        rule, counted = _rule(self.calibration), graph.edges(*COUNTED)
+        scorers, about = open_predictors(_listed(models), graph, self.device, other_graph=True)
         pairs = None if two_step is None else two_step.counted_on(counted)
         cache = finished_relations(work, [model.sha256 for model in about], sources, floor, rule, counted)
         return score_candidates(scorers, counted, sources, floor, rule, self.memory, cache, progress, pairs)

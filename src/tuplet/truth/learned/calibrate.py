@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
-from tuplet.graph.newest import NewestHoldOut
+from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.features import LOWEST, Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, fit
+from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, Trial, fit, fit_together
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
 from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.learned.train_edges import TrainEdges
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 _MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
+SHIFTING = ("directions", "row", "agreement")  # columns that a calibration by date does without
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
 
 
@@ -63,54 +64,82 @@ def calibrate(
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
     progress: Report | None = None,
-    now: ScoredEdges | None = None,
+    later: Sequence[ScoredEdges] = (),
 ) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
 
-    Where the newest facts are the hold-out it is applied to `now`, the candidates of predictors that know these, too.
-    Of the test split only its size is used, and at the end its edges, to report how reliable the result is.
+    Where the newest facts are held out, `later` are the candidates of predictors that learned anew at the end of each
+    window: it is learned from those of all windows, and applied to the last ones, which know everything. Of the test
+    split only its size is used, and at the end its edges, to report how reliable the result is.
     """
     reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
         raise BadInput(reason)
-    given, candidates = _candidates(scored, device)
-    known, sizes, newest = known_edges(graph, device), graph.split_edges, NewestHoldOut.of(graph)
-    valid = marked(graph, "valid", *given[:3])
+    sizes, newest = graph.split_edges, NewestHoldOut.of(graph)
+    if newest is None:
+        trials = [_scored_trial(graph, scored, device)]
+    else:
+        trials = [_scored_trial(as_of(graph, n), one, device) for n, one in enumerate((scored, *later[:-1]))]
     if progress:
-        found = f"{np.count_nonzero(valid):,} valid edges among {len(valid):,} candidates"
-        progress("calibrate", 0, 0, f"learning a calibration from {found}")
+        valid = sum(int(trial.is_valid.sum()) for trial in trials)
+        listed = sum(len(trial.given.heads) for trial in trials)
+        progress("calibrate", 0, 0, f"learning a calibration from {valid:,} valid edges among {listed:,} candidates")
+    given, candidates, known, is_valid = trials[0]
     if newest is None:
         hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
-        fitted = fit(known, candidates, torch.from_numpy(valid).to(device), hidden)
+        fitted = fit(known, candidates, is_valid, hidden)
     else:
-        fitted = _fit_newest(known, candidates, torch.from_numpy(valid).to(device))
-    said, judged = (given, candidates) if now is None else _candidates(now, device)
-    later = newest is not None and "valid" in observed
-    as_of = known_edges(graph, device, ("train", "valid")) if later else known
-    truth = fitted.learned.truth(as_of, judged, later, progress).cpu().numpy()
+        fitted = _fit_newest(trials)
+    if later:
+        given, candidates = _candidates(later[-1], device)
+    as_of_now = newest is not None and "valid" in observed
+    if as_of_now:
+        known = known_edges(graph, device, ("train", "valid"))
+    truth = fitted.learned.truth(known, candidates, as_of_now, progress).cpu().numpy()
     if sizes["test"] and "test" not in observed:
-        belongs = {split: marked(graph, split, *said[:3]) for split in SPLITS}
+        belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
         hidden_splits = [split for split in ("valid", "test") if split not in observed]
         fact = np.logical_or.reduce([belongs[split] for split in hidden_splits])[unseen]
         before, after = (
-            reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (said.prediction, truth)
+            reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        before, after = _cross_validated(fitted, given.prediction, marked(graph, "test", *given[:3]))
-    edges = said._replace(prediction=truth).reaching(threshold)
-    return CalibrationResult(edges, fitted, before, after, newest)
+        is_test = np.concatenate([marked(graph, "test", *trial.given[:3]) for trial in trials])
+        before, after = _cross_validated(fitted, np.concatenate([t.given.prediction for t in trials]), is_test)
+    return CalibrationResult(given._replace(prediction=truth).reaching(threshold), fitted, before, after, newest)
 
 
-def _fit_newest(known: TrainEdges, candidates: Candidates, valid: torch.Tensor) -> CrossFit:
-    """A fit to what came after the cut: what came true in that time comes true in as long a time from now on.
+class _ScoredTrial(NamedTuple):
+    """Candidates, what was known when they were scored, and which of them were valid edges then."""
 
-    An entity that was new then had no facts to be judged by, and every one has now: its edges are no examples.
+    given: Predictions
+    candidates: Candidates
+    known: TrainEdges
+    is_valid: torch.Tensor
+
+
+def _scored_trial(graph: KnowledgeGraph, scored: ScoredEdges | Predictions, device: str | torch.device) -> _ScoredTrial:
+    given, candidates = _candidates(scored, device)
+    is_valid = torch.from_numpy(marked(graph, "valid", *given[:3])).to(device)
+    return _ScoredTrial(given, candidates, known_edges(graph, device), is_valid)
+
+
+def _fit_newest(trials: Sequence[_ScoredTrial]) -> CrossFit:
+    """A fit to what came after each cut: what came true in that time comes true in as long a time from now on.
+
+    An entity that was new then had no facts to be judged by, and every one has now: its edges are no examples. How a
+    candidate stands in its rows, and what each scorer says of it, is left out: that shifts with what comes to be known.
     """
-    seen = known.degree > 0
-    examples = torch.nonzero(seen[candidates.heads] & seen[candidates.tails]).view(-1)
-    fitted = fit(known, candidates.where(examples), valid[examples], SplitCorrection())
-    return replace(fitted, places=examples[fitted.places])
+    examples, found, before = list[torch.Tensor](), list[Trial](), 0
+    for given, candidates, known, is_valid in trials:
+        seen = known.degree > 0
+        places = torch.nonzero(seen[candidates.heads] & seen[candidates.tails]).view(-1)
+        found.append(Trial(known, candidates.where(places), is_valid[places]))
+        examples.append(before + places)
+        before += len(given.heads)
+    fitted = fit_together(found, SplitCorrection(), without=SHIFTING)
+    return replace(fitted, places=torch.cat(examples)[fitted.places])
 
 
 def _cross_validated(
