@@ -28,10 +28,11 @@ from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.truth.candidates.score import score_candidates
 from tuplet.truth.candidates.sources import choose
 from tuplet.truth.edges import Predictions, observed_facts
-from tuplet.truth.learned.calibrate import FLOOR, THRESHOLD, candidates_of, known_edges, marked
+from tuplet.truth.learned.calibrate import THRESHOLD, candidates_of, known_edges, marked
 from tuplet.truth.learned.features import GROUPS
 from tuplet.truth.learned.fit import fit
 from tuplet.truth.learned.split_correction import SplitCorrection
+from tuplet.truth.make import PLAIN_THRESHOLD
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
@@ -76,7 +77,7 @@ def main() -> None:
         held_out = learned.about["loss_per_valid_edge"]["after"]
         show(name, truth[unseen], fact, sizes["test"], held_out, seconds)
         if arguments.store and some is scored and not without:
-            write(graph, given, FLOOR, f"{arguments.store}-before.store")
+            write(graph, given, PLAIN_THRESHOLD, f"{arguments.store}-before.store")
             write(graph, given._replace(prediction=truth), THRESHOLD, f"{arguments.store}-learned.store")
 
 

@@ -163,8 +163,9 @@ def build(
     `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
     of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is held out while
     training, to know when to stop and to learn what a score is worth; with `holdout="newest"` the newest tenth of the
-    facts that have dates. All facts are observed in the store. A weighted graph brings its own truth values and is not
-    trained. `keep_model` leaves the predictor there, or each in a folder there if they were chosen here.
+    facts that have dates, where that is few three times as much. All facts are observed in the store. A weighted graph
+    brings its own truth values and is not trained. `keep_model` leaves the predictor there, or each in a folder there
+    if they were chosen here.
     """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)

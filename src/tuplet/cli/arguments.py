@@ -129,7 +129,7 @@ def _build(command: CommandParser) -> None:
         "--holdout",
         choices=("random", "newest"),
         default="random",
-        help="the facts that truth is learned from: some at random, or the newest tenth by their date",
+        help="the facts that truth is learned from: some at random, or the newest by their date",
     )
     command.add_argument(
         "--predictors", metavar="NAMES", help="what is trained, such as complex,paths (default: what fits)"

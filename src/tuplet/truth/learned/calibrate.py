@@ -27,7 +27,6 @@ from tuplet.truth.scored import EdgeColumns, ScoredEdges
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules
 
-FLOOR = 0.005  # softmax-count truth from which on an edge is a candidate
 _MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
 SHIFTING = ("directions", "row", "agreement")  # columns that a calibration by date does without
 THRESHOLD = 0.0005  # calibrated truth from which on it is listed, unless said otherwise
