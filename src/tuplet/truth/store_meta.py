@@ -159,7 +159,7 @@ class StoreMeta:
             return "rows are computed when asked, by a model that does not know them"
         if self.calibration is None:
             return "no truth value of this store was made by a predictor"
-        return self.new.why
+        return None
 
     @property
     def changed(self) -> float | None:

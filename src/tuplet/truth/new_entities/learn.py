@@ -100,25 +100,33 @@ def learn(
     facts: EdgeColumns,
     network: AnyGraphModel,
     seconds: float = np.inf,
+    limit: float = np.inf,
     progress: Report | None = None,
+    came: NDArray[np.float64] | None = None,
     seed: int = 0,
-) -> EntityCalibration | str:
+) -> EntityCalibration | str | None:
     """Learn from entities that lose half of their facts; why nothing can be learned, if so.
 
-    After `seconds` it goes on with what was found by then.
+    Rows are computed until enough hidden facts are found, or for `seconds` if the least are found by then; after
+    `limit` seconds without these it is given up (None). With dates (`came`: when each entity was first heard of) those
+    that came last are made to look new: what comes next is like them.
     """
+    if len(facts[0]) < 2 * LEAST_VALID:  # half of them can be hidden
+        return f"{len(facts[0]):,} facts are too few to learn from, {2 * LEAST_VALID} are needed"
     began, found = time.monotonic(), 0
     trials: list[Trial] = []
     used = rows_done = 0
-    for known, hidden, chosen in _made_new(entities, facts, seed):
+
+    def over() -> bool:
+        spent = time.monotonic() - began
+        return found >= ENOUGH or spent > limit or (spent > seconds and found >= LEAST_VALID)
+
+    for known, hidden, chosen in _made_new(entities, facts, came, seed):
         scene = KnownGraph.of(entities, relations, known, network)
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
         for some in portions(scene.rows(chosen), scene.portion()):
-            late = time.monotonic() - began > seconds
-            if (late and found >= LEAST_VALID) or found >= ENOUGH:
-                break
-            if late and time.monotonic() - began > 2 * seconds:
+            if over():
                 break
             done, before = rows_done, found
 
@@ -136,8 +144,10 @@ def learn(
             is_fact = np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys)
             edges = candidates_of(scored, scored.predictions(), "cpu")
             trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
-        if found >= ENOUGH or time.monotonic() - began > seconds:
+        if over():
             break
+    if found < LEAST_VALID and time.monotonic() - began > limit:
+        return None
     if found < LEAST_VALID:
         return f"{found:,} facts were hidden and found among the candidates, {LEAST_VALID} are needed"
     fitted = fit_together(trials, SplitCorrection(), TREES, WITHOUT, _FITTED)
@@ -150,7 +160,9 @@ def learn(
     return EntityCalibration(fitted.learned, measured, used, rows_done, time.monotonic() - began)
 
 
-def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
+def _made_new(
+    entities: int, facts: EdgeColumns, came: NDArray[np.float64] | None, seed: int
+) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
     """In each round what is known, what is hidden, and of whom: half of the facts of some entities."""
     heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
     degree = np.bincount(np.concatenate([heads, tails]), minlength=entities)
@@ -158,6 +170,8 @@ def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[Ed
     most = np.quantile(seen, _BUSIEST) if len(seen) else 0
     rng = np.random.default_rng(seed)
     usual = rng.permutation(np.flatnonzero((degree > 1) & (degree <= max(most, 2))))
+    if came is not None:
+        usual = usual[np.argsort(-np.nan_to_num(came[usual], nan=-np.inf), kind="stable")]
     each = max(1, min(int(_SHARE * entities), -(-len(usual) // ROUNDS)))
     for number in range(min(ROUNDS, len(usual))):
         chosen = usual[number * each : (number + 1) * each]

@@ -16,7 +16,7 @@ from tuplet.progress import Report
 from tuplet.text_table import counted
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts
+from tuplet.truth.new_entities.stale import first_heard, known_facts
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PACKAGED = "packaged"
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
-_LEARNING = 120.0  # seconds of rows that a calibration is learned from, unless the facts are found before
+_LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from
 
 
 @dataclass(frozen=True)
@@ -58,26 +58,26 @@ def predict_waiting(
     timeout: float = PATIENCE,
     held: StoreFiles | None = None,
     model: str | os.PathLike[str] = PACKAGED,
+    again: bool = False,
 ) -> tuple[PredictionReport, StoreFiles]:
     """Predict facts about the new entities that wait for it; returns what was done, and the store after it.
 
     It takes about `seconds` at most (None: as long as it needs): an entity gets all its rows or waits on. The first
-    time a calibration is learned, from half of that time at most, and kept in the store. Nobody is kept waiting: the
-    store is locked only when finished entities are put in.
+    time a calibration is learned and kept in the store; if nothing could be learned, it is tried `again` only if asked
+    for. Nobody is kept waiting: the store is locked only when finished entities are put in.
     """
-    store, limit = newest(path, held), np.inf if seconds is None else seconds
-    clock = _Clock(limit)
-    if not store.meta.new.waiting:
-        return PredictionReport(why=store.meta.no_newcomers), store
-    if store.meta.no_newcomers is None:
-        try:
-            network, digest = network_of(model)
-        except TupletError as error:
-            return PredictionReport(waiting=len(store.meta.new.ids), why=str(error)), store
-        learned, store = _learned(store, network, digest, clock, progress, timeout)
-    done = PredictionReport(waiting=len(store.meta.new.ids), why=store.meta.no_newcomers)
-    if done.why is not None or learned is None:
-        return done, store
+    store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
+    why = store.meta.no_newcomers or (None if again else store.meta.new.why)
+    waiting = len(store.meta.new.ids)
+    if why is not None or not waiting:
+        return PredictionReport(waiting=waiting, why=why), store
+    try:
+        network, digest = network_of(model)
+    except TupletError as error:
+        return PredictionReport(waiting=waiting, why=str(error)), store
+    learned, store = _learned(store, network, digest, clock, progress, timeout)
+    if learned is None:
+        return PredictionReport(waiting=waiting, why=store.meta.new.why), store
     return _predict(store, network, learned, clock, progress, timeout)
 
 
@@ -140,8 +140,11 @@ def _learned(
         return store.newcomers(), store
     if progress:
         progress("learn", 0, 0, "learning how far predictions about new entities can be trusted (once for a store)")
-    facts = facts_before(known_facts(store), first_new(store))
-    found = learn(*sizes_of(store), facts, network, min(_LEARNING, clock.limit / 2), progress)
+    found = learn(
+        *sizes_of(store), known_facts(store), network, _LEARNING, clock.limit / 2, progress, first_heard(store)
+    )
+    if found is None:  # in so short a time
+        return None, store
     with writing(store.path, timeout, store) as now:
         if isinstance(found, str):
             new = replace(now.meta.new, why=found)

@@ -49,7 +49,7 @@ def update(
 ) -> tuple[PredictionReport, StoreFiles]:
     """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then."""
     began = time.monotonic()
-    report, store = predict_waiting(path, seconds, progress, timeout, held, model)
+    report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True)
     learned, facts = store.newcomers(), known_facts(store)
     met = len(store.graph.entities) - first_new(store)
     if report.why is not None or learned is None or store.meta.new.met == met:
