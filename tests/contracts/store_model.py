@@ -207,7 +207,9 @@ class StoreModel:
             store.compact()  # type: ignore[attr-defined]
             return None
         facts = list(change.facts)
-        return store.add(facts, new_entities=True) if change.kind == "add" else store.remove(facts)
+        if change.kind != "add":
+            return store.remove(facts)
+        return replace(store.add(facts, new_entities=True), why=None)  # nothing is predicted, for its truth is given
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 

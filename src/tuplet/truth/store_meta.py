@@ -157,7 +157,7 @@ class StoreMeta:
         """Why nothing is predicted about new entities; None if there is no reason."""
         if self.report.predicted is None:
             return "rows are computed when asked, by a model that does not know them"
-        if self.calibration is None:
+        if self.calibration is None or self.calibration["name"] == GIVEN:
             return "no truth value of this store was made by a predictor"
         return None
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report
-from tuplet.truth.learned.calibrate import candidates_of
+from tuplet.truth.learned.calibrate import candidates_of, with_rules
 from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_together
 from tuplet.truth.learned.reliability import Reliability, reliability
 from tuplet.truth.learned.split_correction import SplitCorrection
@@ -37,8 +37,8 @@ TREES = TreeSettings(trees=120, depth=4, rate=0.15)
 _BUSIEST = 0.99  # hubs are left out: nothing that came today is one
 _CELLS = 1 << 25  # scores held at a time
 _FEWEST_ROWS = 32  # at a time
-# What would be another number if more or fewer entities were asked about at a time; and what needs the whole store.
-WITHOUT = ("paths", "time", "candidates-", "unknown", "known_share", "excess")
+# What would be another number if more or fewer entities were asked about at a time; and dates, which new facts lack.
+WITHOUT = ("time", "candidates-", "unknown", "known_share", "excess")
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,8 @@ class KnownGraph:
     def of(entities: int, relations: int, edges: EdgeColumns, network: AnyGraphModel) -> KnownGraph:
         """The edges of a graph of that many entities and relations."""
         bound = network.on(TrainingEdges({"train": edges}, entities, relations))
-        ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in edges)
-        known = TrainEdges.of(entities, relations, *ids)
-        return KnownGraph(edges, bound, SimilarEnds.of(entities, relations, edges), known)
+        similar = SimilarEnds.of(entities, relations, edges)
+        return KnownGraph(edges, bound, similar, with_rules(entities, relations, edges))
 
     def rows(self, entities: Sequence[int]) -> EntityRows:
         """The rows of some entities that are worth computing."""
@@ -102,17 +101,13 @@ def learn(
     seconds: float = np.inf,
     limit: float = np.inf,
     progress: Report | None = None,
-    came: NDArray[np.float64] | None = None,
     seed: int = 0,
 ) -> EntityCalibration | str | None:
     """Learn from entities that lose half of their facts; why nothing can be learned, if so.
 
     Rows are computed until enough hidden facts are found, or for `seconds` if the least are found by then; after
-    `limit` seconds without these it is given up (None). With dates (`came`: when each entity was first heard of) those
-    that came last are made to look new: what comes next is like them.
+    `limit` seconds without these it is given up (None).
     """
-    if len(facts[0]) < 2 * LEAST_VALID:  # half of them can be hidden
-        return f"{len(facts[0]):,} facts are too few to learn from, {2 * LEAST_VALID} are needed"
     began, found = time.monotonic(), 0
     trials: list[Trial] = []
     used = rows_done = 0
@@ -121,7 +116,7 @@ def learn(
         spent = time.monotonic() - began
         return found >= ENOUGH or spent > limit or (spent > seconds and found >= LEAST_VALID)
 
-    for known, hidden, chosen in _made_new(entities, facts, came, seed):
+    for known, hidden, chosen in _made_new(entities, facts, seed):
         scene = KnownGraph.of(entities, relations, known, network)
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
@@ -160,9 +155,7 @@ def learn(
     return EntityCalibration(fitted.learned, measured, used, rows_done, time.monotonic() - began)
 
 
-def _made_new(
-    entities: int, facts: EdgeColumns, came: NDArray[np.float64] | None, seed: int
-) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
+def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
     """In each round what is known, what is hidden, and of whom: half of the facts of some entities."""
     heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
     degree = np.bincount(np.concatenate([heads, tails]), minlength=entities)
@@ -170,8 +163,6 @@ def _made_new(
     most = np.quantile(seen, _BUSIEST) if len(seen) else 0
     rng = np.random.default_rng(seed)
     usual = rng.permutation(np.flatnonzero((degree > 1) & (degree <= max(most, 2))))
-    if came is not None:
-        usual = usual[np.argsort(-np.nan_to_num(came[usual], nan=-np.inf), kind="stable")]
     each = max(1, min(int(_SHARE * entities), -(-len(usual) // ROUNDS)))
     for number in range(min(ROUNDS, len(usual))):
         chosen = usual[number * each : (number + 1) * each]

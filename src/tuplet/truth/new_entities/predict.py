@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PACKAGED = "packaged"
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
+FEWEST = 600  # facts, of which half can be hidden
 _LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from
 
 
@@ -67,7 +68,7 @@ def predict_waiting(
     for. Nobody is kept waiting: the store is locked only when finished entities are put in.
     """
     store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
-    why = store.meta.no_newcomers or (None if again else store.meta.new.why)
+    why = store.meta.no_newcomers or _too_few(store) or (None if again else store.meta.new.why)
     waiting = len(store.meta.new.ids)
     if why is not None or not waiting:
         return PredictionReport(waiting=waiting, why=why), store
@@ -79,6 +80,12 @@ def predict_waiting(
     if learned is None:
         return PredictionReport(waiting=waiting, why=store.meta.new.why), store
     return _predict(store, network, learned, clock, progress, timeout)
+
+
+def _too_few(store: StoreFiles) -> str | None:
+    """A word about a store that is too small, if it is: said each time, for it may grow."""
+    facts = store.meta.report.facts
+    return None if facts >= FEWEST else f"{facts:,} facts are too few to learn from, {FEWEST} are needed"
 
 
 def with_predictions(
