@@ -16,7 +16,7 @@ from tuplet.progress import Report
 from tuplet.text_table import counted
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.new_entities.stale import first_heard, known_facts
+from tuplet.truth.new_entities.stale import known_facts
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
@@ -147,9 +147,7 @@ def _learned(
         return store.newcomers(), store
     if progress:
         progress("learn", 0, 0, "learning how far predictions about new entities can be trusted (once for a store)")
-    found = learn(
-        *sizes_of(store), known_facts(store), network, _LEARNING, clock.limit / 2, progress, first_heard(store)
-    )
+    found = learn(*sizes_of(store), known_facts(store), network, _LEARNING, clock.limit / 2, progress)
     if found is None:  # in so short a time
         return None, store
     with writing(store.path, timeout, store) as now:

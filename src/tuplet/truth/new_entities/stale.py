@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.graph import NO_DATE
 from tuplet.truth.edges import observed_facts
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import StoreFiles
@@ -31,19 +30,6 @@ def facts_before(facts: EdgeColumns, first: int) -> EdgeColumns:
     """The facts without those about entities from an id on."""
     kept = (facts[0] < first) & (facts[2] < first)
     return facts[0][kept], facts[1][kept], facts[2][kept]
-
-
-def first_heard(store: StoreFiles) -> NDArray[np.float64] | None:
-    """When each entity had its first fact, NaN where that is not known; None where no fact has a date."""
-    if store.graph.date is None:
-        return None
-    heads, _, tails, entry = store.graph.adjacency.triples()
-    date = store.graph.date[entry]
-    dated = date != NO_DATE
-    came = np.full(len(store.graph.entities), np.inf)
-    for side in (heads, tails):
-        np.minimum.at(came, side[dated], date[dated])
-    return np.where(np.isinf(came), np.nan, came)
 
 
 def first_new(store: StoreFiles) -> int:
