@@ -59,16 +59,17 @@ class KnownGraph:
 
     def rows(self, entities: Sequence[int]) -> EntityRows:
         """The rows of some entities that are worth computing."""
-        return EntityRows.of(self.known.types, entities)
+        return EntityRows.of(self.known, entities)
 
     def portion(self) -> int:
-        """How many rows are held at a time."""
+        """How many rows the network computes at a time."""
         return max(_FEWEST_ROWS, min(512, _CELLS // self.known.entities))
 
     def score(self, rows: EntityRows, told: Callable[[int], None]) -> ScoredEdges:
         """The candidates in some rows, without known edges."""
-        computed = ComputedRows.of(self.network, rows, told)
-        return score_rows({"any-graph": computed, "similar": self.similar}, self.edges, rows)
+        walked = rows.where(rows.walked)
+        computed = ComputedRows.of(self.network, walked, told)
+        return score_rows({"any-graph": (computed, walked), "similar": (self.similar, rows)}, self.edges)
 
     def truth(self, learned: LearnedCalibration, scored: ScoredEdges) -> NDArray[np.float32]:
         """The calibrated truth of candidates that nobody had seen."""
@@ -120,7 +121,7 @@ def learn(
         scene = KnownGraph.of(entities, relations, known, network)
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
-        for some in portions(scene.rows(chosen), scene.portion()):
+        for some in scene.rows(chosen).portions(scene.portion()):
             if over():
                 break
             done, before = rows_done, found
@@ -131,7 +132,7 @@ def learn(
 
             scored = scene.score(some, told)
             found += int(np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys).sum())
-            rows_done += len(some)
+            rows_done += some.walks
             used += len(np.unique(some.entity))
             parts.append(scored)
         if parts:
@@ -191,19 +192,6 @@ def _halves(
     gone = np.zeros(len(heads), dtype=bool)
     gone[order[np.arange(len(order)) - first < count // 2]] = True
     return gone
-
-
-def portions(rows: EntityRows, most: int) -> Iterator[EntityRows]:
-    """Rows of whole entities, about so many at a time."""
-    ends = np.searchsorted(rows.entity, np.unique(rows.entity), side="right")  # rows come by entity
-    start = last = 0
-    for end in ends.tolist():
-        if end - start > most and last > start:
-            yield rows.part(start, last)
-            start = last
-        last = end
-    if last > start:
-        yield rows.part(start, last)
 
 
 def edge_numbers(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:

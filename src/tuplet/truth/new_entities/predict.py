@@ -172,20 +172,21 @@ def _predict(
     report, waiting, facts = PredictionReport(), store.meta.new.ids, known_facts(store)
     scene = KnownGraph.of(*sizes_of(store), facts, network)
     rows = scene.rows(waiting)
-    ends = np.searchsorted(rows.entity, waiting, side="right")  # rows come by entity, as those that wait do
+    walked = rows.where(rows.walked)
+    ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
     at = 0
     while at < len(waiting) and (upto := clock.reach(ends, at, scene.portion())) > at:
         began, start = time.monotonic(), int(ends[at - 1]) if at else 0
-        some = rows.part(start, int(ends[upto - 1]))
+        some = rows.where((rows.entity >= waiting[at]) & (rows.entity <= waiting[upto - 1]))
 
         def told(count: int, start: int = start) -> None:
             if progress:
-                progress("predict", start + count, len(rows), "rows of new entities")
+                progress("predict", start + count, len(walked), "rows of new entities")
 
         predicted = _judged(scene, learned, some, store.meta.threshold, told)
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
-        report = report.then(replace(put, rows=len(some)))
-        clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + len(some), upto
+        report = report.then(replace(put, rows=some.walks))
+        clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
     left = len(store.meta.new.ids)
     if progress and left:
         progress("predict", 0, 0, f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from tuplet.predict.base import LinkPredictor
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.score import joined
-from tuplet.truth.entity_views import EntityViews
+from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 
 Tensor = torch.Tensor
 Longs = NDArray[np.int64]
 
-LIKELY = 0.3  # how surely an entity has a view, by its other ones, so that it gets a row without a fact of it
+LIKELY = 0.2  # how surely an entity has a view, by its other ones, so that it gets a row without a fact of it
+WALKED = 8  # rows of one entity that the network walks; those of more are judged by what similar entities have
 FLOOR = 0.002  # truth in a row from which on an end is listed
 _ROWS = 64  # computed at a time, between two looks at the clock
 
@@ -30,34 +31,56 @@ class EntityRows:
 
     entity: Longs  # [rows]
     view: Longs  # [rows]
+    walked: NDArray[np.bool_]  # [rows] whether the network computes it, which takes long
 
     def __len__(self) -> int:
         return len(self.entity)
 
     @staticmethod
-    def of(views: EntityViews, entities: Sequence[int], likely: float = LIKELY) -> EntityRows:
-        """The rows of some entities that have a fact, or are likely to have one.
+    def of(known: TrainEdges, entities: Sequence[int]) -> EntityRows:
+        """The rows of some entities, ascending, that have a fact or are likely to have one.
 
         What is a tail of relation 0 is one of relation 1 in 9 of 9 + 5 cases.
 
         >>> edges = [(0, 0, end) for end in range(3, 12)] + [(1, 1, end) for end in range(3, 12)] + [(2, 0, 3)]
-        >>> rows = EntityRows.of(EntityViews.of(12, 2, *torch.tensor(edges).T), [2, 3])
+        >>> rows = EntityRows.of(TrainEdges.of(12, 2, *torch.tensor(edges).T), [2, 3])
         >>> list(zip(rows.entity.tolist(), rows.view.tolist()))
         [(2, 0), (3, 1), (3, 3)]
         """
-        near, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        types = known.types
+        near, found, walked = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, dtype=bool)]
         for entity in entities:
-            own = views.views[views.start[entity] : views.start[entity + 1]]
-            if len(own):
-                said = views.confidence[own].amax(0)
-                said[own] = 1.0
-                found.append(torch.nonzero(said >= likely).view(-1).numpy())
-                near.append(np.full(len(found[-1]), entity, dtype=np.int64))
-        return EntityRows(np.concatenate(near), np.concatenate(found))
+            own = types.views[types.start[entity] : types.start[entity + 1]]
+            if not len(own):
+                continue
+            said = types.confidence[own].amax(0)
+            said[own] = known.count(own * known.entities + entity).float()  # where it has a fact it has often more
+            rows = torch.nonzero(said >= LIKELY).view(-1)
+            best = torch.zeros(len(rows), dtype=torch.bool)
+            best[torch.argsort(said[rows], descending=True, stable=True)[:WALKED]] = True
+            near.append(np.full(len(rows), entity, dtype=np.int64))
+            found.append(rows.numpy())
+            walked.append(best.numpy())
+        return EntityRows(np.concatenate(near), np.concatenate(found), np.concatenate(walked))
 
-    def part(self, start: int, stop: int) -> EntityRows:
-        """Some of them in sequence."""
-        return EntityRows(self.entity[start:stop], self.view[start:stop])
+    @property
+    def walks(self) -> int:
+        """How many rows the network computes."""
+        return int(np.count_nonzero(self.walked))
+
+    def where(self, keep: NDArray[np.bool_] | slice) -> EntityRows:
+        """Some of them."""
+        return EntityRows(self.entity[keep], self.view[keep], self.walked[keep])
+
+    def portions(self, most: int) -> Iterator[EntityRows]:
+        """Rows of whole entities, about so many walks at a time."""
+        ends = np.searchsorted(self.entity, np.unique(self.entity), side="right")
+        walks = np.cumsum(self.walked)[ends - 1] if len(self) else ends
+        at = 0
+        while at < len(ends):
+            start, before = (int(ends[at - 1]), int(walks[at - 1])) if at else (0, 0)
+            at = max(at + 1, int(np.searchsorted(walks, before + most, side="right")))
+            yield self.where(slice(start, int(ends[at - 1])))
 
 
 @dataclass
@@ -102,20 +125,22 @@ class ComputedRows:
         return self.scores[[self.places[entity, view] for entity in near.tolist()]]
 
 
-def score_rows(scorers: Mapping[str, LinkPredictor], known: EdgeColumns, rows: EntityRows) -> ScoredEdges:
-    """The edges in these rows that some scorer gives the floor, each as if it were unknown whether it is a fact.
+def score_rows(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: EdgeColumns) -> ScoredEdges:
+    """The edges in the rows of each scorer that reach the floor, each as if it were unknown whether it is a fact.
 
-    An edge is in the row of its other end too; where that is none of these rows, its log there is NaN.
+    An edge is in the row of its other end too; where a scorer has no such row, its log there is NaN.
     """
-    entities = next(iter(scorers.values())).entities
+    entities = next(iter(scorers.values()))[0].entities
     heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in known)
     everyone, found = torch.arange(entities), {}
-    for number in np.unique(rows.view // 2).tolist():
+    for number in np.unique(np.concatenate([rows.view // 2 for _, rows in scorers.values()])).tolist():
         mine = relation == number
-        links = [_half_links(number, inverse, heads[mine], tails[mine], rows, everyone) for inverse in (False, True)]
         sides = [
-            [RowLogs.of(scorer, side, Calibration(), 1 << 30) for side in links if len(side.rows)]
-            for scorer in scorers.values()
+            [
+                RowLogs.of(scorer, side, Calibration(), 1 << 30)
+                for side in _half_links(number, heads[mine], tails[mine], rows, everyone)
+            ]
+            for scorer, rows in scorers.values()
         ]
         keys = torch.unique(torch.cat([side.reaching(FLOOR) for both in sides for side in both]))
         ends = keys // entities, keys % entities
@@ -132,13 +157,15 @@ def score_rows(scorers: Mapping[str, LinkPredictor], known: EdgeColumns, rows: E
     return joined(tuple(scorers), found)
 
 
-def _half_links(
-    number: int, inverse: bool, heads: Tensor, tails: Tensor, rows: EntityRows, everyone: Tensor
-) -> HalfLinks:
-    """The rows of one relation in one direction, with their known facts."""
-    near = torch.from_numpy(np.unique(rows.entity[rows.view == 2 * number + inverse]))
-    own = torch.isin(tails if inverse else heads, near)
-    return HalfLinks.of(number, inverse, heads[own], tails[own], everyone, near)
+def _half_links(number: int, heads: Tensor, tails: Tensor, rows: EntityRows, everyone: Tensor) -> list[HalfLinks]:
+    """The rows of one relation with their known facts, in each direction that has some."""
+    found = []
+    for inverse in (False, True):
+        near = torch.from_numpy(np.unique(rows.entity[rows.view == 2 * number + inverse]))
+        own = torch.isin(tails if inverse else heads, near)
+        if len(near):
+            found.append(HalfLinks.of(number, inverse, heads[own], tails[own], everyone, near))
+    return found
 
 
 def put_together(parts: Sequence[ScoredEdges]) -> ScoredEdges:

@@ -20,7 +20,7 @@ from tuplet.graph.views import among
 from tuplet.progress import Report
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.calibrate import candidates_of
-from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers, portions
+from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers
 from tuplet.truth.new_entities.predict import (
     PACKAGED,
     PredictionReport,
@@ -54,8 +54,8 @@ def update(
     met = len(store.graph.entities) - first_new(store)
     if report.why is not None or learned is None or store.meta.new.met == met:
         return report, store
-    found = stale_rows(store, facts)
-    rows, until = EntityRows(found.entity, found.view), np.inf if seconds is None else began + seconds
+    found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
+    rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
     moved = _moved(store, rows, learned, model, until, progress) if len(rows) else _nothing()
     if moved is None:
         return replace(report, stale_rows=len(rows)), store
@@ -78,7 +78,7 @@ def _moved(
         KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_before(facts, first_unmet(store)), facts)
     ]
     parts, done = [_nothing()], 0
-    for some in portions(rows, scenes[0].portion()):
+    for some in rows.portions(scenes[0].portion()):
         logits = []
         for number, scene in enumerate(scenes):
 
