@@ -24,7 +24,7 @@ import json, numpy as np, torch
 from tuplet.predict.paths import triton_kernels as kernels
 from tuplet.predict.paths.aggregate import plain_aggregate
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.network import PathLayer, Sight
+from tuplet.predict.paths.network import PathLayer, RelationTable, Sight
 
 torch.manual_seed(0)
 entities, relations, batch, width = 23, 3, 4, 32
@@ -32,7 +32,7 @@ edges = np.random.default_rng(0).integers(0, [entities, relations, entities], (9
 graph = MessageGraph.of(tuple(edges), entities, relations, "cpu")
 visible = graph.visible(*(torch.as_tensor(side[:5]) for side in edges), whole_pairs=True)
 degree, sight = graph.degrees(visible), Sight(graph, visible)
-layer = PathLayer(relations, width)
+layer = PathLayer(RelationTable(2 * relations, width), width)
 weights = [layer.summary.weight, layer.summary.bias, layer.own.weight, layer.own.bias]
 norm = [layer.norm.weight, layer.norm.bias]
 told = {}
