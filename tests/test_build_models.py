@@ -136,7 +136,8 @@ def test_a_planned_build_is_made_of_both_and_goes_on_after_ctrl_c(tmp_path: Path
     )
     assert next(share for step, share in seen if step == "train") >= 0.2, "steps that were done are not done again"
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
-    assert [model["kind"] for model in store.info()["models"]] == ["complex", "paths"]
+    # Whether the packaged network joins depends on what a sample of the valid edges says.
+    assert [model["kind"] for model in store.info()["models"]][:2] == ["complex", "paths"]
 
 
 def test_a_model_that_is_named_is_the_only_one(tmp_path: Path) -> None:

@@ -35,9 +35,12 @@ def worth_hiding(graph: KnowledgeGraph) -> bool:
 
 
 def train_hold_outs(
-    run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path, device: str
+    run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path, device: str, ready: Sequence[Path] = ()
 ) -> list[HoldOut]:
-    """For each part of the facts that is hidden in turn, predictors like `models` that did not see it."""
+    """For each part of the facts that is hidden in turn, predictors like `models` that did not see it.
+
+    `ready` are models that need no training: they read their scores off the facts that are not hidden.
+    """
     settings = {model.name: as_long(model) for model in affordable(models, run.report)}
     seed = next(iter(settings.values())).seed
     parts, found = hide_in_turn(graph.edges("train", "valid"), seed), []
@@ -49,6 +52,8 @@ def train_hold_outs(
             place = folder / str(number) / name
             replace(run, own=True, report=_quiet).train(edges, place, config)
             scorers[config.model] = load_for(edges, place, device)
+        for place in ready:
+            scorers[describe(place)["kind"]] = load_for(edges, place, device)
         found.append(HoldOut(part, scorers))
     if parts:
         run.report("hold-outs", len(parts), len(parts), "predictors that do not see a part")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -173,7 +174,7 @@ def build(
     if not train:
         given = {"predictors": predictors, "config": config, "keep_model": keep_model, **settings}
         _refuse_training([name for name, value in given.items() if value is not None and name != "seed"])
-    target = Path(os.path.realpath(path))
+    target, began = Path(os.path.realpath(path)), time.monotonic()
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
@@ -183,25 +184,26 @@ def build(
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return index(graph, None, path, memory=memory, force=force, progress=report)
+        from tuplet import build_packaged
         from tuplet.build_hold_outs import train_again, train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
         from tuplet.truth.hold_out_recipe import HoldOutRecipe
+        from tuplet.truth.learned.hold_out import PARTS
         from tuplet.truth.make import PredictorRecipe, make
         from tuplet.truth.predictor_choice import model_meta
 
         if holdout == "newest" and calibration is None:
             calibration = "learned"  # any other would promise what a random hold-out promises
         seed, learn = settings.get("seed") or 0, calibration in (None, LEARNED)
+        newest = holdout == "newest" and calibration == LEARNED  # what is listed is then what comes next
+        choices: dict[str, Any] = {"threshold": threshold, "calibration": calibration, "memory": memory}
+        recipe: HoldOutRecipe | PredictorRecipe
         if not train:
-            from tuplet.build_untrained import in_turn, recipe_at_once, recipe_in_turn
-
-            choices: dict[str, Any] = {"threshold": threshold, "calibration": calibration, "memory": memory}
-            recipe: HoldOutRecipe | PredictorRecipe
-            if holdout == "random" and learn and in_turn(graph):
-                recipe = recipe_in_turn(graph, _device(device), seed, minutes, report, **choices)
+            if holdout == "random" and learn and worth_hiding(graph):
+                recipe = build_packaged.recipe_in_turn(graph, _device(device), seed, minutes, report, **choices)
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
-                recipe = recipe_at_once(graph, _device(device), report, **choices)
+                recipe = build_packaged.recipe_at_once(graph, _device(device), newest, report, **choices)
             return Store.of(make(graph, recipe, path, force, report))
         graph = Graph.made(_held_out(graph, holdout, seed))
         folder = Path(keep_model) if keep_model is not None else work
@@ -214,26 +216,22 @@ def build(
             models = run.planned(request)
         else:
             models = run.single(_settings(config, settings, graph))
-        if holdout == "random" and learn and worth_hiding(graph):
-            small = HoldOutRecipe(
-                train_hold_outs(run, graph, models, work / "hidden", _device(device)),
-                tuple(model_meta(model, graph, False) for model in models),
-                threshold=threshold,
-                calibration=calibration,
-                memory=memory,
+        in_turn = holdout == "random" and learn and worth_hiding(graph)
+        ready = list[Path]()
+        if free and predictors is None:
+            times = PARTS if in_turn else 1 + newest
+            left = build_packaged.seconds_left(time.monotonic() - began, minutes)
+            ready = build_packaged.beside(graph, models, times, left, _device(device), work, report)
+        if in_turn:
+            recipe = HoldOutRecipe(
+                train_hold_outs(run, graph, models, work / "hidden", _device(device), ready),
+                tuple(model_meta(model, graph, False) for model in [*models, *ready]),
+                **choices,
             )
-            store = Store.of(make(graph, small, path, force, report))
         else:
-            learn_again = holdout == "newest" and calibration == LEARNED
-            recipe = PredictorRecipe(
-                models,
-                threshold=threshold,
-                calibration=calibration,
-                device=_device(device),
-                memory=memory,
-                later=train_again(run, graph, models, work / "again") if learn_again else (),
-            )
-            store = Store.of(make(graph, recipe, path, force, report))
+            later = [*train_again(run, graph, models, work / "again"), *ready] if newest else []
+            recipe = PredictorRecipe([*models, *ready], device=_device(device), later=later, **choices)
+        store = Store.of(make(graph, recipe, path, force, report))
     shutil.rmtree(work, ignore_errors=True)
     return store
 

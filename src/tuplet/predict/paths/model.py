@@ -138,6 +138,7 @@ class AnyGraphModel(PathModel):
     """A path network that reads scores off any graph, whatever it was trained on."""
 
     kind: ClassVar[str] = "any-graph"
+    one_side: ClassVar[bool] = True
 
     @classmethod
     def network_of(cls, relations: int, width: int, layers: int) -> RowNetwork:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
+from tuplet.predict.base import LinkPredictor, device_of, has_one_side, scores_columns, sees_facts
 from tuplet.progress import Report
 from tuplet.truth.candidates.counted_rows import CountedRows, RowProgress
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs

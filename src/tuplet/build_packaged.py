@@ -1,0 +1,205 @@
+"""The network that ships with the package: it reads its scores off the facts of any graph, alone or beside others.
+
+Without training, hiding facts is leaving them out, and the rows are what takes the time. Of few facts, as many parts
+are hidden in turn as there is time for. Of many, and where there is a valid split, the valid edges are hidden.
+
+Beside predictors that were trained, it joins them if there is time for its rows, and if held-out facts are found better
+with it than without.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuplet.build_plan import FAST_MESSAGES, MINUTES
+from tuplet.files import write_json
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.base import LinkPredictor, device_of, kind_of
+from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.evaluate import KnownAnswers, score_rows
+from tuplet.predict.model_folder import PACKAGED, describe, load, load_for, located
+from tuplet.progress import Report, duration
+from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
+from tuplet.truth.learned.hold_out import hide_in_turn
+from tuplet.truth.make import PredictorRecipe
+from tuplet.truth.predictor_choice import model_meta
+
+Tensor = torch.Tensor
+
+PARTS = 10  # of few facts, so many are hidden in turn at most
+SECONDS = 30.0  # that the rows of all parts may take, unless somebody says otherwise; one part is hidden in any case
+SHARE = 0.5  # of the minutes that somebody says, for the rows
+_PROBES = 3  # batches for each core that are timed
+CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
+DECISION = "packaged.json"
+TRIED = 200  # held-out facts that are looked for with and without the network
+_TRYING = 0.2  # of the time for all rows, that may take
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """The rows that a graph needs, and how long one takes."""
+
+    rows: int
+    seconds: float  # of one
+
+    @staticmethod
+    def of(network: Any, edges: TrainingEdges, clock: Callable[[], float] = time.monotonic) -> RowWork:
+        """Count the half-links, and time some of their rows on this machine."""
+        heads, relation, _ = (np.asarray(side, dtype=np.int64) for side in edges.splits["train"])
+        often, bound = int(np.bincount(relation).argmax()), network.on(edges)
+        some = np.resize(np.unique(heads[relation == often]), _PROBES * bound.batch * torch.get_num_threads())
+        asked = torch.from_numpy(some).to(bound.device)
+        bound.tails(asked, often)  # the first time kernels are compiled and the relations described
+        began = clock()
+        bound.tails(asked, often)
+        return RowWork(edges.half_links, (clock() - began) / len(asked))
+
+    @staticmethod
+    def least(network: Any, edges: TrainingEdges) -> RowWork:
+        """The same as it would be on a fast machine: if that is too much, nobody needs to time it."""
+        messages = 2.0 * edges.count("train") * 2 * len(network.network.layers) * network.network.width
+        return RowWork(edges.half_links, messages / (3 * FAST_MESSAGES * torch.get_num_threads()))
+
+    @property
+    def total(self) -> float:
+        """Seconds that all rows take."""
+        return self.rows * self.seconds
+
+    def parts(self, seconds: float) -> int:
+        """How many times all rows can be computed in this time, at least once.
+
+        >>> [RowWork(4_000, 0.002).parts(seconds) for seconds in (1, 30, 1000)]
+        [1, 3, 10]
+        """
+        return max(1, min(PARTS, int(seconds / max(1e-9, self.total))))
+
+    def sentence(self, parts: int = 1) -> str:
+        """What is going to be done, and how long that takes.
+
+        >>> print(RowWork(7_000, 0.01).sentence())
+        nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s
+        >>> print(RowWork(4_000, 0.002).sentence(3))
+        nothing is trained: 4,000 rows of the packaged network, 3 times with other facts hidden, about 24 s
+        """
+        several = f", {parts} times with other facts hidden" if parts > 1 else ""
+        time_taken = duration(parts * self.total)
+        return f"nothing is trained: {self.rows:,} rows of the packaged network{several}, about {time_taken}"
+
+
+def recipe_in_turn(
+    graph: KnowledgeGraph, device: str, seed: int, minutes: float | None, report: Report, **choices: Any
+) -> HoldOutRecipe:
+    """The mean of what the network says while each of some tenths of the facts is hidden."""
+    model = located(PACKAGED)
+    network: Any = load(model, device)
+    name = describe(model)["sha256"]
+    parts = hide_in_turn(graph.edges("train", "valid"), seed, PARTS)
+    edges = [TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations)) for part in parts]
+    if edges:
+        work = RowWork.of(network, edges[0])
+        parts = parts[: work.parts(SECONDS if minutes is None else SHARE * 60 * minutes)]
+        report("plan", 0, 0, work.sentence(len(parts)))
+    hold_outs = [
+        HoldOut(part, {kind_of(network): network.on(known)}, name) for part, known in zip(parts, edges, strict=False)
+    ]
+    return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), **choices)
+
+
+def recipe_at_once(
+    graph: KnowledgeGraph, device: str, once_more: bool, report: Report, **choices: Any
+) -> PredictorRecipe:
+    """What the network says while the valid edges are hidden; once more with all facts, if that is to be listed."""
+    model = located(PACKAGED)
+    report("plan", 0, 0, RowWork.of(load(model, device), TrainingEdges.of(graph)).sentence(1 + once_more))
+    return PredictorRecipe(model, device=device, later=(model,) if once_more else (), **choices)
+
+
+def seconds_left(elapsed: float, minutes: float | None) -> float:
+    """What its rows may take beside trained predictors: as long as these took, and a third of the time that is left.
+
+    >>> seconds_left(3.0, None), seconds_left(60.0, None), seconds_left(60.0, 2.0)
+    (20.0, 60.0, 20.0)
+    """
+    limit = 60 * (MINUTES if minutes is None else minutes)
+    return max(0.0, min(max(CHEAP, elapsed), (limit - elapsed) / 3))
+
+
+def beside(
+    graph: KnowledgeGraph, models: Sequence[Path], times: int, seconds: float, device: str, work: Path, report: Report
+) -> list[Path]:
+    """The network, if it joins these models; a build that goes on where it stopped keeps to what was decided."""
+    folder = located(PACKAGED)
+    if not folder.exists() or not graph.split_edges["valid"]:
+        return []
+    about = {"graph": graph.hash, "models": [describe(model)["sha256"] for model in (*models, folder)]}
+    try:
+        decided = json.loads((work / DECISION).read_bytes())
+    except (OSError, ValueError):
+        decided = {}
+    if decided.get("about") != about:
+        decided = {"about": about, "joins": joins(graph, models, times, seconds, device, report)}
+        write_json(work / DECISION, decided, force=True)
+    return [folder] if decided["joins"] else []
+
+
+def joins(
+    graph: KnowledgeGraph, models: Sequence[Path], times: int, seconds: float, device: str, report: Report
+) -> bool:
+    """Whether the network is worth its rows, `times` over, beside these models: in this time, on the valid edges."""
+    network: Any = load(located(PACKAGED), device)
+    edges = TrainingEdges.of(graph)
+    if device.startswith("cpu") and times * RowWork.least(network, edges).total > seconds:
+        return False
+    work = RowWork.of(network, edges)
+    if times * work.total > seconds:
+        report("plan", 0, 0, f"the packaged network is left out: its rows take about {duration(times * work.total)}")
+        return False
+    tried = min(TRIED, int(_TRYING * seconds / (2 * work.seconds)))
+    before, after = with_and_without(
+        [load_for(edges, model, device) for model in models], network.on(edges), edges, tried
+    )
+    gain = after - before
+    helps = bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+    found = f"MRR of {len(gain) // 2:,} held-out facts {before.mean():.3f} without, {after.mean():.3f} with it"
+    report("plan", 0, 0, f"the packaged network {'joins' if helps else 'is left out'}: {found}")
+    return helps
+
+
+@torch.inference_mode()
+def with_and_without(
+    models: Sequence[LinkPredictor], another: LinkPredictor, edges: TrainingEdges, most: int
+) -> tuple[Tensor, Tensor]:
+    """Reciprocal filtered ranks of some valid edges by the mean chance of models, without and with another. [2 · n]"""
+    valid = edges.splits["valid"]
+    some = np.random.default_rng(0).permutation(len(valid[0]))[:most]
+    device = device_of(another)
+    heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)[some]).to(device) for side in valid)
+    asked, target = torch.cat([heads, tails]), torch.cat([tails, heads])
+    relation = torch.cat([relation, relation + edges.relations])
+    known = KnownAnswers(
+        {split: edges.splits[split] for split in ("train", "valid")}, edges.entities, edges.relations, device
+    )
+
+    def chances(model: LinkPredictor) -> Tensor:
+        scores = score_rows(model, asked, relation)
+        own = scores.gather(1, target[:, None])
+        known.mask(scores, asked, relation)
+        return torch.softmax(scores.scatter(1, target[:, None], own), 1)
+
+    before = torch.stack([chances(model) for model in models]).mean(0)
+    after = before + (chances(another) - before) / (len(models) + 1)
+    return _reciprocal(before, target), _reciprocal(after, target)
+
+
+def _reciprocal(chance: Tensor, target: Tensor) -> Tensor:
+    own = chance.gather(1, target[:, None])
+    return 1 / (1 + (chance > own).sum(1) + ((chance == own).sum(1) - 1) / 2)
