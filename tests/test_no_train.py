@@ -98,8 +98,8 @@ def test_valid_edges_are_hidden_where_there_are_enough(tmp_path: Path, rows: lis
     assert graph.split_edges["valid"] >= 300
     store = tuplet.build(graph, tmp_path / "s", train=False, progress=False)
     report = store.info()["report"]
-    assert report["candidates"]["sources"].startswith("half-links")
-    links = TrainingEdges.of(graph).half_links
+    assert report["candidates"]["sources"].startswith("half-links of one end")
+    links = TrainingEdges.of(graph).half_links_of_one_end
     assert sum(rows[TIMED:]) == links, "each row is computed once"
     again = tuplet.index(graph, "packaged", tmp_path / "t", progress=False)
     assert same_truth(store, again)

@@ -53,7 +53,7 @@ class RowWork:
 
     @staticmethod
     def of(network: Any, edges: TrainingEdges, clock: Callable[[], float] = time.monotonic) -> RowWork:
-        """Count the half-links, and time some of their rows on this machine."""
+        """Count the half-links of one end, and time some of their rows on this machine."""
         heads, relation, _ = (np.asarray(side, dtype=np.int64) for side in edges.splits["train"])
         often, bound = int(np.bincount(relation).argmax()), network.on(edges)
         some = np.resize(np.unique(heads[relation == often]), _PROBES * bound.batch * torch.get_num_threads())
@@ -61,13 +61,13 @@ class RowWork:
         bound.tails(asked, often)  # the first time kernels are compiled and the relations described
         began = clock()
         bound.tails(asked, often)
-        return RowWork(edges.half_links, (clock() - began) / len(asked))
+        return RowWork(edges.half_links_of_one_end, (clock() - began) / len(asked))
 
     @staticmethod
     def least(network: Any, edges: TrainingEdges) -> RowWork:
         """The same as it would be on a fast machine: if that is too much, nobody needs to time it."""
         messages = 2.0 * edges.count("train") * 2 * len(network.network.layers) * network.network.width
-        return RowWork(edges.half_links, messages / (3 * FAST_MESSAGES * torch.get_num_threads()))
+        return RowWork(edges.half_links_of_one_end, messages / (3 * FAST_MESSAGES * torch.get_num_threads()))
 
     @property
     def total(self) -> float:
@@ -114,13 +114,11 @@ def recipe_in_turn(
     return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), **choices)
 
 
-def recipe_at_once(
-    graph: KnowledgeGraph, device: str, once_more: bool, report: Report, **choices: Any
-) -> PredictorRecipe:
-    """What the network says while the valid edges are hidden; once more with all facts, if that is to be listed."""
+def recipe_at_once(graph: KnowledgeGraph, device: str, windows: int, report: Report, **choices: Any) -> PredictorRecipe:
+    """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
-    report("plan", 0, 0, RowWork.of(load(model, device), TrainingEdges.of(graph)).sentence(1 + once_more))
-    return PredictorRecipe(model, device=device, later=(model,) if once_more else (), **choices)
+    report("plan", 0, 0, RowWork.of(load(model, device), TrainingEdges.of(graph)).sentence(1 + windows))
+    return PredictorRecipe(model, device=device, later=[[model]] * windows, **choices)
 
 
 def seconds_left(elapsed: float, minutes: float | None) -> float:

@@ -203,7 +203,8 @@ def build(
                 recipe = build_packaged.recipe_in_turn(graph, _device(device), seed, minutes, report, **choices)
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
-                recipe = build_packaged.recipe_at_once(graph, _device(device), newest, report, **choices)
+                windows = _windows(graph) if newest else 0
+                recipe = build_packaged.recipe_at_once(graph, _device(device), windows, report, **choices)
             return Store.of(make(graph, recipe, path, force, report))
         graph = Graph.made(_held_out(graph, holdout, seed))
         folder = Path(keep_model) if keep_model is not None else work
@@ -219,7 +220,7 @@ def build(
         in_turn = holdout == "random" and learn and worth_hiding(graph)
         ready = list[Path]()
         if free and predictors is None:
-            times = PARTS if in_turn else 1 + newest
+            times = PARTS if in_turn else 1 + (_windows(graph) if newest else 0)
             left = build_packaged.seconds_left(time.monotonic() - began, minutes)
             ready = build_packaged.beside(graph, models, times, left, _device(device), work, report)
         if in_turn:
@@ -229,7 +230,8 @@ def build(
                 **choices,
             )
         else:
-            later = [*train_again(run, graph, models, work / "again"), *ready] if newest else []
+            again = train_again(run, graph, models, work / "again") if newest else []
+            later = [[*places, *ready] for places in again]
             recipe = PredictorRecipe([*models, *ready], device=_device(device), later=later, **choices)
         store = Store.of(make(graph, recipe, path, force, report))
     shutil.rmtree(work, ignore_errors=True)

@@ -70,8 +70,19 @@ class TrainingEdges:
     @cached_property
     def half_links(self) -> int:
         """How many (entity, relation, direction) have a train fact: the rows of a path network."""
+        return int(self._by_relation.sum())
+
+    @cached_property
+    def half_links_of_one_end(self) -> int:
+        """The same, of each relation those of the end that has fewer."""
+        return int(self._by_relation.min(0).sum())
+
+    @cached_property
+    def _by_relation(self) -> NDArray[np.int64]:
+        """How many heads and tails each relation has. [2, relations]"""
         heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in self.splits["train"])
-        return sum(len(np.unique(end * self.relations + relation)) for end in (heads, tails))
+        pairs = [np.unique(end * self.relations + relation) for end in (heads, tails)]
+        return np.stack([np.bincount(each % self.relations, minlength=self.relations) for each in pairs])
 
     def __str__(self) -> str:
         ends = counted(self.entities, "entity", "entities")

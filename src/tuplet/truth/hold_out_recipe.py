@@ -49,7 +49,6 @@ class HoldOutRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
-        from tuplet.predict.base import sees_facts
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.learned.calibrate import THRESHOLD
@@ -60,11 +59,11 @@ class HoldOutRecipe:
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
         least = THRESHOLD if self.threshold is None else self.threshold
         several = any(len(one.scorers) > 1 for one in self.hold_outs)
-        dear = any(sees_facts(scorer) for one in self.hold_outs for scorer in one.scorers.values())
         split = HiddenPart(graph.edges("train"), graph.edges("valid"))
         if not len(split.hidden[0]) and self.hold_outs:
             split = self.hold_outs[0].part
-        choice = choose(*sizes, *split, HALF_LINKS if several else None, dear)
+        scorers = self.hold_outs[0].scorers.values() if self.hold_outs else ()
+        choice = choose(*sizes, *split, HALF_LINKS if several else None, scorers)
         trials = []
         for number, one in enumerate(self.hold_outs):
             floor, rule, known = min(FLOOR, 4 * least), Calibration(), one.part.known

@@ -174,7 +174,7 @@ class PredictorRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
-        from tuplet.predict.base import scores_columns, sees_facts
+        from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
         from tuplet.truth.candidates.sources import choose
         from tuplet.truth.candidates.two_step_pairs import join_rules
@@ -185,8 +185,7 @@ class PredictorRecipe:
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
         floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
-        dear = all(map(sees_facts, scorers.values()))
-        choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates, dear)
+        choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates, scorers.values())
         choice, two_step = join_rules(choice, *graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
         if progress:
             progress("index", 0, 0, str(choice))

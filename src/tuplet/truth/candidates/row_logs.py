@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -52,6 +52,11 @@ class HalfLinks:
         order = torch.argsort(near, stable=True)
         chosen = torch.unique_consecutive(near[order]) if rows is None else rows
         return HalfLinks(relation, inverse, chosen, columns, torch.searchsorted(chosen, near[order]), far[order])
+
+    def without_rows(self) -> HalfLinks:
+        """The same of which nothing is to be computed."""
+        none = self.rows[:0]
+        return replace(self, rows=none, known_rows=none, known_ends=none)
 
 
 @dataclass

@@ -288,7 +288,8 @@ class CandidateScorer:
             everyone = torch.arange(self.counts.entities, device=heads.device)
             # The rows of a predictor that sees the facts are dear: beside another one it gets those that have a fact.
             rows = None if sees_facts(scorer) and len(self.scorers) > 1 else everyone
-            return [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
+            both = [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
+            return fewer_rows(both) if rows is None and has_one_side(scorer) else both
         links = []
         for inverse in (False, True):
             near, far = (self.views.support(2 * number + side) for side in (inverse, not inverse))
@@ -298,7 +299,14 @@ class CandidateScorer:
             if self.sources.rows_from is not None and least is not None:
                 rows = torch.nonzero(near >= least).view(-1).to(heads.device)
             links.append(HalfLinks.of(number, inverse, heads, tails, columns, rows))
-        return links
+        return fewer_rows(links) if self.sources.rows_from is None and has_one_side(scorer) else links
+
+
+def fewer_rows(both: Sequence[HalfLinks]) -> list[HalfLinks]:
+    """The same with rows of one direction alone, that with fewer; those of the heads if there are as many."""
+    counts = [len(links.rows) for links in both]
+    kept = counts.index(min(counts))
+    return [links if side == kept else links.without_rows() for side, links in enumerate(both)]
 
 
 def _merged(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

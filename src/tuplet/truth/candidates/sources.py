@@ -12,7 +12,7 @@ torch and numpy alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import unknown
+from tuplet.predict.base import LinkPredictor, has_one_side, sees_facts
 from tuplet.truth.edges import Floats
 from tuplet.truth.entity_views import EntityViews
 from tuplet.truth.scored import EdgeColumns
@@ -54,12 +55,15 @@ class CandidateSources:
     open_from: float | None = None  # also pairs of such ends without a fact, one of them from this confidence on
     two_step_from: float | None = None  # also pairs that rules of two steps speak for, from this confidence on
     rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
+    one_side: bool = False  # half-links are those of the end that has fewer in its relation
 
     def __str__(self) -> str:
         if self.everything:
             return "all pairs"
         names = {1.0: "half-links × known ends", 0.0: "half-links × all entities"}
         told = names.get(self.least, f"half-links × plausible ends ({self.least:g})")
+        if self.one_side:
+            told = told.replace("half-links", "half-links of one end")
         if self.open_from is not None:
             told += f" + pairs without a fact ({self.open_from:g})"
         if self.two_step_from is not None:
@@ -76,8 +80,14 @@ class CandidateSources:
         """Those that are scored together: those that have a fact, with `rows_from` also those without."""
         return replace(self, two_step_from=None, open_from=self.open_from if self.rows_from is not None else None)
 
-    def inside(self, near: Floats, far: Floats) -> NDArray[np.bool_]:
-        """Which pairs are half-links or pairs without a fact, by how surely their ends are such of the relation."""
+    def inside(
+        self, near: Floats, far: Floats, heads: NDArray[np.integer], tails: NDArray[np.integer]
+    ) -> NDArray[np.bool_]:
+        """Which pairs are half-links or pairs without a fact, by how surely each entity is a head and a tail."""
+        if self.one_side:
+            rows, columns = (near[heads], far[tails])[:: _direction(near, far)]
+            return np.asarray((rows >= 1) & (columns >= self.least))
+        near, far = near[heads], far[tails]
         surer, other = np.maximum(near, far), np.minimum(near, far)
         found = np.zeros(len(near), dtype=bool)
         for least, sure, most in self.steps():
@@ -125,15 +135,16 @@ def choose(
     known: EdgeColumns,
     valid: EdgeColumns,
     asked: str | None = None,
-    dear: bool = False,
+    scorers: Collection[LinkPredictor] = (),
 ) -> CandidateChoice:
     """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs.
 
-    `dear`: rows are, of every predictor. Then half-links do, unless something else is asked for.
+    Where the rows of all scorers are dear, half-links do, or those of one end, unless something else is asked for.
     """
     if asked not in (None, HALF_LINKS, WIDE, ALL):
         raise unknown("kind of candidates", asked, (HALF_LINKS, WIDE, ALL))
-    if asked is None and dear:
+    one_side = asked is None and bool(scorers) and all(map(has_one_side, scorers))
+    if asked is None and scorers and all(map(sees_facts, scorers)):
         asked = HALF_LINKS
     possible = relations * entities**2
     if asked == ALL or (asked is None and possible <= _SMALL):
@@ -141,21 +152,21 @@ def choose(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the steps are too short to be shared
     try:
-        return _cheapest(entities, relations, known, valid, asked)
+        return _cheapest(entities, relations, known, valid, asked, one_side)
     finally:
         torch.set_num_threads(threads)
 
 
 def _cheapest(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None
+    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None, one_side: bool
 ) -> CandidateChoice:
     total, rows_from = len(valid[0]), WIDE_LEVEL if asked == WIDE else None
-    sources = [CandidateSources(least, rows_from=rows_from) for least in LEVELS]
+    sources = [CandidateSources(least, rows_from=rows_from, one_side=one_side) for least in LEVELS]
     if asked != HALF_LINKS:
         sources += [replace(one, open_from=level) for one in sources for level in OPEN_LEVELS if level >= one.least]
     pairs, held = count(entities, relations, known, valid, sources)
     if not total:
-        chosen = sources.index(CandidateSources(UNTOLD, rows_from=rows_from))
+        chosen = LEVELS.index(UNTOLD)
         return CandidateChoice(sources[chosen], int(pairs[chosen]), {})
     enough = np.nonzero(held >= ENOUGH * held.max())[0]
     chosen = int(enough[np.argmin(pairs[enough])])
@@ -171,7 +182,7 @@ def count(
     for near, far, h, t in ends_by_relation(entities, relations, known, valid):
         for place, source in enumerate(sources):
             pairs[place] += pairs_of(source, near, far)
-            held[place] += int(source.inside(near[h], far[t]).sum())
+            held[place] += int(source.inside(near, far, h, t).sum())
     return pairs, held
 
 
@@ -191,6 +202,9 @@ def ends_by_relation(
 
 def pairs_of(source: CandidateSources, near: Floats, far: Floats) -> int:
     """How many pairs there are in one relation."""
+    if source.one_side:
+        rows, columns = (near, far)[:: _direction(near, far)]
+        return _between(rows, 1.0, math.inf) * _between(columns, source.least, math.inf)
     pairs = 0
     for least, sure, most in source.steps():
         # One end is sure, the other at least plausible; what a surer step has is not counted again.
@@ -198,6 +212,11 @@ def pairs_of(source: CandidateSources, near: Floats, far: Floats) -> int:
         all_first, all_second = (_between(side, least, most) for side in (near, far))
         pairs += first * all_second + second * all_first - first * second
     return pairs
+
+
+def _direction(near: Floats, far: Floats) -> int:
+    """1 if the rows of heads are those of one side, −1 if those of tails are: there are fewer."""
+    return 1 if _between(near, 1.0, math.inf) <= _between(far, 1.0, math.inf) else -1
 
 
 def _between(support: Floats, least: float, most: float) -> int:

@@ -120,7 +120,7 @@ def count_two_step(
         bounds[number] = rules.least_within(number, 0.0, room)
         heads, tails, confidence = rules.pairs(number, max(levels[-1], bounds[number]))
         is_valid = np.isin(heads.astype(np.int64) * rules.entities + tails, h * rules.entities + t)
-        outside = ~others.inside(near[heads], far[tails])
+        outside = ~others.inside(near, far, heads, tails)
         for place, level in enumerate(levels):
             mine = confidence >= level
             kinds = (mine, mine & outside, mine & is_valid, mine & is_valid & outside)
