@@ -138,6 +138,19 @@ def test_a_new_entity_whose_facts_change_waits_again(store: Store, network: Path
     assert store.info()["new_entities"] == old
 
 
+def test_who_stops_an_add_has_the_facts_and_may_go_on(store: Store, network: Path) -> None:
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        if step == "predict":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add(NEW, new_entities=True, model=network, progress=stop)
+    assert store.ask('?x : lives_in("zoe", ?x)', only="observed")[0].values == {"x": "town1"}
+    assert store.info()["new_entities"]["waiting"] == 1
+    store.update(model=network)
+    assert said(store)
+
+
 def test_what_is_no_longer_predicted_goes(store: Store, network: Path) -> None:
     store.add(NEW, new_entities=True, model=network)
     store.remove(NEW)
