@@ -55,8 +55,9 @@ class Source:
         """Of each relation the chance that an open pair is a missing fact; empty where truth is not calibrated."""
         if not self.about.get("calibrated") or self.splits is None:
             return []
-        facts = relation_counts(self.facts)
-        return [float(rate) for rate in base_rates(self.graph.split_edges, self.splits, facts, self.open_pairs)]
+        facts, calibration = relation_counts(self.facts), self.about.get("calibration") or {}
+        rates = base_rates(self.graph.split_edges, self.splits, facts, self.open_pairs, calibration)
+        return [float(rate) for rate in rates]
 
     def promised(self, meta: StoreMeta) -> dict[str, Any]:
         """What the truth values of a calibrated store promise; nothing of any other."""

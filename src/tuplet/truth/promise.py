@@ -29,13 +29,14 @@ def promise(
     >>> sizes = {"train": 950, "valid": 50, "test": 0}, ("train", "valid"), 19_000
     >>> print(promise(*sizes, {"hidden_facts": 804})["sentence"].split(", ", 2)[2])
     if 50 are missing (measured on 804 facts, each hidden once)
-    >>> newest = {"newest": 50, "from": "2024-01-03", "to": "2024-02-12", "days": 40}
-    >>> print(promise(*sizes, {"holdout": newest})["sentence"].split(", ", 1)[1])
-    3 in 10 are stated within 40 days, if facts come as from 2024-01-03 to 2024-02-12
-    >>> told["base_rate"], told["lift_of_0.3"]
-    (0.002632, 114)
+    >>> newest = {"newest": 50, "from": "2024-01-03", "to": "2024-02-12", "days": 20, "windows": 2}
+    >>> by_date = promise(*sizes, {"holdout": newest, "about": {"valid_edges": 38}})
+    >>> print(by_date["sentence"].split(", ", 1)[1])
+    3 in 10 are stated within 20 days, if facts come as from 2024-01-03 to 2024-02-12
+    >>> told["base_rate"], told["lift_of_0.3"], by_date["base_rate"]
+    (0.002632, 114, 0.001)
     """
-    missing = _missing(splits, observed)
+    missing = _missing(splits, observed, calibration)
     chance = min(1.0, missing / max(1, open_pairs))
     if "holdout" in calibration:
         newest = calibration["holdout"]
@@ -57,6 +58,7 @@ def base_rates(
     observed: Sequence[str],
     facts: NDArray[np.integer],
     open_pairs: NDArray[np.integer],
+    calibration: Mapping[str, Any] = MappingProxyType({}),
 ) -> NDArray[np.float64]:
     """Of each relation the chance that one of its open pairs is one of its missing facts. [relations]
 
@@ -66,13 +68,16 @@ def base_rates(
     >>> base_rates(splits, ("train", "valid"), np.array([1000, 0]), np.array([9000, 0]))
     array([0.01111111, 0.        ])
     """
-    missing = _missing(splits, observed) * facts / max(1, int(facts.sum()))
+    missing = _missing(splits, observed, calibration) * facts / max(1, int(facts.sum()))
     rates: NDArray[np.float64] = np.minimum(1.0, missing / np.maximum(1, open_pairs))
     return rates
 
 
-def _missing(splits: Mapping[str, int], observed: Sequence[str]) -> int:
-    """How many facts are taken to be missing."""
+def _missing(splits: Mapping[str, int], observed: Sequence[str], calibration: Mapping[str, Any]) -> int:
+    """How many facts are taken to be missing; by date, to come in a window between entities that are known."""
+    if "holdout" in calibration:
+        come: int = calibration["about"]["valid_edges"]
+        return max(1, round(come / calibration["holdout"].get("windows", 1)))
     held_out = sum(size for split, size in splits.items() if split not in observed)
     known = sum(splits[split] for split in observed)
     return held_out or splits["valid"] or max(1, round(NOTIONAL * known))
