@@ -76,8 +76,7 @@ def base_rates(
 def _missing(splits: Mapping[str, int], observed: Sequence[str], calibration: Mapping[str, Any]) -> int:
     """How many facts are taken to be missing; by date, to come in a window between entities that are known."""
     if "holdout" in calibration:
-        come: int = calibration["about"]["valid_edges"]
-        return max(1, round(come / calibration["holdout"].get("windows", 1)))
+        return max(1, int(calibration["about"]["valid_edges"]) // int(calibration["holdout"].get("windows", 1)))
     held_out = sum(size for split, size in splits.items() if split not in observed)
     known = sum(splits[split] for split in observed)
     return held_out or splits["valid"] or max(1, round(NOTIONAL * known))
