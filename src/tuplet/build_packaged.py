@@ -35,7 +35,7 @@ from tuplet.truth.predictor_choice import model_meta
 Tensor = torch.Tensor
 
 PARTS = 10  # of few facts, so many are hidden in turn at most
-SECONDS = 30.0  # that the rows of all parts may take, unless somebody says otherwise; one part is hidden in any case
+SECONDS = 20.0  # that the rows of all parts may take, unless somebody says otherwise; one part is hidden in any case
 SHARE = 0.5  # of the minutes that somebody says, for the rows
 _PROBES = 3  # batches for each core that are timed
 CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was

@@ -32,7 +32,7 @@ from tuplet.truth.store_meta import BOUNDED, LEARNED
 PARTS = 5
 # How many candidates a fit looks at, beside all hidden facts: so many for each, within these bounds. A small graph is
 # not worth more time.
-_ROWS_EACH, _ROWS = 30, (25_000, 100_000)
+_ROWS_EACH, _ROWS = 12, (25_000, 100_000)
 _STEADY = 10.0  # how many facts it takes to move the slope of a line halfway from 1
 
 
