@@ -41,7 +41,7 @@ _PROBES = 3  # batches for each core that are timed
 CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
 DECISION = "packaged.json"
 TRIED = 200  # held-out facts that are looked for with and without the network
-_TRYING = 0.2  # of the time for all rows, that may take
+_TRYING, _SCORES = 0.2, 1 << 26  # share of the time for all rows that this may take, scores that it may hold
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RowWork:
     @staticmethod
     def least(network: Any, edges: TrainingEdges) -> RowWork:
         """The same as it would be on a fast machine: if that is too much, nobody needs to time it."""
-        messages = 2.0 * edges.count("train") * 2 * len(network.network.layers) * network.network.width
+        messages = 2.0 * edges.count("train") * len(network.network.layers) * network.network.width
         return RowWork(edges.half_links_of_one_end, messages / (3 * FAST_MESSAGES * torch.get_num_threads()))
 
     @property
@@ -161,7 +161,9 @@ def joins(
     if times * work.total > seconds:
         report("plan", 0, 0, f"the packaged network is left out: its rows take about {duration(times * work.total)}")
         return False
-    tried = min(TRIED, int(_TRYING * seconds / (2 * work.seconds)))
+    tried = min(TRIED, int(_TRYING * seconds / (2 * work.seconds)), _SCORES // (2 * edges.entities))
+    if not tried:
+        return False
     before, after = with_and_without(
         [load_for(edges, model, device) for model in models], network.on(edges), edges, tried
     )
