@@ -120,15 +120,12 @@ def _listed(store: StoreFiles, rows: EntityRows) -> Predictions:
 def _shifted(
     listed: Predictions, entities: int, logits: list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 ) -> Predictions:
-    """Listed predictions, each moved from the log odds before to those after; one that is in neither list stays."""
+    """Listed predictions, each moved from the log odds before to those after; one that is not in both lists stays."""
     numbers = edge_numbers(entities, listed[:3])
-    sides, there = [], []
-    for known, said in logits:  # in ascending order of their numbers
-        place = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))
-        there.append(among(numbers, known))
-        lowest = said.min() if len(said) else 0.0  # below the floor of the candidates
-        sides.append(np.where(there[-1], said[place] if len(said) else lowest, lowest))
-    move = np.where(there[0] | there[1], np.clip(sides[1] - sides[0], -_MOST, _MOST), 0.0)
+    both = among(numbers, logits[0][0]) & among(numbers, logits[1][0])
+    without, with_them = (said[np.searchsorted(edges, numbers[both])] for edges, said in logits)  # edges ascend
+    move = np.zeros(len(numbers))
+    move[both] = np.clip(with_them - without, -_MOST, _MOST)
     before = torch.logit(torch.from_numpy(listed.prediction.astype(np.float64)), eps=1e-9)
     truth = torch.sigmoid(before + torch.from_numpy(move)).numpy()
     return listed._replace(prediction=np.minimum(truth, HIGHEST_PREDICTION).astype(np.float32))
