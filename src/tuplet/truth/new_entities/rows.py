@@ -135,8 +135,21 @@ def score_rows(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: E
 
     An edge is in the row of its other end too; where a scorer has no such row, its log there is NaN.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the steps are too short to be shared
+    try:
+        return _scored(scorers, known)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _scored(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: EdgeColumns) -> ScoredEdges:
     entities = next(iter(scorers.values()))[0].entities
-    heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in known)
+    asked = np.zeros(entities, dtype=bool)
+    for _, rows in scorers.values():
+        asked[rows.entity] = True
+    own = asked[known[0]] | asked[known[2]]
+    heads, relation, tails = (torch.from_numpy(np.asarray(side[own], dtype=np.int64)) for side in known)
     everyone, found = torch.arange(entities), {}
     for number in np.unique(np.concatenate([rows.view // 2 for _, rows in scorers.values()])).tolist():
         mine = relation == number

@@ -7,7 +7,7 @@ item-item similarity, with counts shrunk by 5. New entities have few facts, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ Tensor = torch.Tensor
 Weights = NDArray[np.float64]
 
 _SHRINK = 5.0
+_KEPT = 1 << 25  # numbers
 _POPULAR = 1e-6  # what nobody similar has is ordered by how many have it
 
 
@@ -43,6 +44,8 @@ class SimilarEnds:
     rows: NDArray[np.int64]  # ascending numbers entity · views + view of the rows that have steps
     row_ptr: NDArray[np.int64]  # [rows + 1] where each begins
     by_view: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]  # [views] near and far end of all its steps
+
+    kept: dict[int, Weights] = field(default_factory=dict)  # who is similar to the entities asked about lately
 
     sees_facts = True  # the known ends of a row are the ones it is most sure of
 
@@ -83,7 +86,11 @@ class SimilarEnds:
         scale = 1 / np.sqrt(popular + _SHRINK)
         found = np.empty((len(near), self.entities), dtype=np.float32)
         for place, entity in enumerate(near.tolist()):
-            alike = self._alike(entity)
+            if entity not in self.kept:
+                if len(self.kept) * self.entities > _KEPT:
+                    self.kept.clear()
+                self.kept[entity] = self._alike(entity)
+            alike = self.kept[entity]
             said = np.bincount(items, alike[holders], minlength=self.entities) * scale
             found[place] = np.log(said + _POPULAR * popular + _POPULAR**2)
         return found
