@@ -111,12 +111,12 @@ def same_truth(one: Store, other: Store) -> bool:
 
 
 def test_ctrl_c_loses_no_finished_relation(tmp_path: Path, rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    once(monkeypatch, 2)
+    once(monkeypatch, 3)
     whole = tuplet.build(towns(), tmp_path / "whole", train=False, progress=False)
     everything = sum(rows[TIMED:])
 
     def stop(step: str, done: float, total: float, note: str) -> None:
-        if step == "score" and done > 1.5:
+        if step == "score" and done > 2.5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -28,14 +28,14 @@ from tuplet.predict.evaluate import KnownAnswers, score_rows
 from tuplet.predict.model_folder import PACKAGED, describe, load, load_for, located
 from tuplet.progress import Report, duration
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
-from tuplet.truth.learned.hold_out import hide_in_turn
+from tuplet.truth.learned.hold_out import hide_twice
 from tuplet.truth.make import PredictorRecipe
 from tuplet.truth.predictor_choice import model_meta
 
 Tensor = torch.Tensor
 
-PARTS = 10  # of few facts, so many are hidden in turn at most
-SECONDS = 20.0  # that the rows of all parts may take, unless somebody says otherwise; one part is hidden in any case
+PARTS = 5  # times at most that others of few facts are hidden
+SECONDS = 20.0  # that all these rows may take, unless somebody says otherwise; once they are computed in any case
 SHARE = 0.5  # of the minutes that somebody says, for the rows
 _PROBES = 3  # batches for each core that are timed
 CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
@@ -75,12 +75,13 @@ class RowWork:
         return self.rows * self.seconds
 
     def parts(self, seconds: float) -> int:
-        """How many times all rows can be computed in this time, at least once.
+        """How many times all rows can be computed in this time, at least once, and not twice (see `hide_twice`).
 
-        >>> [RowWork(4_000, 0.002).parts(seconds) for seconds in (1, 30, 1000)]
-        [1, 3, 10]
+        >>> [RowWork(4_000, 0.002).parts(seconds) for seconds in (1, 20, 30, 1000)]
+        [1, 1, 3, 5]
         """
-        return max(1, min(PARTS, int(seconds / max(1e-9, self.total))))
+        times = min(PARTS, int(seconds / max(1e-9, self.total)))
+        return times if times > 2 else 1
 
     def sentence(self, parts: int = 1) -> str:
         """What is going to be done, and how long that takes.
@@ -98,19 +99,17 @@ class RowWork:
 def recipe_in_turn(
     graph: KnowledgeGraph, device: str, seed: int, minutes: float | None, report: Report, **choices: Any
 ) -> HoldOutRecipe:
-    """The mean of what the network says while each of some tenths of the facts is hidden."""
+    """What the network says while some of the facts are hidden, then others: as often as there is time for."""
     model = located(PACKAGED)
     network: Any = load(model, device)
-    name = describe(model)["sha256"]
-    parts = hide_in_turn(graph.edges("train", "valid"), seed, PARTS)
-    edges = [TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations)) for part in parts]
-    if edges:
-        work = RowWork.of(network, edges[0])
-        parts = parts[: work.parts(SECONDS if minutes is None else SHARE * 60 * minutes)]
+    name, facts, hold_outs = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut]()
+    if len(facts[0]) > 2:  # two are hidden at least
+        work = RowWork.of(network, TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations)))
+        parts = hide_twice(facts, seed, work.parts(SECONDS if minutes is None else SHARE * 60 * minutes))
         report("plan", 0, 0, work.sentence(len(parts)))
-    hold_outs = [
-        HoldOut(part, {kind_of(network): network.on(known)}, name) for part, known in zip(parts, edges, strict=False)
-    ]
+        for part in parts:
+            known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
+            hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
     return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), **choices)
 
 

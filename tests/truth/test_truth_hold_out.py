@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.bounds import BINS
 from tuplet.truth.learned.fit import Trial, fit_together
+from tuplet.truth.learned.hidden_twice import promise_together
 from tuplet.truth.learned.hold_out import (
     HeldOutResult,
     HiddenPart,
@@ -24,6 +25,7 @@ from tuplet.truth.learned.hold_out import (
     missing_as_often,
     trial_of,
 )
+from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.scored import ScoredEdges
 
@@ -205,3 +207,27 @@ def test_as_many_are_missing_as_are_said_to_be() -> None:
     for edges, most in ((few, 60), (many, 240)):
         new = [t for *edge, t in zip(*(side.tolist() for side in edges), strict=True) if tuple(edge) not in stated]
         assert sum(new) < most
+
+
+def test_what_most_trials_are_sure_of_is_promised_as_often_as_it_comes_true() -> None:
+    """Some facts are found nearly always, some rarely; the mean of trials promises too little to the first."""
+    rng, trials, each, noise = np.random.default_rng(0), 4, 400, 40_000
+    group = np.concatenate([np.repeat(np.arange(trials), each), np.full(each, trials), np.full(noise, trials + 1)])
+    true = group <= trials  # those of the group `trials` are missing: nobody knows them, and they are to be found
+    key, lot = np.arange(len(group), dtype=np.int64), rng.random(len(group))
+    easy = np.where(lot < np.where(true, 0.6, 0.001), 0.95, np.where(lot < np.where(true, 0.8, 0.02), 0.3, 0.01))
+    keys, chances, hidden = [], [], []
+    for trial in range(trials):
+        out = np.isin(group, [trial, (trial + 1) % trials])
+        unknown = out | (group >= trials)
+        seen = np.round(10 * (easy + 0.6 * rng.random(len(key)) - 0.3)).clip(0, 10).astype(int)
+        chance = np.bincount(seen, out, 11) / np.maximum(np.bincount(seen, unknown, 11), 1)
+        keys.append(key[unknown])
+        chances.append(chance[seen][unknown])
+        hidden.append(key[out])
+    joint = promise_together(keys, chances, hidden, SplitCorrection(1.0, 1.0))
+    truth, right = joint.truth[~joint.is_fact], true[joint.key][~joint.is_fact]
+    for low, high in ((0.05, 0.5), (0.5, 1.0)):
+        inside = (truth >= low) & (truth < high)
+        assert inside.sum() > 200
+        assert abs(truth[inside].mean() - right[inside].mean()) < 0.07

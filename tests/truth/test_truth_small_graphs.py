@@ -68,7 +68,7 @@ def test_a_few_hundred_facts_are_enough_to_learn_from(tmp_path: Path, monkeypatc
     assert store.info()["calibration"]["name"] == LEARNED
     about = store.info()
     tried = about["calibration"]["hidden_facts"]
-    assert f"(measured on {tried} facts, each hidden once)" in about["promise"]["sentence"]
+    assert f"(measured on {tried} facts that were hidden in turn)" in about["promise"]["sentence"]
     assert about["report"]["candidates"]["listed"] <= 2 * 30**2  # relations × pairs, however often facts were hidden
     rows = {row.relation: row for row in store.relations()}
     missing = sum((row.base_rate or 0) * (30**2 - row.facts) for row in rows.values())  # all are heads and tails

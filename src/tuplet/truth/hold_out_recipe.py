@@ -53,7 +53,13 @@ class HoldOutRecipe:
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.learned.calibrate import THRESHOLD
         from tuplet.truth.learned.fit import LEAST_VALID
-        from tuplet.truth.learned.hold_out import HiddenPart, calibrate_hidden, listed_once, missing_as_often
+        from tuplet.truth.learned.hold_out import (
+            HiddenPart,
+            calibrate_hidden,
+            distinct_facts,
+            listed_once,
+            missing_as_often,
+        )
         from tuplet.truth.rules import Calibration
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
@@ -75,12 +81,14 @@ class HoldOutRecipe:
         test = graph.split_edges["test"] if "test" not in splits else 0
         missing = graph.split_edges["valid"] or NOTIONAL * sum(map(len, (split.known[0], split.hidden[0])))
         correction = missing_as_often(max(1, facts) / max(1, len(trials)), missing, test)
-        found = calibrate_hidden(sizes, trials, correction, least)
+        distinct = distinct_facts(sizes[0], [part.hidden for part, _ in trials])
+        twice = missing_as_often(distinct / len(trials), missing, test) if distinct < facts else None
+        found = calibrate_hidden(sizes, trials, correction, least, twice)
         why = None
         if not trials:
             why = "there are too few facts to hide some of them and see whether they are found"
         elif found.learned is None:
-            why = f"{found.facts:,} of {facts:,} hidden facts were among the candidates, {LEAST_VALID} needed"
+            why = f"{found.facts:,} of {distinct:,} hidden facts were among the candidates, {LEAST_VALID} needed"
         if why and self.calibration == LEARNED:
             raise BadInput(f"no learned calibration: {why}")
         told = choice.as_dict() | {"listed": listed_once(sizes[0], trials)}

@@ -28,7 +28,7 @@ def promise(
     truth 0.3: of the unstated facts that get it, 3 in 10 are missing facts, if 50 are missing as 50 were held out
     >>> sizes = {"train": 950, "valid": 50, "test": 0}, ("train", "valid"), 19_000
     >>> print(promise(*sizes, {"hidden_facts": 804})["sentence"].split(", ", 2)[2])
-    if 50 are missing (measured on 804 facts, each hidden once)
+    if 50 are missing (measured on 804 facts that were hidden in turn)
     >>> newest = {"newest": 50, "from": "2024-01-03", "to": "2024-02-12", "days": 20, "windows": 2}
     >>> by_date = promise(*sizes, {"holdout": newest, "about": {"valid_edges": 38}})
     >>> print(by_date["sentence"].split(", ", 1)[1])
@@ -43,7 +43,7 @@ def promise(
         come = f"stated within {newest['days']:g} days, if facts come as from {newest['from']} to {newest['to']}"
     elif "hidden_facts" in calibration:
         tried = calibration["hidden_facts"]
-        come = f"missing facts, if {missing:,} are missing (measured on {tried:,} facts, each hidden once)"
+        come = f"missing facts, if {missing:,} are missing (measured on {tried:,} facts that were hidden in turn)"
     else:
         come = f"missing facts, if {missing:,} are missing as {missing:,} were held out"
     return {

@@ -55,11 +55,11 @@ class Curve:
     after: Tensor  # [knots] ascending
 
     @staticmethod
-    def fit(logit: Tensor, label: Tensor, weight: Tensor) -> Curve:
+    def fit(logit: Tensor, label: Tensor, weight: Tensor, knots: int = _KNOTS, facts: int = _FACTS) -> Curve:
         """The curve that gives each of some groups of logits, of equally many facts each, its share of facts."""
         order = torch.argsort(logit)
         fact, count = (label * weight).double()[order], weight.double()[order]
-        groups = max(1, min(_KNOTS, int(fact.sum()) // _FACTS))
+        groups = max(1, min(knots, int(fact.sum()) // facts))
         group = (torch.cumsum(fact, 0) * groups / fact.sum()).ceil().long().clamp(1, groups) - 1
         chance = torch.sigmoid(logit.double())[order]
         none = torch.zeros(groups, dtype=torch.float64, device=logit.device)

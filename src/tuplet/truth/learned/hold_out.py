@@ -24,6 +24,7 @@ from tuplet.truth.learned.bounds import MeasuredBounds
 from tuplet.truth.learned.calibrate import candidates_of, with_rules
 from tuplet.truth.learned.features import is_known
 from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_line, fit_together
+from tuplet.truth.learned.hidden_twice import promise_together
 from tuplet.truth.learned.reliability import Reliability, reliability
 from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
@@ -54,6 +55,24 @@ def hide_in_turn(facts: EdgeColumns, seed: int, parts: int = PARTS) -> list[Hidd
     number = min(parts, len(order))
     dealt = [order[part::number] for part in range(number)] if number > 1 else []
     return [HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))) for hidden in dealt]
+
+
+def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> list[HiddenPart]:
+    """A twentieth and the next hidden, that and the next, …, the last and the first: each of them twice.
+
+    With less than three times it would be the same twice, and two twentieths are hidden once.
+
+    >>> ids = np.arange(4)
+    >>> [part.hidden[0].tolist() for part in hide_twice((ids, ids, ids), seed=0, times=3, share=4)]
+    [[0, 2], [0, 1], [1, 2]]
+    """
+    order = np.random.default_rng(seed).permutation(len(facts[0]))
+    groups = [order[group::share] for group in range(max(times, 2))]
+    found = []
+    for number in range(times if times > 2 else min(times, 1)):
+        hidden = np.concatenate([groups[number], groups[(number + 1) % len(groups)]])
+        found.append(HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))))
+    return found
 
 
 def missing_as_often(hidden: float, missing: float, test: int = 0) -> SplitCorrection:
@@ -109,14 +128,18 @@ def calibrate_hidden(
     trials: Sequence[tuple[HiddenPart, ScoredEdges]],
     correction: SplitCorrection,
     threshold: float,
+    twice: SplitCorrection | None = None,
 ) -> HeldOutResult:
     """Learn from what was hidden in each trial, and judge everything that was unknown in some.
 
-    `sizes` are the numbers of entities and relations.
+    `sizes` are the numbers of entities and relations. `twice`: every hidden fact was hidden in two of the trials, and
+    this is the correction for those of the same two (`hidden_twice`).
     """
     tried = [trial_of(sizes, part, scored) for part, scored in trials]
     free = [~is_known(trial.known, trial.edges) for trial in tried]
-    facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(tried, free, strict=True))
+    keys = [_keys(sizes[0], (scored.heads, scored.relation, scored.tails)) for _, scored in trials]
+    found = [key[(trial.is_fact & mine).numpy()] for key, trial, mine in zip(keys, tried, free, strict=True)]
+    facts = len(np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found])))
     learned, line = None, None
     if facts >= LEAST_VALID:
         learned, judged = _by_trees(tried, correction)
@@ -128,21 +151,36 @@ def calibrate_hidden(
     bounds = MeasuredBounds.of(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
     if learned is not None:
         correction = learned.hidden  # the top is what was measured there
-    truth = [
-        _corrected(correction, bounds(scored.relation, promised))
-        for (_, scored), promised in zip(trials, judged.promised, strict=True)
-    ]
-    edges = _mean(sizes[0], trials, free, truth)
-    after = _corrected(correction, bounds(judged.relation, judged.held_out))
+    chances = [bounds(scored.relation, promised) for (_, scored), promised in zip(trials, judged.promised, strict=True)]
     # A fact counts as often as it would be missing.
     weight = np.where(judged.label, correction.times, 1.0) * judged.weight
-    before, after_ = (reliability(side, judged.label, split="hidden", weight=weight) for side in (judged.raw, after))
-    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after_)
+    before = reliability(judged.raw, judged.label, split="hidden", weight=weight)
+    if learned is not None and twice is not None:
+        unknown = [mine.numpy() for mine in free]
+        joint = promise_together(
+            [key[mine] for key, mine in zip(keys, unknown, strict=True)],
+            [chance[mine] for chance, mine in zip(chances, unknown, strict=True)],
+            [_keys(sizes[0], part.hidden) for part, _ in trials],
+            twice,
+        )
+        edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
+        weight = np.where(joint.is_fact, correction.times, 1.0) * joint.weight
+        after = reliability(joint.of_two, joint.is_fact, split="hidden", weight=weight)
+    else:
+        edges = _mean(sizes[0], trials, free, [_corrected(correction, chance) for chance in chances])
+        held_out = _corrected(correction, bounds(judged.relation, judged.held_out))
+        after = reliability(held_out, judged.label, split="hidden", weight=weight)
+    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after)
 
 
 def listed_once(entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]]) -> int:
     """How many pairs the trials list: one that several list counts once."""
-    keys = [_keys(entities, (scored.heads, scored.relation, scored.tails)) for _, scored in trials]
+    return distinct_facts(entities, [(scored.heads, scored.relation, scored.tails) for _, scored in trials])
+
+
+def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
+    """How many edges there are in all of these: one that is in several counts once."""
+    keys = [_keys(entities, edges) for edges in several]
     return len(np.unique(np.concatenate(keys))) if keys else 0
 
 
@@ -197,8 +235,12 @@ def _mean(
     # A fact was unknown in one trial, and what nobody stated in all.
     is_fact = np.isin(key, np.concatenate([none, *(_keys(entities, part.hidden) for part, _ in trials)]))
     mean = np.bincount(place, values, len(key)) / np.where(is_fact, 1, max(1, len(trials)))
+    return _edges(entities, key, mean)
+
+
+def _edges(entities: int, key: NDArray[np.int64], truth: Floats) -> Predictions:
     pair = key % entities**2
-    return Predictions.of(pair // entities, key // entities**2, pair % entities, mean)
+    return Predictions.of(pair // entities, key // entities**2, pair % entities, truth)
 
 
 def _corrected(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
