@@ -27,6 +27,7 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, score_rows
 from tuplet.predict.model_folder import PACKAGED, describe, load, load_for, located
 from tuplet.progress import Report, duration
+from tuplet.text_table import counted
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
 from tuplet.truth.learned.hold_out import hide_twice
 from tuplet.truth.make import PredictorRecipe
@@ -93,7 +94,8 @@ class RowWork:
         """
         several = f", {parts} times with other facts hidden" if parts > 1 else ""
         time_taken = duration(parts * self.total)
-        return f"nothing is trained: {self.rows:,} rows of the packaged network{several}, about {time_taken}"
+        rows = counted(self.rows, "row")
+        return f"nothing is trained: {rows} of the packaged network{several}, about {time_taken}"
 
 
 def recipe_in_turn(

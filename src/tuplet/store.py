@@ -282,8 +282,9 @@ class Store:
         in vain gets `StoreBusy`, and nothing has changed.
         """
         from tuplet.truth.edit import with_facts
-        from tuplet.truth.new_entities.predict import with_predictions
+        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
 
+        refuse_wrong(seconds, model)
         report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
         self._edited(files)
         if new_entities:

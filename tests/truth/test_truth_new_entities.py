@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tuplet
+from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import AnyGraphModel
@@ -207,14 +208,25 @@ def test_too_few_facts_to_learn_from(tmp_path: Path, network: Path) -> None:
     store = tuplet.open(tmp_path / "s")
     report = store.add([("c", "r", "b1")], new_entities=True, model=network)
     assert report.why == "21 facts are too few to learn from, 600 are needed"
-    assert store.info()["new_entities"]["waiting"] == report.waiting == 1
+    assert store.info()["new_entities"] == {"count": 1, "waiting": report.waiting, "why": report.why}
 
 
 def test_only_a_network_of_any_graph_will_do(store: Store, tmp_path: Path) -> None:
     model_folder.save(untrained(9, 2), tmp_path / "m")
-    report = store.add(NEW, new_entities=True, model=tmp_path / "m")
-    assert report.added == 3
-    assert "any-graph" in str(report.why)
+    with pytest.raises(BadInput, match="of kind any-graph"):
+        store.add(NEW, new_entities=True, model=tmp_path / "m")
+    with pytest.raises(BadInput, match="no such model"):
+        store.update(model=tmp_path / "none")
+    assert store.graph.entities.find("zoe") < 0
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "soon"])
+def test_a_time_that_is_none_changes_nothing(store: Store, seconds: float) -> None:
+    with pytest.raises(BadInput, match="it must be 0 or more"):
+        store.add(NEW, new_entities=True, seconds=seconds)
+    with pytest.raises(BadInput, match="it must be 0 or more"):
+        store.update(seconds=seconds)
+    assert store.graph.entities.find("zoe") < 0
 
 
 def test_half_of_the_facts_of_an_entity_are_hidden() -> None:

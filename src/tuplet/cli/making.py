@@ -174,12 +174,13 @@ def run_edit(arguments: argparse.Namespace) -> None:
     from tuplet.graph.readers.read import read
     from tuplet.truth.compact import due
     from tuplet.truth.edit import with_facts, without_facts
-    from tuplet.truth.new_entities.predict import with_predictions
+    from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
     from tuplet.truth.store_folder import read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     facts = read(arguments.facts)
     if arguments.command == "add":
+        refuse_wrong(arguments.seconds, arguments.model)
         report, store = with_facts(arguments.store, facts, arguments.new_entities, _patience(arguments))
         if arguments.new_entities:
             with shown(not arguments.quiet) as told:

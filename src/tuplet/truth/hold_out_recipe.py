@@ -83,6 +83,8 @@ class HoldOutRecipe:
         correction = missing_as_often(max(1, facts) / max(1, len(trials)), missing, test)
         distinct = distinct_facts(sizes[0], [part.hidden for part, _ in trials])
         twice = missing_as_often(distinct / len(trials), missing, test) if distinct < facts else None
+        if progress and distinct:
+            progress("calibrate", 0, 0, f"learning a calibration from {distinct:,} hidden facts")
         found = calibrate_hidden(sizes, trials, correction, least, twice)
         why = None
         if not trials:

@@ -146,6 +146,8 @@ def learn(
         return None
     if found < LEAST_VALID:
         return f"{found:,} facts were hidden and found among the candidates, {LEAST_VALID} are needed"
+    if progress:
+        progress("learn", 0, 0, f"learning from {found:,} hidden facts in {rows_done:,} rows")
     fitted = fit_together(trials, SplitCorrection(), TREES, WITHOUT, _FITTED)
     measured = reliability(
         fitted.learned.hidden(fitted.held_out).numpy(),

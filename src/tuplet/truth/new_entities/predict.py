@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, TupletError
+from tuplet.errors import BadInput
 from tuplet.progress import Report
 from tuplet.text_table import counted
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.new_entities.stale import known_facts
+from tuplet.truth.new_entities.stale import known_facts, never
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 PACKAGED = "packaged"
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
-FEWEST = 600  # facts, of which half can be hidden
 _LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from
 
 
@@ -52,6 +51,19 @@ class PredictionReport:
         return PredictionReport(*sums, other.waiting, other.why)
 
 
+def refuse_wrong(seconds: float | None, model: str | os.PathLike[str]) -> None:
+    """Refuse a time or a model that nothing can be predicted with, before anything has changed.
+
+    >>> refuse_wrong(-1, PACKAGED)
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: seconds is -1; it must be 0 or more
+    """
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+        raise BadInput(f"seconds is {seconds}; it must be 0 or more")
+    if os.fspath(model) != PACKAGED:
+        network_of(model)
+
+
 def predict_waiting(
     path: str | os.PathLike[str],
     seconds: float | None = None,
@@ -68,24 +80,15 @@ def predict_waiting(
     for. Nobody is kept waiting: the store is locked only when finished entities are put in.
     """
     store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
-    why = store.meta.no_newcomers or _too_few(store) or (None if again else store.meta.new.why)
+    why = never(store) or (None if again else store.meta.new.why)
     waiting = len(store.meta.new.ids)
     if why is not None or not waiting:
         return PredictionReport(waiting=waiting, why=why), store
-    try:
-        network, digest = network_of(model)
-    except TupletError as error:
-        return PredictionReport(waiting=waiting, why=str(error)), store
+    network, digest = network_of(model)
     learned, store = _learned(store, network, digest, clock, progress, timeout)
     if learned is None:
         return PredictionReport(waiting=waiting, why=store.meta.new.why), store
     return _predict(store, network, learned, clock, progress, timeout)
-
-
-def _too_few(store: StoreFiles) -> str | None:
-    """A word about a store that is too small, if it is: said each time, for it may grow."""
-    facts = store.meta.report.facts
-    return None if facts >= FEWEST else f"{facts:,} facts are too few to learn from, {FEWEST} are needed"
 
 
 def with_predictions(
@@ -129,11 +132,10 @@ def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
     from tuplet.predict.model_folder import describe, load, located
     from tuplet.predict.paths.model import AnyGraphModel
 
-    folder = located(model)
-    network = load(folder)
+    network = load(located(model))
     if not isinstance(network, AnyGraphModel):
-        raise BadInput(f"{folder} knows the entities it was trained on; new ones need a model of kind any-graph")
-    return network, str(describe(folder)["sha256"])
+        raise BadInput(f"{model} knows the entities it was trained on; new ones need a model of kind any-graph")
+    return network, str(describe(model)["sha256"])
 
 
 def _learned(

@@ -11,6 +11,7 @@ from tuplet.truth.edges import observed_facts
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import StoreFiles
 
+FEWEST = 600  # facts to learn from, of which half can be hidden
 LEAST = 0.02  # share of the facts of a row that must be about new entities, or it hardly says anything else than before
 
 
@@ -30,6 +31,13 @@ def facts_before(facts: EdgeColumns, first: int) -> EdgeColumns:
     """The facts without those about entities from an id on."""
     kept = (facts[0] < first) & (facts[2] < first)
     return facts[0][kept], facts[1][kept], facts[2][kept]
+
+
+def never(store: StoreFiles) -> str | None:
+    """Why nothing can be predicted about new entities of a store, if so; one that is too small may grow."""
+    facts = store.meta.report.facts
+    few = None if facts >= FEWEST else f"{facts:,} facts are too few to learn from, {FEWEST} are needed"
+    return store.meta.no_newcomers or few
 
 
 def first_new(store: StoreFiles) -> int:
@@ -65,7 +73,7 @@ def told(store: StoreFiles) -> dict[str, Any]:
     if not count:
         return {}
     about: dict[str, Any] = {"count": count, "waiting": len(new.ids)}
-    if (why := store.meta.no_newcomers or new.why) is not None:
+    if (why := never(store) or new.why) is not None:
         return {"new_entities": about | {"why": why}}
     stale = stale_rows(store)
     about["stale"] = {"entities": len(np.unique(stale.entity)), "rows": len(stale.entity)}

@@ -26,6 +26,7 @@ from tuplet.truth.new_entities.predict import (
     PredictionReport,
     network_of,
     predict_waiting,
+    refuse_wrong,
     sizes_of,
     with_truth,
 )
@@ -48,6 +49,7 @@ def update(
     model: str | os.PathLike[str] = PACKAGED,
 ) -> tuple[PredictionReport, StoreFiles]:
     """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then."""
+    refuse_wrong(seconds, model)
     began = time.monotonic()
     report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True)
     learned, facts = store.newcomers(), known_facts(store)
