@@ -74,7 +74,7 @@ class Store:
         truth, meta = files.rows() if files.on_demand else files.table, files.meta
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = " + ".join(map(str, meta.models)) or None
-        about["calibrated"], about["not_calibrated"], about["stale"] = meta.calibrated, meta.why, meta.stale
+        about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
         stated = None if files.facts is None else files.facts.adjacency
         return Store(Source(files.graph, meta.observed, truth, about, stated), Path(files.path), meta, files)
 

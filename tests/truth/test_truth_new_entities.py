@@ -111,7 +111,11 @@ def test_without_time_the_facts_are_there_and_update_does_the_rest(store: Store,
     assert (report.added, report.predicted, report.waiting) == (3, 0, 1)
     assert not said(store)
     assert store.info()["new_entities"]["waiting"] == 1
+    answers = store.ask('?x : reads("zoe", ?x)')
+    assert answers.to_dict()["about"]["waiting"] == 1
+    assert answers.summary().endswith("nothing is predicted yet about 1 new entity (tuplet update)")
     done = store.update(model=network)
+    assert "waiting" not in store.ask('?x : reads("zoe", ?x)').to_dict()["about"]
     assert (done.entities, done.waiting, done.stale_rows) == (1, 0, 0)
     assert done.moved > 0
     assert said(store)

@@ -291,6 +291,10 @@ class Answers(Sequence[Answer]):
             parts.append(
                 f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
             )
+        if waiting := self.about.get("waiting"):
+            parts.append(
+                f"nothing is predicted yet about {counted(waiting, 'new entity', 'new entities')} (tuplet update)"
+            )
         return " · ".join(parts)
 
     def _order(self) -> str:

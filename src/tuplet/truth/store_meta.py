@@ -64,6 +64,10 @@ class NewEntities:
         """The ids of those that wait, ascending."""
         return [number for first, end in self.waiting for number in range(first, end)]
 
+    def told(self) -> dict[str, int]:
+        """What every answer says: how many wait, if any do."""
+        return {"waiting": len(self.ids)} if self.waiting else {}
+
     def expecting(self, ids: Iterable[int]) -> NewEntities:
         """The same with more that wait."""
         return replace(self, waiting=_ranges({*self.ids, *ids}))

@@ -47,6 +47,7 @@ export function panel(data, onRow, only = "", others = null) {
   if (data.calibrated === false) told.append(` · truth values are not calibrated${why ? ` (${why})` : ""}: they rank, but 0.7 does not mean 7 in 10`);
   else if (why) told.append(` · nothing is predicted: ${why}`);
   if (data.stale) told.append(` · ${Math.round(100 * data.stale)} % of the facts changed since the truth values were made`);
+  if (data.about.waiting) told.append(` · nothing is predicted yet about ${data.about.waiting} new ${data.about.waiting === 1 ? "entity" : "entities"}`);
   const body = make("tbody");
   const head = make("tr", {}, ...["#", ...data.variables.map((v) => `?${v}`), "truth", "status"].map((name) => make("th", { scope: "col" }, name)));
   const table = make("table", {}, make("thead", {}, head), body);
