@@ -25,9 +25,10 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, kind_of
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, score_rows
-from tuplet.predict.model_folder import PACKAGED, describe, load, load_for, located
+from tuplet.predict.model_folder import describe, load, load_for, located
 from tuplet.progress import Report, duration
 from tuplet.text_table import counted
+from tuplet.train_config import PACKAGED
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
 from tuplet.truth.learned.hold_out import hide_twice
 from tuplet.truth.make import PredictorRecipe

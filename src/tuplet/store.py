@@ -34,6 +34,7 @@ from tuplet.query.many import answer_all
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.text_table import sizes
+from tuplet.train_config import PACKAGED
 from tuplet.truth.new_entities import stale
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
@@ -272,7 +273,7 @@ class Store:
         timeout: float = PATIENCE,
         seconds: float | None = None,
         progress: bool | Report = False,
-        model: str | os.PathLike[str] = "packaged",
+        model: str | os.PathLike[str] = PACKAGED,
     ) -> EditReport:
         """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
 
@@ -306,7 +307,7 @@ class Store:
         seconds: float | None = None,
         timeout: float = PATIENCE,
         progress: bool | Report = False,
-        model: str | os.PathLike[str] = "packaged",
+        model: str | os.PathLike[str] = PACKAGED,
     ) -> PredictionReport:
         """Compute the predictions that new entities wait for, and bring the rows around these up to date.
 

@@ -9,6 +9,8 @@ from typing import Any, TypedDict
 from tuplet.errors import BadInput, unknown
 from tuplet.settings import check, knob
 
+PACKAGED = "packaged"  # the name of the model that ships with the package
+
 
 @dataclass(frozen=True)
 class TrainConfig:

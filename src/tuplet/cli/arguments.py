@@ -9,7 +9,7 @@ from tuplet._version import __version__
 from tuplet.cli.command_parser import CommandParser
 from tuplet.registry import OURS
 from tuplet.settings import flags
-from tuplet.train_config import PRESETS, TrainConfig
+from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
 
 FORMATS = ("table", "json", "csv", "parquet")
 CALIBRATION = (
@@ -177,7 +177,7 @@ def _update(command: CommandParser) -> None:
 
 def _network(command: CommandParser) -> None:
     command.add_argument(
-        "--model", default="packaged", help="a model folder of kind any-graph (default: the one in the package)"
+        "--model", default=PACKAGED, help="a model folder of kind any-graph (default: the one in the package)"
     )
 
 

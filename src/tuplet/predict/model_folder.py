@@ -25,10 +25,10 @@ from tuplet.predict.base import LinkPredictor
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import trained_class
+from tuplet.train_config import PACKAGED
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
-PACKAGED = "packaged"  # the name of the model that ships with the package
 
 
 def located(model: str | os.PathLike[str]) -> Path:

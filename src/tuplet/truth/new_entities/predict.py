@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.progress import Report
 from tuplet.text_table import counted
+from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
 from tuplet.truth.new_entities.stale import known_facts, never
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tuplet.truth.new_entities.learn import KnownGraph
     from tuplet.truth.new_entities.rows import EntityRows
 
-PACKAGED = "packaged"
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
 _LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from
 
@@ -129,10 +129,10 @@ class _Clock:
 
 def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
     """The network that needs no training, and the hash of its weights."""
-    from tuplet.predict.model_folder import describe, load, located
+    from tuplet.predict.model_folder import describe, load
     from tuplet.predict.paths.model import AnyGraphModel
 
-    network = load(located(model))
+    network = load(model)
     if not isinstance(network, AnyGraphModel):
         raise BadInput(f"{model} knows the entities it was trained on; new ones need a model of kind any-graph")
     return network, str(describe(model)["sha256"])

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from tuplet.graph.views import among
 from tuplet.progress import Report
+from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.calibrate import candidates_of
 from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers
 from tuplet.truth.new_entities.predict import (
-    PACKAGED,
     PredictionReport,
     network_of,
     predict_waiting,
