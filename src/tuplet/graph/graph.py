@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tuplet.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
@@ -50,6 +51,7 @@ class KnowledgeGraph:
     date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
     counts: dict[str, int] | None = None  # what was counted when it was written: edges of each split and others
+    attributes: Attributes = NO_ATTRIBUTES
 
     def __repr__(self) -> str:
         held = sizes(len(self.entities), len(self.relations))

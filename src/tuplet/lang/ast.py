@@ -2,15 +2,21 @@
 
 A query asks for the tuples of its free variables that make the body true. Existential variables need no node of their
 own: they are terms of type `Exists`, and their scope is the clause of the normal form they end up in (see `rules`).
+
+Attributes are not predicted, and a query does not search for them: conditions on them say which entities, or which
+stated facts, may take part. Whether a word names a relation or an attribute, only the graph knows: a language that
+writes both alike (SPARQL) leaves an `Atom` and a comparison of its variable, and `query.attributes` tells them apart.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-NameKind: TypeAlias = Literal["name", "label", "id"]
+NameKind: TypeAlias = Literal["name", "label", "id", "variable"]  # a variable stands for a relation
+Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,74 @@ class Different:
 
 
 @dataclass(frozen=True, slots=True)
+class Same:
+    """`left = right`: one entity."""
+
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number, text, date, or true or false; `language` is the tag of a text, if it has one."""
+
+    value: Plain
+    language: str = ""
+    position: int = field(default=0, compare=False, repr=False)
+    length: int = field(default=1, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`x.age`: a value of an attribute of an entity, or of the stated fact that an atom names.
+
+    An entity may have several values. Within a clause, attributes that are equal here are one and the same value, so
+    that two conditions speak of one; `variable` tells others of the same attribute apart.
+    """
+
+    of: Term | Atom
+    name: Name
+    variable: str = ""
+
+
+Operand: TypeAlias = "Term | Attribute | Value"
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left operator right`, for values; of an entity, its name is compared.
+
+    It is false where a value is missing, and so is its negation: `negated` is about the values alone.
+    """
+
+    operator: Operator
+    left: Operand
+    right: Operand
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """`item in {a, b}`: an entity among named ones, or a value among given ones."""
+
+    item: Term | Attribute
+    choices: tuple[Name, ...] | tuple[Value, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The attribute has a value at all; negated, it has none."""
+
+    attribute: Attribute
+    negated: bool = False
+
+
+Condition: TypeAlias = Different | Same | Compare | Among | Has
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """Negation; after the rewrite rules it stands above atoms only."""
 
@@ -89,36 +163,84 @@ class Or:
     parts: tuple[Formula, ...]
 
 
-Formula: TypeAlias = Atom | Different | Not | And | Or
+Formula: TypeAlias = Atom | Condition | Not | And | Or
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What is shown under a name: a free variable, or an attribute; an optional one may be empty.
+
+    A variable in the place of a relation is shown as a `Name` of kind `variable`.
+    """
+
+    name: str
+    what: Free | Attribute | Name
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of what is shown: by a column's name or an attribute; the truth is called `truth`."""
+
+    by: str | Attribute
+    descending: bool = False
+
+
+Form: TypeAlias = Literal["select", "ask", "count"]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The tuples of `free` that make `body` true, at most `limit` of them if the text said so."""
+    """The tuples of `free` that make `body` true; `limit` of them after `offset` if the text said so.
+
+    `shown` are the columns of an answer, the free variables if nothing else is said. A query of the form `ask` wants to
+    know whether there is an answer, one of the form `count` how many; `counted` is what the number is called.
+    """
 
     free: tuple[Free, ...]
     body: Formula
     limit: int | None = None
+    offset: int = 0
+    shown: tuple[Column, ...] = ()
+    order: tuple[Order, ...] = ()
+    form: Form = "select"
+    counted: str = ""
 
 
-def atoms(formula: Formula) -> Iterator[Atom | Different]:
-    """All atoms and inequalities of a formula, left to right."""
+def atoms(formula: Formula) -> Iterator[Atom | Condition]:
+    """All atoms and conditions of a formula, left to right."""
     match formula:
-        case Atom() | Different():
-            yield formula
         case Not(body):
             yield from atoms(body)
         case And(parts) | Or(parts):
             for part in parts:
                 yield from atoms(part)
+        case _:
+            yield formula
 
 
 def terms(formula: Formula) -> Iterator[Term]:
     """All terms of a formula, left to right, with repetitions."""
     for atom in atoms(formula):
-        if isinstance(atom, Atom):
-            yield atom.head
-            yield atom.tail
-        else:
-            yield atom.left
-            yield atom.right
+        match atom:
+            case Atom(_, head, tail):
+                yield from (head, tail)
+            case Different(left, right) | Same(left, right):
+                yield from (left, right)
+            case Compare(_, left, right):
+                yield from _terms_of(left)
+                yield from _terms_of(right)
+            case Among(item):
+                yield from _terms_of(item)
+            case Has(attribute):
+                yield from _terms_of(attribute)
+
+
+def _terms_of(operand: Operand) -> Iterator[Term]:
+    match operand:
+        case Attribute(Atom(_, head, tail)):
+            yield from (head, tail)
+        case Attribute(Constant() | Free() | Exists() as of):
+            yield of
+        case Constant() | Free() | Exists():
+            yield operand

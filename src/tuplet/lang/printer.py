@@ -46,6 +46,8 @@ def formula_to_logic(formula: Formula) -> str:
             return " & ".join(_bracketed(part, (And, Or)) for part in parts)
         case Or(parts):
             return " | ".join(_bracketed(part, (Or,)) for part in parts)
+        case _:
+            raise NotImplementedError(formula)
 
 
 def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
@@ -80,6 +82,8 @@ def _patterns(formula: Formula) -> str:
             return " ".join(_patterns(part) for part in parts).removesuffix(" .")
         case Or(parts):
             return " UNION ".join(f"{{ {_patterns(part).removesuffix(' .')} }}" for part in parts)
+        case _:
+            raise NotImplementedError(formula)
 
 
 def _bound(formula: Formula) -> frozenset[Term] | None:

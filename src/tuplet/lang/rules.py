@@ -14,10 +14,30 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
-from tuplet.errors import BudgetExceeded, UnsafeQuery, Unsupported
-from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Not, Or, Query, Term, terms
+from tuplet.errors import BudgetExceeded, UnsafeQuery
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Compare,
+    Condition,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Has,
+    Not,
+    Operand,
+    Or,
+    Query,
+    Same,
+    Term,
+    terms,
+)
 
-Literal: TypeAlias = Atom | Not | Different
+Literal: TypeAlias = Atom | Not | Condition
 
 MAX_CLAUSES = 64
 MAX_ATOMS = 256  # of one clause
@@ -27,7 +47,7 @@ ROUNDS = 24  # of colour refinement, when identical clauses are looked for
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction of atoms, negated atoms and inequalities; all clauses of a query ask for the same variables."""
+    """A conjunction of atoms, negated atoms and conditions; all clauses of a query ask for the same variables."""
 
     free: tuple[Free, ...]
     literals: tuple[Literal, ...]
@@ -148,7 +168,7 @@ def check_safe(clause: Clause) -> None:
         if isinstance(variable, Constant) or variable in bound:
             continue
         negated = any(variable in terms(literal) for literal in clause.literals if isinstance(literal, Not))
-        compared = any(variable in terms(literal) for literal in clause.literals if isinstance(literal, Different))
+        compared = any(variable in terms(literal) for literal in clause.literals if not isinstance(literal, Not))
         if negated and isinstance(variable, Exists):
             reason = "it occurs only in negated atoms (¬∃); some positive atom has to say which entities it may be"
         elif negated:
@@ -203,13 +223,21 @@ def _push(formula: Formula, negative: bool) -> Formula:
                 pushed = _push(part, negative)
                 flat.extend(pushed.parts if isinstance(pushed, kind) else (pushed,))
             return kind(tuple(flat))
-        case Different() if negative:
-            from tuplet.lang.printer import formula_to_logic  # printing SPARQL needs these rules
-
-            text = f"!({formula_to_logic(formula)})"
-            raise Unsupported("a negated inequality is an equality, which is not supported", text, 0, len(text))
-        case _:
+        case Atom():
             return Not(formula) if negative else formula
+        case _:
+            return opposite(formula) if negative else formula
+
+
+def opposite(condition: Condition) -> Condition:
+    """The negation of a condition; where a value is missing, both are false."""
+    match condition:
+        case Different(left, right):
+            return Same(left, right)
+        case Same(left, right):
+            return Different(left, right)
+        case Compare() | Among() | Has():
+            return replace(condition, negated=not condition.negated)
 
 
 def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
@@ -226,7 +254,7 @@ def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
 def _is_clause(body: Formula) -> bool:
     """Whether a formula is a conjunction of literals as it stands."""
     parts = body.parts if isinstance(body, And) else (body,)
-    return all(isinstance(p, Atom | Different) or (isinstance(p, Not) and isinstance(p.body, Atom)) for p in parts)
+    return all(not isinstance(p, Not | And | Or) or (isinstance(p, Not) and isinstance(p.body, Atom)) for p in parts)
 
 
 def _disjuncts(body: Formula) -> tuple[Formula, ...]:
@@ -235,7 +263,7 @@ def _disjuncts(body: Formula) -> tuple[Formula, ...]:
 
 def _literals(part: Formula) -> tuple[Literal, ...]:
     parts = part.parts if isinstance(part, And) else (part,)
-    literals = tuple(p for p in parts if isinstance(p, Atom | Not | Different))
+    literals = tuple(p for p in parts if not isinstance(p, And | Or))
     if len(literals) != len(parts):
         raise ValueError("this rule takes a query in disjunctive normal form")
     return literals
@@ -254,17 +282,45 @@ def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
     match formula:
         case Atom(relation, head, tail):
             return Atom(relation, renamed.get(head, head), renamed.get(tail, tail))
-        case Different(left, right):
-            return Different(renamed.get(left, left), renamed.get(right, right))
+        case Different(left, right) | Same(left, right):
+            return type(formula)(renamed.get(left, left), renamed.get(right, right))
+        case Compare(operator, one, other, negated):
+            return Compare(operator, _operand(one, renamed), _operand(other, renamed), negated)
+        case Among(item, choices, negated):
+            if isinstance(item, Attribute):
+                return Among(_attribute(item, renamed), choices, negated)
+            return Among(renamed.get(item, item), choices, negated)
+        case Has(attribute, negated):
+            return Has(_attribute(attribute, renamed), negated)
         case Not(body):
             return Not(rename(body, renamed))
         case And(parts) | Or(parts):
             return type(formula)(tuple(rename(part, renamed) for part in parts))
 
 
+def _operand(operand: Operand, renamed: Mapping[Term, Term]) -> Operand:
+    match operand:
+        case Attribute():
+            return _attribute(operand, renamed)
+        case Constant() | Free() | Exists():
+            return renamed.get(operand, operand)
+        case _:
+            return operand
+
+
+def _attribute(attribute: Attribute, renamed: Mapping[Term, Term]) -> Attribute:
+    of = attribute.of
+    if isinstance(of, Atom):
+        named = Atom(of.relation, renamed.get(of.head, of.head), renamed.get(of.tail, of.tail))
+        return replace(attribute, of=named)
+    return replace(attribute, of=renamed.get(of, of))
+
+
 def _undirected(literal: Literal) -> object:
-    """A literal up to the order of an inequality's sides."""
-    return frozenset((literal.left, literal.right)) if isinstance(literal, Different) else literal
+    """A literal up to the order of the sides of an equality or inequality."""
+    if isinstance(literal, Different | Same):
+        return type(literal), frozenset((literal.left, literal.right))
+    return literal
 
 
 def _identity(literals: tuple[Literal, ...]) -> object:
@@ -285,13 +341,30 @@ def _identity(literals: tuple[Literal, ...]) -> object:
         def side(term: Term) -> str:
             return f"{colour[term]} {term == this}" if term in colour else repr(term)
 
+        def operand(item: Operand) -> str:
+            match item:
+                case Attribute(Atom(relation, head, tail), name, variable):
+                    return f"{relation} {side(head)} {side(tail)} {name} {variable}"
+                case Attribute(of, name, variable):
+                    return f"{side(of)} {name} {variable}"  # type: ignore[arg-type]
+                case Constant() | Free() | Exists():
+                    return side(item)
+                case _:
+                    return repr(item)
+
         match literal:
-            case Different(left, right):
-                return ("!=", *sorted((side(left), side(right))))
+            case Different(left, right) | Same(left, right):
+                return (type(literal).__name__, *sorted((side(left), side(right))))
             case Not(Atom(relation, head, tail)):
                 return ("!", repr(relation), side(head), side(tail))
             case Atom(relation, head, tail):
                 return ("", repr(relation), side(head), side(tail))
+            case Compare(operator, left, right, negated):
+                return (operator, str(negated), operand(left), operand(right))
+            case Among(item, choices, negated):
+                return ("in", str(negated), operand(item), repr(choices))
+            case Has(attribute, negated):
+                return ("has", str(negated), operand(attribute))
             case _:
                 raise ValueError("this rule takes a query in disjunctive normal form")
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from tuplet.query.conditions import BoundCondition
+
 Shape: TypeAlias = Literal["tree", "multi-edge", "cyclic"]
 
 
@@ -37,6 +39,7 @@ class QueryGraph:
     free: tuple[int, ...]
     edges: tuple[Edge, ...]
     different: tuple[tuple[int, int], ...] = ()
+    conditions: tuple[BoundCondition, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -84,8 +87,9 @@ class QueryGraph:
         return "multi-edge" if len(distinct) < len(pairs) else "tree"
 
     def parts(self) -> list[list[int]]:
-        """The variables of each independent part: no edge or inequality joins variables of two parts."""
-        return connected(len(self.variables), [*((e.head, e.tail) for e in self.edges), *self.different])
+        """The variables of each independent part: no edge, inequality or condition joins variables of two parts."""
+        joined = [condition.variables for condition in self.conditions if len(condition.variables) == 2]
+        return connected(len(self.variables), [*((e.head, e.tail) for e in self.edges), *self.different, *joined])
 
 
 def connected(nodes: int, pairs: Iterable[Sequence[int]]) -> list[list[int]]:
