@@ -22,6 +22,20 @@ from tuplet.text_table import counted
 
 
 @dataclass(frozen=True)
+class AttributeBatch:
+    """Values of one attribute: of entities by their names, or of the facts that they come with.
+
+    The Arrow type of the values is their kind: integers, floating-point numbers, booleans, dates, timestamps, strings
+    (also with a dictionary), or lists of these for several values. A null is no value.
+    """
+
+    name: str
+    values: pa.Array | pa.ChunkedArray
+    subjects: pa.Array | pa.ChunkedArray | None = None  # [values] names of entities; None: value i is of fact i
+    languages: pa.Array | pa.ChunkedArray | None = None  # [values] language tags of texts, null where there is none
+
+
+@dataclass(frozen=True)
 class FactColumns:
     """Some of the named facts of one split, as columns of strings, with dictionaries or without."""
 
@@ -35,6 +49,7 @@ class FactColumns:
     labels: dict[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
     blank_nodes: int = 0  # nodes without a name, called _:b0, _:b1, … in order of appearance
     maybe_header: bool = False  # the first line may be one: its three names occur nowhere else
+    values: tuple[AttributeBatch, ...] = ()  # attributes of the facts, or of entities
 
     def after_blank(self, number: int) -> FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
