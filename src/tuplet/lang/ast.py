@@ -18,6 +18,8 @@ from typing import Literal, TypeAlias
 NameKind: TypeAlias = Literal["name", "label", "id", "variable"]  # a variable stands for a relation
 Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
 
+TYPE = "type"  # the relation of node labels where a language does not name it; each graph has its own name for it
+
 
 @dataclass(frozen=True, slots=True)
 class Name:
@@ -34,7 +36,11 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A fixed entity."""
+    """A fixed entity.
+
+    In `Same`, `Different` and `Among`, a constant whose name is of the kind `variable` is the relation that variable
+    stands for, and is compared with relations: `Different(Constant(?p), Constant(type))`.
+    """
 
     name: Name
 
