@@ -74,7 +74,7 @@ class Evaluator:
         judge = self._by_marginals if self.engine.marginal else self._by_list if self.engine.prunes else self._by_points
         start = time.perf_counter()
         try:
-            plans = [self.engine.plan(query.clauses(), self.source, self.limits) for query in queries]
+            plans = [self.engine.planned(query.clauses(), self.source, self.limits) for query in queries]
             return judge(queries, plans, lambda: 1e3 * (time.perf_counter() - start) / len(queries))
         except Refused as error:  # one shape: all are refused or none
             return [missed(query, str(error)) for query in queries]
@@ -140,7 +140,7 @@ class Evaluator:
         try:
             for variable, own in enumerate(scores):
                 asked = [clause.marginal([variable]) for clause in query.clauses()]
-                plan = self.engine.plan(asked, self.source, limits)
+                plan = self.engine.planned(asked, self.source, limits)
                 ranking = self.engine.run(plan, limits, Deadline(limits.timeout))
                 own[ranking.tuples[:, 0]] = ranking.truth
         except (BudgetExceeded, MemoryError, OutOfTime):

@@ -91,7 +91,7 @@ def judge(
     judged = []
     for query in queries:
         clauses = query.clauses()
-        ranking = runner.run(runner.plan(clauses, source, limits), limits, NO_DEADLINE)
+        ranking = runner.run(runner.planned(clauses, source, limits), limits, NO_DEADLINE)
         if not len(ranking.tuples):
             continue
         found = Witnesses.of(ranking, clauses, source)

@@ -82,7 +82,7 @@ def ask(
     start = deadline.clock()
     limits = typed(limits.settled(question.tree.limit), engine)
     if question.clauses:
-        plan = engine.plan(question.clauses, question.source, limits)
+        plan = engine.planned(question.clauses, question.source, limits)
         ranking = engine.run(plan, limits, deadline)
     else:
         ranking = nothing(len(question.tree.free))
@@ -178,7 +178,7 @@ def score(
         return np.zeros(len(ids))
     deadline = deadline or Deadline(limits.timeout)
     try:
-        return engine.score(engine.plan(question.clauses, question.source, limits), ids, limits, deadline)
+        return engine.score(engine.planned(question.clauses, question.source, limits), ids, limits, deadline)
     except OutOfTime:
         raise BudgetExceeded(f"no truth values within {deadline.seconds:g} s", limit="timeout") from None
 
@@ -190,7 +190,7 @@ def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMIT
     head = f"query   {to_logic(question.tree)}\nclauses {len(clauses)} ({shapes})\nengine  {engine.name}\n"
     if not clauses:
         return head + "nothing to do"
-    plan = engine.plan(clauses, question.source, limits)
+    plan = engine.planned(clauses, question.source, limits)
     steps: str = plan.text(graph.entities.name, graph.relations.name)
     return head + steps
 

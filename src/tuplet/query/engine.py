@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.errors import BadInput
+from tuplet.query.conditions import BoundCondition
 from tuplet.query.limits import Deadline, Limits, Option
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
@@ -52,6 +54,7 @@ class Engine(ABC, Generic[P]):
     marginal: ClassVar[bool] = False  # ranks each variable on its own: has `marginals`
     prunes: ClassVar[bool] = False  # what it does not list counts as missed, whatever its truth
     served: ClassVar[bool] = True  # may be asked over HTTP
+    conditions: ClassVar[tuple[type[BoundCondition], ...]] = ()  # the kinds of conditions on variables that it keeps to
     options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass of knobs
 
     def load(self, source: Source) -> None:
@@ -60,6 +63,14 @@ class Engine(ABC, Generic[P]):
     def settings(self, given: Mapping[str, Option]) -> Any:
         """The options, checked."""
         return from_options(self.options, given, f"engine {self.name!r}")
+
+    def planned(self, clauses: Clauses, source: Source, limits: Limits) -> P:
+        """The plan of a query; an engine that does not know a condition of it refuses, never ignores it."""
+        for condition in (condition for clause in clauses for condition in clause.conditions):
+            if not isinstance(condition, self.conditions):
+                what = "conditions on pairs of variables" if self.conditions else "conditions on variables"
+                raise BadInput(f"engine {self.name!r} does not know {what}; ask engine 'exact' or 'crisp'")
+        return self.plan(clauses, source, limits)
 
     @abstractmethod
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> P:

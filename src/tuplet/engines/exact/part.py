@@ -14,6 +14,7 @@ from tuplet.engines.exact.kernels.rows import Program
 from tuplet.engines.exact.layout import Layout, Longs, Shape
 from tuplet.engines.exact.planning import layout_of
 from tuplet.engines.exact.search_rows import SearchRows, fixed, span_of, value_of
+from tuplet.errors import BadInput
 from tuplet.query.query_graph import QueryGraph, connected
 
 Names: TypeAlias = tuple[str, ...]
@@ -104,6 +105,8 @@ class BoundClause(NamedTuple):
 
 def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     """The clause as programs on the rows of a table."""
+    if clause.conditions:
+        raise BadInput("the exact search does not know conditions on variables")
     rows = source.rows
     edges, different = clause.edges, clause.different
     if len(set(edges)) < len(edges):
