@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,9 @@ class FactColumns:
     blank_nodes: int = 0  # nodes without a name, called _:b0, _:b1, … in order of appearance
     maybe_header: bool = False  # the first line may be one: its three names occur nowhere else
     values: tuple[AttributeBatch, ...] = ()  # attributes of the facts, or of entities
+    nodes: pa.Array | pa.ChunkedArray | None = None  # names of entities that need not occur in a fact
+    remarks: tuple[str, ...] = ()  # what the report says of the source, each in words
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what the graph keeps: prefixes, type_relation
 
     def after_blank(self, number: int) -> FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
@@ -99,6 +103,7 @@ class ImportReport:
     unlisted: int  # entities and relations that a given list of names lacks
     unused_labels: int  # labels of names that do not occur, and repeated ones
     maybe_headers: int  # files whose first line may be a header: its three names occur nowhere else
+    remarks: list[str]  # what else is to be said, source by source
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -124,7 +129,7 @@ class ImportReport:
         }
         always = ("duplicates dropped", "self-loops")
         lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks])
 
 
 class FactCollector:
@@ -135,6 +140,8 @@ class FactCollector:
         self._facts = RelationSpill(spill_memory(memory), folder, defaults={"truth": 1.0, "date": NO_DATE})
         self._labels: dict[str, str] = {}
         self._seen = {"blank_lines": 0, "literals": 0, "maybe_headers": 0}
+        self._remarks: dict[str, None] = {}  # each once, in order
+        self._notes: dict[str, Any] = {}
 
     @property
     def spilled(self) -> bool:
@@ -155,6 +162,13 @@ class FactCollector:
         self._facts.append(numbers(self._relations, part.relation), columns)
         for name, label in part.labels.items():
             self._labels.setdefault(name, label)
+        if part.nodes is not None:
+            nodes = part.nodes
+            numbers(self._entities, nodes if isinstance(nodes, pa.ChunkedArray) else pa.chunked_array([nodes]))
+        self._remarks |= dict.fromkeys(part.remarks)
+        for name, note in part.notes.items():
+            # of prefixes and the like the first meaning counts
+            self._notes[name] = dict(note) | self._notes.get(name, {}) if isinstance(note, Mapping) else note
         counts = {"blank_lines": part.blank_lines, "literals": part.literals, "maybe_headers": int(part.maybe_header)}
         self._seen = {name: self._seen[name] + count for name, count in counts.items()}
 
@@ -199,10 +213,11 @@ class FactCollector:
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
             unused_labels=_absent(known, found, found_relations) + known.repeated,
+            remarks=list(self._remarks),
             **self._seen,
             **counts,
         )
-        return report, writer, writer.finish({"report": report.as_dict()})
+        return report, writer, writer.finish({"report": report.as_dict(), **self._notes})
 
 
 def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
