@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from random_conditions import meant
 
 from tuplet.engines import brute
 from tuplet.query.logic import Logic
@@ -194,6 +195,7 @@ def atom_product(clause: QueryGraph, values: Sequence[int], table: TruthTable, l
 
     truth = [abs(float(e.negated) - table.value(at(e.head), e.relation, at(e.tail))) for e in clause.edges]
     truth += [float(at(a) != at(b)) for a, b in clause.different]
+    truth += [float(meant(condition, node)) for condition in clause.conditions]
     return float(logic.all(np.array(truth)))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BudgetExceeded
+from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
@@ -150,6 +151,13 @@ def _factors(clause: QueryGraph, matrix: Matrix, entities: int) -> list[Factor]:
         factors.append(_factor(head, tail, values))
     for a, b in clause.different:
         factors.append(_factor(a, b, 1.0 - np.eye(entities)))
+    everyone = np.arange(entities)
+    for condition in clause.conditions:
+        if isinstance(condition, Within | Outside):
+            factors.append(Factor(condition.variables, condition.holds(everyone).astype(np.float64)))
+        else:
+            pairs = condition.holds(np.repeat(everyone, entities), np.tile(everyone, entities))
+            factors.append(_factor(*condition.variables, pairs.astype(np.float64).reshape(entities, entities)))
     return factors
 
 
@@ -283,6 +291,7 @@ class Brute(Engine[Enumeration]):
     summary = "the oracle: every tuple, by dense enumeration; small graphs only"
     exact = True
     served = False
+    conditions = ALL_CONDITIONS
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Enumeration:
         source.values()

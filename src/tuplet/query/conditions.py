@@ -126,3 +126,4 @@ class Equal:
 EntityCondition: TypeAlias = Within | Outside
 PairCondition: TypeAlias = Compared | Paired | Equal
 BoundCondition: TypeAlias = EntityCondition | PairCondition
+ALL_CONDITIONS: tuple[type[BoundCondition], ...] = (Within, Outside, Compared, Paired, Equal)
