@@ -9,17 +9,21 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from engine_contract import SOAK, atom_product, random_query, random_table
-from random_conditions import with_conditions
+from random_conditions import meant, with_conditions
 
 from tuplet import registry
-from tuplet.engines import brute
+from tuplet.engines import brute, crisp
 from tuplet.errors import BadInput
 from tuplet.graph.ranked import members
 from tuplet.query.conditions import Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS
-from tuplet.query.logic import Logic
+from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.truth.table import TruthTable
+
+BLOCKS = range(50) if SOAK else range(2)
+PER_BLOCK = 60
 
 
 def test_an_engine_that_does_not_know_a_condition_refuses_it() -> None:
@@ -57,3 +61,30 @@ def test_the_oracle_does_as_the_definition_says() -> None:
             np.testing.assert_allclose(found[answer], total, rtol=1e-9)
             answered += total > 0
     assert answered
+
+
+def facts_only(rng: np.random.Generator, entities: int) -> TruthTable:
+    return random_table(rng, entities, int(rng.integers(1, 4)), float(rng.choice([0.4, 0.6, 0.9])), coarse=True)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_crisp_finds_what_the_oracle_finds(block: int) -> None:
+    answered = 0
+    for seed in range(PER_BLOCK * block, PER_BLOCK * (block + 1)):
+        rng = np.random.default_rng([seed, 19])
+        table = facts_only(rng, int(rng.integers(3, 8)))
+        clauses = with_conditions(rng, random_query(rng, table), table)
+        facts = brute._Matrices(table).facts
+        expected = np.argwhere(brute.combined(clauses, facts, table.entities, PRODUCT) > 0)
+        adjacency = table.facts()
+        found = crisp.collect(crisp.plan(clauses, adjacency), adjacency)
+        assert found.complete
+        assert sorted(found.tuples.tolist()) == expected.tolist()
+        for clause, assignment, row in zip(found.clause, found.assignment, found.tuples.tolist(), strict=True):
+            own = clauses[clause]
+            values = assignment[: len(own.variables)].tolist()
+            assert [values[v] for v in own.free] == row
+            assert all(meant(condition, values) for condition in own.conditions)
+        assert crisp.plan(clauses, adjacency).text()
+        answered += len(expected) > 0
+    assert answered > PER_BLOCK / 10

@@ -157,7 +157,9 @@ def _factors(clause: QueryGraph, matrix: Matrix, entities: int) -> list[Factor]:
             factors.append(Factor(condition.variables, condition.holds(everyone).astype(np.float64)))
         else:
             pairs = condition.holds(np.repeat(everyone, entities), np.tile(everyone, entities))
-            factors.append(_factor(*condition.variables, pairs.astype(np.float64).reshape(entities, entities)))
+            factors.append(
+                _factor(condition.left, condition.right, pairs.astype(np.float64).reshape(entities, entities))
+            )
     return factors
 
 

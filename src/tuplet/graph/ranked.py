@@ -35,6 +35,10 @@ class Ranked:
         place = np.repeat(np.arange(len(start)), count)
         return place, self.rank[np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)]
 
+    def count(self, low: int, high: int) -> int:
+        """How many values have a rank of at least `low` and below `high`."""
+        return int(np.count_nonzero((self.rank >= low) & (self.rank < high)))
+
     def within(self, wanted: Ids, low: int, high: int) -> Marks:
         """Which keys have a value whose rank is at least `low` and below `high`."""
         place, rank = self.gathered(wanted)

@@ -34,6 +34,7 @@ class Within:
     values: Ranked
     low: int = 0
     high: int = 1
+    said: str = ""  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -46,7 +47,9 @@ class Within:
     def entities(self) -> Ids:
         """The entities for which it holds, ascending."""
         inside = (self.values.rank >= self.low) & (self.values.rank < self.high)
-        return np.unique(self.values.keys[inside])
+        keys = self.values.keys[inside]
+        again = np.append(False, keys[1:] == keys[:-1])[: len(keys)]
+        return keys[~again] if again.any() else keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class Outside:
 
     variable: int
     listed: Ids  # ascending
+    said: str = ""  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -74,6 +78,7 @@ class Compared:
     operator: str  # one of COMPARES
     left_values: Ranked
     right_values: Ranked
+    said: str = ""  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -97,6 +102,7 @@ class Paired:
     values: Ranked
     low: int = 0
     high: int = 1
+    said: str = ""  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -113,6 +119,7 @@ class Equal:
 
     left: int
     right: int
+    said: str = ""  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -127,3 +134,21 @@ EntityCondition: TypeAlias = Within | Outside
 PairCondition: TypeAlias = Compared | Paired | Equal
 BoundCondition: TypeAlias = EntityCondition | PairCondition
 ALL_CONDITIONS: tuple[type[BoundCondition], ...] = (Within, Outside, Compared, Paired, Equal)
+
+
+def described(condition: BoundCondition, node: Callable[[int], str]) -> str:
+    """A condition for plans, with variables named by a function: as it was written, if that is known."""
+    names = [node(variable) for variable in condition.variables]
+    match condition:
+        case _ if condition.said:
+            return condition.said
+        case Within(_, values, low, high):
+            return f"{names[0]} of {values.count(low, high):,} entities"
+        case Outside(_, listed):
+            return f"{names[0]} none of {len(listed):,} entities"
+        case Compared():
+            return f"a value of {names[0]} {condition.operator} one of {names[1]}"
+        case Paired(_, _, values, low, high):
+            return f"({', '.join(names)}) of {values.count(low, high):,} facts"
+        case _:
+            return f"{names[0]} = {names[1]}"

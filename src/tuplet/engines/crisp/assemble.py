@@ -8,26 +8,31 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from tuplet.engines.condition_tests import tests_of
 from tuplet.engines.crisp.atoms import ClauseAtoms
 from tuplet.engines.crisp.program import (
     DIFFERENT,
     DIFFERENT_ENTITY,
     HAS_ROW,
+    LISTED,
     LOOKED_UP,
     LOOKED_UP_LOOP,
     LOOP,
-    MERGED,
     NEIGHBOUR,
     NO_LOOP,
     POINTED,
     ROW_ENTITY,
     SPAN,
+    TEST,
     Ints,
     JoinProgram,
+    Longs,
 )
+from tuplet.query.conditions import BoundCondition, Within
 
-# The atom behind a list as head, relation, tail; None stands for a variable that is bound later.
+# The atom behind a list as head, relation, tail; None stands for a variable that is bound later. Or a condition.
 ListAtom: TypeAlias = tuple[int | None, int, int | None]
+Origin: TypeAlias = ListAtom | Within
 
 
 class JoinStep(NamedTuple):
@@ -44,7 +49,9 @@ class JoinPart(NamedTuple):
     free: tuple[int, ...]  # those of the clause's free variables that are in this part, in its order
     distinct: bool  # the same tuple may be reached twice
     program: JoinProgram
-    atoms: tuple[ListAtom, ...]  # of each list of the program
+    atoms: tuple[Origin, ...]  # of each list of the program
+    tested: tuple[BoundCondition, ...]  # of each test of the program
+    kept: tuple[object, ...]  # the arrays that tests look into
     memo_width: int  # columns of the set of searched depths; 0 if none is needed
 
 
@@ -56,13 +63,17 @@ class _Lists:
         self.depth_of = {step.variable: depth for depth, step in enumerate(order)}
         self.pointing: dict[tuple[int, int], int] = {}  # (variable, view) -> the list that points at the variable's row
         self.lists: list[tuple[int, int, int, int]] = []
-        self.origin: list[ListAtom] = []
+        self.origin: list[Origin] = []
         self.checks: list[tuple[int, int]] = []
-        self.merged: list[Ints] = []
+        self.listed: list[Ints] = []
+        self.tested = [c for c in atoms.tested() if c.variables[0] in self.depth_of]
 
     def step(self, depth: int, v: int) -> tuple[int, int, int, int, int]:
         """Adds what restricts variable v at its depth; returns the columns LISTS to CHECKS_END of the step."""
         atoms, first_list, first_check = self.atoms, len(self.lists), len(self.checks)
+        if v in atoms.allowed:
+            within, entities = atoms.allowed[v]
+            self._entities(entities.astype(np.int32), within)
         changed = []  # views that a newer layer has changed: no list of row entities points at their rows
         for other, toward, away, span, edge in atoms.links[v]:
             if other < 0:
@@ -97,9 +108,12 @@ class _Lists:
                 self.checks.append((DIFFERENT_ENTITY, ~other))
             elif self.depth_of[other] < depth:
                 self.checks.append((DIFFERENT, other))
+        for i, condition in enumerate(self.tested):
+            if v in condition.variables and all(self.depth_of[u] <= depth for u in condition.variables):
+                self.checks.append((TEST, i))
         return first_list, first_negated, len(self.lists), first_check, len(self.checks)
 
-    def _list(self, row: tuple[int, int, int, int], origin: ListAtom) -> None:
+    def _list(self, row: tuple[int, int, int, int], origin: Origin) -> None:
         self.lists.append(row)
         self.origin.append(origin)
 
@@ -113,10 +127,13 @@ class _Lists:
 
     def _merge(self, variable: int, view: int) -> None:
         """The list of the entities that have a row in a view that newer layers have changed."""
-        entities = self.atoms.adjacency.view(view).entities
-        first = sum(map(len, self.merged))
-        self.merged.append(entities)
-        self._list((SPAN, MERGED, first, first + len(entities)), _row_atom(variable, view))
+        self._entities(self.atoms.adjacency.view(view).entities, _row_atom(variable, view))
+
+    def _entities(self, entities: Ints, origin: Origin) -> None:
+        """A list of its own."""
+        first = sum(map(len, self.listed))
+        self.listed.append(entities)
+        self._list((SPAN, LISTED, first, first + len(entities)), origin)
 
 
 def _row_atom(variable: int, view: int) -> ListAtom:
@@ -139,7 +156,7 @@ class _Flow(NamedTuple):
     def of(atoms: ClauseAtoms, order: Sequence[JoinStep], free: Sequence[int]) -> _Flow:
         n = len(order)
         depth_of = {step.variable: depth for depth, step in enumerate(order)}
-        free_depths = sum(1 << depth_of[v] for v in free)
+        free_depths = sum(1 << depth_of[v] for v in set(free))
         needs = [0] * (n + 1)
         rest = 0
         for depth in range(n - 1, -1, -1):
@@ -182,12 +199,15 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
         failed = flow.needs[depth].bit_length() - 1
         steps += (v, *spans, failed, flow.succeeded[depth], first_memo, len(memo), early)
     steps += (-1, 0, 0, 0, 0, 0, -1, flow.succeeded[n], 0, 0, 0)
+    tests, arrays = tests_of(lists.tested) if lists.tested else (_NO_TESTS, [])
     return JoinPart(
         tuple(order),
         free,
         bool(flow.repeated),
-        _program(steps, lists, memo, free),
+        _program(steps, lists, memo, free, tests),
         tuple(lists.origin),
+        tuple(lists.tested),
+        tuple(arrays),
         memo_width,
     )
 
@@ -197,6 +217,7 @@ def _program(
     made: _Lists,
     memo: Sequence[int],
     free: Sequence[int],
+    tests: Longs,
 ) -> JoinProgram:
     """All tables as parts of one block: one array to make instead of five."""
     lists, checks = made.lists, made.checks
@@ -210,7 +231,8 @@ def _program(
         checks=block[ends[0] : ends[1]].reshape(-1, 2),
         memo=block[ends[1] : ends[2]],
         free=block[ends[2] :],
-        entities=_read_only(made.merged) if made.merged else _NO_ENTITIES,
+        entities=_read_only(made.listed) if made.listed else _NO_ENTITIES,
+        tests=tests,
     )
 
 
@@ -221,4 +243,5 @@ def _read_only(lists: Sequence[Ints]) -> Ints:
     return joined
 
 
+_NO_TESTS = tests_of(())[0]
 _NO_ENTITIES = _read_only([np.zeros(0, dtype=np.int32)])

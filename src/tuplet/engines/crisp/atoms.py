@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from tuplet.engines.condition_tests import allowed
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.ranked import Ids
+from tuplet.query.conditions import BoundCondition, Within
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.unify import unified
 
 # An atom seen from one of its variables: the other node, the view whose row at the other node lists the candidates, the
 # view in which a candidate has its own row, that row of the other node if it is a constant, the atom. A plain tuple,
@@ -15,9 +19,13 @@ Link: TypeAlias = tuple[int, int, int, tuple[int, int], Edge]
 
 
 class ClauseAtoms:
-    """The atoms of one clause; `fails` is the ground atom or inequality that already does, if there is one."""
+    """The atoms of one clause; `fails` is the ground atom or inequality that already does, if there is one.
 
-    def __init__(self, graph: QueryGraph, adjacency: Adjacency) -> None:
+    Of variables that must be equal one stands for the others (`stands`), which are not searched.
+    """
+
+    def __init__(self, clause: QueryGraph, adjacency: Adjacency) -> None:
+        graph, self.stands = unified(clause)
         n = len(graph.variables)
         self.graph, self.adjacency = graph, adjacency
         self.views = adjacency.view_sizes
@@ -39,9 +47,22 @@ class ClauseAtoms:
             if right >= 0:
                 self.different[right].append(left)
             self._touch(left, right)
+        for condition in graph.conditions:
+            self._touch(*condition.variables[:1], *condition.variables[-1:])
         for v in range(n):
-            if not self.links[v] and all(loop.negated for loop in self.loops[v]):
+            if self.stands[v] == v and not self.links[v] and all(loop.negated for loop in self.loops[v]):
                 raise UnsafeQuery(graph.variables[v], "no positive atom contains it")
+        # what conditions leave of a variable, where that is few: the condition and the entities
+        self.allowed: dict[int, tuple[Within, Ids]] = {}
+        for v in {condition.variables[0] for condition in graph.conditions if isinstance(condition, Within)}:
+            found = allowed(graph.conditions, v, self.estimate(v, 0)[0])
+            if found is not None:
+                self.allowed[v] = found
+
+    def tested(self) -> list[BoundCondition]:
+        """The conditions that candidates are tested by: all but those whose entities are listed."""
+        listed = [condition for condition, _ in self.allowed.values()]
+        return [condition for condition in self.graph.conditions if condition not in listed]
 
     def _add(self, edge: Edge) -> None:
         head, relation, tail, negated = edge
@@ -67,8 +88,13 @@ class ClauseAtoms:
             self.touching[b] |= 1 << a
 
     def estimate(self, variable: int, placed: int) -> tuple[float, float, bool]:
-        """Length of the shortest list, expected candidates, and whether a constant or placed variable restricts it."""
+        """Length of the shortest list, expected candidates, and whether a constant or placed variable restricts it.
+
+        A set of entities restricts it as a constant does.
+        """
         shortest, fraction, lead_fraction, bound = float("inf"), 1.0, 1.0, False
+        if variable in self.allowed:
+            shortest, bound = float(len(self.allowed[variable][1])), True
         for other, toward, away, span, _ in self.links[variable]:
             rows = self.rows[away]
             if other < 0:

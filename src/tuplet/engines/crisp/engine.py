@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tuplet.engines.crisp.planning import CrispPlan, plan
+from tuplet.query.conditions import ALL_CONDITIONS
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.ranking import Clauses, Ranking, nothing
@@ -31,6 +32,7 @@ class Crisp(Engine[Join]):
     exact = True
     needs_truth = False
     forks = True
+    conditions = ALL_CONDITIONS
 
     def load(self, source: Source) -> None:
         import tuplet.engines.crisp.kernels as _  # noqa: F401 - loading is the point

@@ -19,6 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
+from tuplet.engines.condition_kernels import TESTS, holds
+from tuplet.engines.condition_tests import LEFT, RIGHT
 from tuplet.engines.crisp.program import (
     ARRAY,
     CHECKS,
@@ -32,6 +34,7 @@ from tuplet.engines.crisp.program import (
     FIRST,
     HAS_ROW,
     KIND,
+    LISTED,
     LISTS,
     LISTS_END,
     LOOKED_UP_LOOP,
@@ -39,7 +42,6 @@ from tuplet.engines.crisp.program import (
     MEMO,
     MEMO_END,
     MEMO_FULL,
-    MERGED,
     NEGATED,
     NEIGHBOUR,
     OPENING,
@@ -55,6 +57,7 @@ from tuplet.engines.crisp.program import (
     SOURCE,
     SPAN,
     SUCCEEDED,
+    TEST,
     VARIABLE,
     WRITTEN,
     JoinProgram,
@@ -64,7 +67,7 @@ from tuplet.engines.crisp.row_set import TABLE, insert_row, probe_row
 from tuplet.graph.kernels import ARRAYS, LONGS, OPTIONS, READ_INTS, find, find_edge, find_row, gallop, inlined
 
 _table = types.Array(types.int64, 2, "C")
-_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS, READ_INTS), JoinProgram)
+_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS, READ_INTS, TESTS), JoinProgram)
 _state = types.NamedUniTuple(LONGS, 7, JoinState)
 
 # What `enter` says of a depth.
@@ -104,7 +107,7 @@ def agreement(graph, program, state, depth, candidate):
         if j != lead:
             array = program.lists[j, ARRAY]
             values = graph.neighbour if array == NEIGHBOUR else graph.row_entity
-            if array == MERGED:
+            if array == LISTED:
                 values = program.entities
             at = gallop(values, state.cursor[j], state.end[j], candidate)
             state.cursor[j] = at
@@ -135,6 +138,11 @@ def passes(graph, program, state, depth, candidate):
         elif kind == HAS_ROW:
             row = find_row(graph, candidate, operand)
             passed = row >= 0 and graph.row_ptr[row] < graph.row_ptr[row + 1]
+        elif kind == TEST:
+            left, right = program.tests[operand, LEFT], program.tests[operand, RIGHT]
+            x = candidate if left == steps[depth, VARIABLE] else state.value[left]
+            y = candidate if right == steps[depth, VARIABLE] else state.value[right]
+            passed = holds(program.tests, operand, x, y)
         else:
             passed = (find_edge(graph, candidate, operand, candidate) >= 0) == (kind == LOOKED_UP_LOOP)
         if not passed:
@@ -151,7 +159,7 @@ def next_candidate(graph, program, state, depth, budget):
     cursor, lead = state.cursor, state.leader[depth]
     array = program.lists[lead, ARRAY]
     values = graph.neighbour if array == NEIGHBOUR else graph.row_entity
-    if array == MERGED:
+    if array == LISTED:
         values = program.entities
     end = state.end[lead]
     while cursor[lead] < end:

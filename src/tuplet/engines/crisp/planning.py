@@ -24,6 +24,7 @@ class ClausePlan:
     graph: QueryGraph
     parts: tuple[JoinPart, ...]
     fails: Edge | tuple[int, int] | None = None
+    copies: tuple[tuple[int, int], ...] = ()  # variables that no part has, each with the one that it equals
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class CrispPlan:
                     kind = "answers combine freely" if part.free else "one witness suffices"
                     lines.append(f"  independent part {part_number} of {len(clause.parts)} ({kind})")
                 lines += describe(clause.graph.variables, part, entity, relation)
+            names = clause.graph.variables
+            lines += [f"  ?{names[copy]} = ?{names[other]}" for copy, other in clause.copies]
         if len(self.clauses) > 1:
             lines.append("union: a tuple found before is skipped")
         return "\n".join(lines)
@@ -75,14 +78,17 @@ def _plan_clause(graph: QueryGraph, adjacency: Adjacency) -> ClausePlan:
     atoms = ClauseAtoms(graph, adjacency)
     if atoms.fails is not None:
         return ClausePlan(graph, (), atoms.fails)
-    parts = [_plan_part(atoms, members) for members in graph.parts()]
+    groups = [[v for v in members if atoms.stands[v] == v] for members in atoms.graph.parts()]
+    parts = [_plan_part(atoms, members) for members in groups if members]
+    copies = tuple((v, other) for v, other in enumerate(atoms.stands) if v != other)
     # Parts without a free variable decide whether there are answers at all: first.
-    return ClausePlan(graph, tuple(sorted(parts, key=lambda part: (bool(part.free), part.order[0].candidates))))
+    ordered = sorted(parts, key=lambda part: (bool(part.free), part.order[0].candidates))
+    return ClausePlan(graph, tuple(ordered), copies=copies)
 
 
 def _plan_part(atoms: ClauseAtoms, members: Sequence[int]) -> JoinPart:
-    free = tuple([v for v in atoms.graph.free if v in members])
-    free_mask = sum(1 << v for v in free)
+    free = tuple([atoms.stands[v] for v in atoms.graph.free if atoms.stands[v] in members])
+    free_mask = sum(1 << v for v in set(free))
     starts = []
     for v in members:
         shortest, _, bound = atoms.estimate(v, 0)

@@ -30,8 +30,8 @@ VARIABLE, LISTS, NEGATED, LISTS_END, CHECKS, CHECKS_END, FAILED, SUCCEEDED, MEMO
 #              where a newer layer has changed the view, so that no list of row entities points at the row
 SOURCE, ARRAY, FIRST, SECOND = range(4)
 SPAN, POINTED, LOOKED_UP = range(3)
-# The arrays a list lies in; MERGED are `entities` of the program. Values ascend within each list.
-ROW_ENTITY, NEIGHBOUR, MERGED = range(3)
+# The arrays a list lies in; LISTED are `entities` of the program. Values ascend within each list.
+ROW_ENTITY, NEIGHBOUR, LISTED = range(3)
 
 # Columns of `checks` [checks, 2], and the kinds of a check with their operand:
 #   LOOP              r(x, x): x is a neighbour in the row at which the list OPERAND points
@@ -40,8 +40,9 @@ ROW_ENTITY, NEIGHBOUR, MERGED = range(3)
 #   HAS_ROW           x has a neighbour under view OPERAND
 #   DIFFERENT         x differs from variable OPERAND
 #   DIFFERENT_ENTITY  x differs from entity OPERAND
+#   TEST              the test OPERAND (see `condition_tests`) lets x through
 KIND, OPERAND = range(2)
-LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY, LOOKED_UP_LOOP, HAS_ROW = range(6)
+LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY, LOOKED_UP_LOOP, HAS_ROW, TEST = range(7)
 
 # Places of `registers`: where a search stands between two slices.
 #   DEPTH, OPENING    the depth at hand, and 1 if its lists must be opened first
@@ -62,7 +63,8 @@ class JoinProgram(NamedTuple):
     checks: Longs  # [checks, 2], likewise
     memo: Longs  # [·] variables, in the order they are bound
     free: Longs  # [k] the free variables of the part, in the order asked
-    entities: Ints  # [·] those with a row under views that newer layers have changed
+    entities: Ints  # [·] those with a row under views that newer layers have changed, and those that conditions allow
+    tests: Longs  # [tests, 13] conditions, see `condition_tests`
 
 
 class JoinState(NamedTuple):

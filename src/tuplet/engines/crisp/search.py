@@ -157,9 +157,9 @@ class DistinctAnswers:
             try:
                 block = search.fill(out, self.deadline)
             except (OutOfTime, BudgetExceeded):
-                yield out[: search.written]
+                yield _copied(clause, out[: search.written])
                 raise
-            yield block
+            yield _copied(clause, block)
         self.complete = search.done
 
     def _product(self, clause: ClausePlan) -> Iterator[Tuples]:
@@ -188,6 +188,7 @@ class DistinctAnswers:
                 columns = [step.variable for step in part.order]
                 block[:, columns] = answered[number % len(answered)][:, columns]
                 number //= len(answered)
+            block = _copied(clause, block)
             if self.seen is not None:
                 block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
             yield block
@@ -244,6 +245,13 @@ def collect(plan: CrispPlan, adjacency: Adjacency, most: int | None = None, dead
         answers.complete,
         pruned,
     )
+
+
+def _copied(clause: ClausePlan, block: Tuples) -> Tuples:
+    """A block with the variables that equal others."""
+    for copy, other in clause.copies:
+        block[:, copy] = block[:, other]
+    return block
 
 
 def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tuplet.engines.crisp.assemble import JoinPart, ListAtom
+from tuplet.engines.crisp.assemble import JoinPart, Origin
 from tuplet.engines.crisp.program import (
     CHECKS,
     CHECKS_END,
@@ -20,8 +20,10 @@ from tuplet.engines.crisp.program import (
     MEMO_END,
     NEGATED,
     SUCCEEDED,
+    TEST,
     VARIABLE,
 )
+from tuplet.query.conditions import Within, described
 from tuplet.query.query_graph import Edge
 
 Naming: TypeAlias = Callable[[int], str]
@@ -34,7 +36,9 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
     def node(number: int | None) -> str:
         return "·" if number is None else entity(~number) if number < 0 else f"?{variables[number]}"
 
-    def atom(parts: ListAtom) -> str:
+    def atom(parts: Origin) -> str:
+        if isinstance(parts, Within):
+            return described(parts, node)
         head, name, tail = parts
         return f"{relation(name)}({node(head)}, {node(tail)})"
 
@@ -44,7 +48,10 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
         if kind == DIFFERENT_ENTITY:
             return f"{node(v)} != {entity(operand)}"
         if kind == LOOP:
-            return atom((v, part.atoms[operand][1], v))
+            looped = part.atoms[operand]
+            return atom(looped if isinstance(looped, Within) else (v, looped[1], v))
+        if kind == TEST:
+            return described(part.tested[operand], node)
         if kind == HAS_ROW:
             return atom((None, operand // 2, v) if operand % 2 else (v, operand // 2, None))
         return ("" if kind == LOOKED_UP_LOOP else "not ") + atom((v, operand // 2, v))

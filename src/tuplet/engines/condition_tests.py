@@ -1,0 +1,94 @@
+"""Conditions as compiled code looks them up: rows of numbers, with the addresses of the arrays that they are about.
+
+Nothing is copied: columns of values may be as long as there are entities, and lie in mapped files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.graph.ranked import Ids
+from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Paired, Within
+
+Longs: TypeAlias = NDArray[np.int64]
+
+# Columns of `tests` [tests, 13]:
+#   KIND                         what is tested, below
+#   LEFT, RIGHT                  the variables, one and the same if there is only one
+#   KEYS, COUNT, WIDE, RANKS     keys of the left variable (or pairs): address, number, 1 if int64; address of the ranks
+#   OTHER_KEYS … OTHER_RANKS     the same of the right variable
+#   LOW, HIGH                    the range of ranks
+KIND, LEFT, RIGHT, KEYS, COUNT, WIDE, RANKS, OTHER_KEYS, OTHER_COUNT, OTHER_WIDE, OTHER_RANKS, LOW, HIGH = range(13)
+TEST_COLUMNS = 13
+WITHIN, OUTSIDE, PAIRED, LESS, AT_MOST, EQUAL, UNEQUAL = range(7)
+
+_SIGNS = {"<": LESS, "<=": AT_MOST, ">": LESS, ">=": AT_MOST, "=": EQUAL, "!=": UNEQUAL}
+
+SMALL = 4096  # values that are gone through without asking if that is worth it
+SAMPLE = 512  # values by which the share of a range is judged
+
+
+def tests_of(conditions: Sequence[BoundCondition]) -> tuple[Longs, list[NDArray[Any]]]:
+    """The tests of conditions other than equalities, and the arrays that must stay as long as the tests are used."""
+    kept: list[NDArray[Any]] = []
+    rows = [_row(condition, kept) for condition in conditions]
+    return np.array(rows, dtype=np.int64).reshape(-1, TEST_COLUMNS), kept
+
+
+def _row(condition: BoundCondition, kept: list[NDArray[Any]]) -> list[int]:
+    none = [0, 0, 0, 0]
+
+    def column(keys: Ids, rank: Ids | None) -> list[int]:
+        own = _plain(keys, np.dtype(np.int64 if keys.dtype.itemsize == 8 else np.int32))
+        beside = own if rank is None else _plain(rank, np.dtype(np.int32))
+        kept.extend((own, beside))
+        return [own.ctypes.data, len(own), int(own.dtype.itemsize == 8), beside.ctypes.data]
+
+    match condition:
+        case Within(variable, values, low, high):
+            return [WITHIN, variable, variable, *column(values.keys, values.rank), *none, low, high]
+        case Outside(variable, listed):
+            return [OUTSIDE, variable, variable, *column(listed, None), *none, 0, 0]
+        case Paired(left, right, values, low, high):
+            return [PAIRED, left, right, *column(values.keys, values.rank), *none, low, high]
+        case Compared(left, right, operator, mine, theirs):
+            if operator.startswith(">"):
+                left, right, mine, theirs = right, left, theirs, mine
+            own, other = column(mine.keys, mine.rank), column(theirs.keys, theirs.rank)
+            return [_SIGNS[operator], left, right, *own, *other, 0, 0]
+        case Equal():
+            raise ValueError("equal variables are unified before")
+
+
+def _plain(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+    """An array as compiled code reads it: itself, as a rule."""
+    return np.require(array, kind, ["C", "A"])
+
+
+def allowed(conditions: Sequence[BoundCondition], variable: int, others: float) -> tuple[Within, Ids] | None:
+    """Of the conditions on a variable the one that leaves fewest entities, and these, where listing them is worth it.
+
+    `others` is how many candidates there are without: a long column is gone through only to save more than that takes.
+    """
+    best: tuple[Within, Ids] | None = None
+    for condition in conditions:
+        if isinstance(condition, Within) and condition.variable == variable and _worth_listing(condition, others):
+            found = condition.entities()
+            if len(found) < (others if best is None else len(best[1])):
+                best = condition, found
+    return best
+
+
+def _worth_listing(condition: Within, others: float) -> bool:
+    rank = condition.values.rank
+    if len(rank) <= SMALL:
+        return True
+    if len(rank) > 32 * others:
+        return False
+    some = rank[:: len(rank) // SAMPLE]
+    share = np.count_nonzero((some >= condition.low) & (some < condition.high)) / len(some)
+    return bool(4 * share * len(rank) <= others)
