@@ -7,7 +7,8 @@
       bounds.npy         where their sections begin and end
 
 Opening maps the arrays into memory and verifies a checksum of every byte that is not divided; a section is verified
-when it is first touched. So an edited or truncated file is an error with its name and never reaches compiled code.
+when it is first touched, and arrays that are for later when somebody asks for them. So an edited or truncated file is
+an error with its name and never reaches compiled code.
 Needs numpy alone (and filelock to write).
 """
 
@@ -111,6 +112,7 @@ class Directory:
     )  # divided array → [sections + 1] where they begin
     # What else must hold in a section, looked at after its checksums; a ValueError says what does not.
     checks: list[Callable[[int], None]] = field(default_factory=list)
+    later: dict[str, list[_Stated]] = field(default_factory=dict)  # arrays that were not verified yet
 
     @property
     def bytes(self) -> int:
@@ -122,8 +124,16 @@ class Directory:
         if self.sections is not None:
             self.sections.touch(sections, self._check)
 
+    def verify_later(self, names: Sequence[str]) -> None:
+        """Verify arrays that were written for later, each once: to be called before they are read."""
+        wanted = [name for name in names if name in self.later]
+        _refuse_damaged([stated for name in wanted for stated in self.later[name]])
+        for name in wanted:
+            self.later.pop(name, None)
+
     def verify_all(self) -> None:
-        """Verify all sections."""
+        """Verify everything that was not verified yet."""
+        self.verify_later(list(self.later))
         if self.sections is not None:
             self.touch(range(len(self.sections)))
 
@@ -158,17 +168,18 @@ def write_directory(
     force: bool = False,
     lock: bool = True,
     divided: Mapping[str, NDArray[np.integer]] | None = None,
+    later: Callable[[str], bool] = lambda name: False,
 ) -> str:
     """Write a directory and return its content hash.
 
     An existing path is refused; with `force` a directory of the same kind is replaced, anything else still is refused.
     A caller that holds `locked(path)` already passes `lock=False`. `divided` gives for some arrays where their sections
-    begin and where the last one ends [sections + 1].
+    begin and where the last one ends [sections + 1]; `later` says which arrays are verified when somebody reads them.
     """
     with directory_writer(path, kind, force, lock) as writer:
         bounds = divided or {}
         for name in [name for name in arrays if name not in bounds]:
-            writer.append(name, arrays[name])
+            writer.append(name, arrays[name], later(name))
         for i in range(min((len(ends) - 1 for ends in bounds.values()), default=0)):
             writer.section({name: arrays[name][ends[i] : ends[i + 1]] for name, ends in bounds.items()})
         for name, ends in bounds.items():
@@ -196,7 +207,9 @@ def open_directory(path: PathLike, kind: str | None = None) -> Directory:
     divided = manifest.get("divided", [])
     entries = manifest["arrays"] | {name: manifest[name] for name in (SUMS, BOUNDS) if divided}
     maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in entries.items()}
-    _refuse_damaged([s for n, e in entries.items() for s in _undivided(root, e, maps[n], manifest["version"])])
+    stated = {name: list(_undivided(root, entry, maps[name], manifest["version"])) for name, entry in entries.items()}
+    later = {name: stated.pop(name) for name in manifest.get("later", ())}
+    _refuse_damaged([part for parts in stated.values() for part in parts])
     arrays = {name: _array(root, entry, maps[name]) for name, entry in entries.items()}
     sections, ends = None, {}
     if divided:
@@ -205,7 +218,8 @@ def open_directory(path: PathLike, kind: str | None = None) -> Directory:
         files = [(root / entries[name]["file"], memoryview(maps[name])) for name in divided]
         sections = Sections(files, sums, HEADER + bounds * width[:, None])
         ends = {name: bounds[i, :-1] for i, name in enumerate(divided)}
-    return Directory(root, manifest["kind"], manifest["meta"], arrays, manifest["hash"], sections, ends)
+    about = (manifest["kind"], manifest["meta"])
+    return Directory(root, *about, arrays, manifest["hash"], sections, ends, later=later)
 
 
 def verify(path: PathLike) -> str:

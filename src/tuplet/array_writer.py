@@ -43,6 +43,7 @@ class FolderWriter:
     def __init__(self, folder: Path, kind: str) -> None:
         self._folder, self._kind = folder, kind
         self._arrays: dict[str, _Growing] = {}
+        self._later: list[str] = []
         self._open = ExitStack()
         folder.mkdir()
 
@@ -52,8 +53,13 @@ class FolderWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open.close()
 
-    def append(self, name: str, array: NDArray[Any]) -> None:
-        """Let an array grow, in the dtype of its first piece; what a divided one gets belongs to its next section."""
+    def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
+        """Let an array grow, in the dtype of its first piece; what a divided one gets belongs to its next section.
+
+        The checksums of an array for `later` are compared when somebody wants to read it.
+        """
+        if later and name not in self._arrays:
+            self._later.append(name)
         self._growing(name, array, divided=False).write(array)
 
     def section(self, pieces: Mapping[str, NDArray[Any]]) -> None:
@@ -80,6 +86,8 @@ class FolderWriter:
             content["divided"] = list(divided)
             content[SUMS] = self._whole(SUMS, np.array([part.sums for part in divided.values()], dtype=np.uint32))
             content[BOUNDS] = self._whole(BOUNDS, np.array([part.bounds for part in divided.values()], dtype=np.int64))
+        if self._later:
+            content["later"] = self._later
         self._open.close()
         (self._folder / MANIFEST).write_bytes(sealed(FORMAT, FORMAT_VERSION, content))
         return digest

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tuplet.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows
@@ -68,6 +69,7 @@ class KnowledgeGraph:
         weight: Sequence[float] | NDArray[np.floating] | None = None,
         notes: dict[str, Any] | None = None,
         date: Sequence[int] | NDArray[np.integer] | None = None,
+        attributes: Attributes = NO_ATTRIBUTES,
     ) -> KnowledgeGraph:
         """The graph of distinct edges given by ids; all of them train unless `split` says otherwise."""
         adjacency, edge = Adjacency.build(
@@ -79,8 +81,10 @@ class KnowledgeGraph:
         codes = np.ones(len(edge), np.uint8) if split is None else np.asarray(split, dtype=np.uint8)[edge]
         weights = None if weight is None else np.asarray(weight, dtype=np.float64)[edge]
         dates = None if date is None else np.asarray(date, dtype=np.int64)[edge]
-        graph = KnowledgeGraph(entities, relations, adjacency, codes, weights, "", notes or {}, dates)
-        return replace(graph, hash=content_hash(KIND, graph._arrays(), {}))
+        payload = (codes, weights, "", notes or {}, dates)
+        graph = KnowledgeGraph(entities, relations, adjacency, *payload, attributes=attributes)
+        arrays, described = graph._attribute_arrays()
+        return replace(graph, hash=content_hash(KIND, graph._arrays() | arrays, described))
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> KnowledgeGraph:
@@ -99,7 +103,8 @@ class KnowledgeGraph:
         adjacency = Adjacency.of_directory(directory, len(entities))
         payload = (arrays["split"], arrays.get("weight"), directory.hash, notes, arrays.get("date"))
         counts = directory.meta.get("counts")
-        graph = KnowledgeGraph(entities, relations, adjacency, *payload, counts=counts)
+        attributes = of_directory(directory)
+        graph = KnowledgeGraph(entities, relations, adjacency, *payload, counts=counts, attributes=attributes)
         _check(graph)
         return graph
 
@@ -110,8 +115,9 @@ class KnowledgeGraph:
         rows, entries = flat.adjacency.sections()
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
         divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
-        meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts}
-        return write_directory(path, KIND, arrays, meta, force, divided=divided)
+        more, described = flat._attribute_arrays()
+        meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts, **described}
+        return write_directory(path, KIND, arrays | more, meta, force, divided=divided, later=is_read_later)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
         """The same edges with other splits [edges in the order of `adjacency.triples`]."""
@@ -126,6 +132,7 @@ class KnowledgeGraph:
             None if self.weight is None else self.weight[entry],
             self.notes,
             None if self.date is None else self.date[entry],
+            self.attributes,
         )
 
     def replaced(
@@ -138,23 +145,30 @@ class KnowledgeGraph:
         truth: Sequence[float] | NDArray[np.floating] = (),
         entities: Vocabulary | None = None,
     ) -> KnowledgeGraph:
-        """The edges marked in `keep` [in the order of `adjacency.triples`], and more; a date stays with its edge."""
+        """The edges marked in `keep` [in the order of `adjacency.triples`], and more.
+
+        The date of an edge stays with it, and so do its attributes.
+        """
         h, r, t, entry = (column[keep] for column in self.adjacency.triples())
         heads, relation, tails = (np.asarray(column, dtype=np.int32) for column in (heads, relation, tails))
         date = None
         if self.date is not None:
             place = self.adjacency.find_many(heads, relation, tails)
             date = np.concatenate([self.date[entry], np.where(place >= 0, self.date[place], NO_DATE)])
+        heads, relation, tails = (
+            np.concatenate(pair, dtype=np.int32) for pair in ((h, heads), (r, relation), (t, tails))
+        )
         return KnowledgeGraph.of(
             entities or self.entities,
             self.relations,
-            np.concatenate([h, heads]),
-            np.concatenate([r, relation]),
-            np.concatenate([t, tails]),
+            heads,
+            relation,
+            tails,
             np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)]),
             None if self.weight is None else np.concatenate([self.weight[entry], truth]),
             self.notes,
             date,
+            self.attributes.among_facts(heads, relation, tails),
         )
 
     def edited(
@@ -283,6 +297,12 @@ class KnowledgeGraph:
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,
         }
+
+    def _attribute_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The arrays of the attributes, and what the meta says of them: nothing if there are none."""
+        tables = list(tables_of(self.attributes))
+        arrays = {name: array for i, table in enumerate(tables) for name, array in table.arrays(i).items()}
+        return arrays, {"attributes": [table.described() for table in tables]} if tables else {}
 
     def _mark(self, splits: Sequence[str] | None) -> NDArray[np.bool_]:
         self.adjacency.touch()

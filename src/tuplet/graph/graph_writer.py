@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tuplet.array_folder import content_hash
 from tuplet.graph.adjacency import LAYOUT, Adjacency
+from tuplet.graph.attribute_tables import AttributeTable, is_read_later, of_tables, opened_tables
 from tuplet.graph.graph import DATED, KIND, LOOPS, NO_DATE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.views import NO_VIEWS, ArraySink, ViewsWriter, relation_views
@@ -40,13 +41,19 @@ class GraphWriter:
         """How many edges each split has so far."""
         return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
 
-    def finish(self, notes: Mapping[str, Any]) -> dict[str, Any]:
-        """Add names, and where relations begin; what is returned is the meta of a folder."""
+    def finish(self, notes: Mapping[str, Any], attributes: Iterable[AttributeTable] = ()) -> dict[str, Any]:
+        """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
         self._views.finish()
         for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():
                 self._sink.append(name, array)
-        return {"notes": dict(notes), "counts": self.counts | self._others}
+        meta: dict[str, Any] = {"notes": dict(notes), "counts": self.counts | self._others}
+        described = []
+        for number, table in enumerate(attributes):  # one after another: none waits for the others in memory
+            for name, array in table.arrays(number).items():
+                self._sink.append(name, array, is_read_later(name))
+            described.append(table.described())
+        return meta | ({"attributes": described} if described else {})
 
 
 def graph_of_arrays(
@@ -54,5 +61,7 @@ def graph_of_arrays(
 ) -> KnowledgeGraph:
     """The graph that was written into `GrowingArrays`."""
     adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
-    payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, {}), meta["notes"], arrays.get("date"))
-    return KnowledgeGraph(entities, relations, adjacency, *payload, counts=meta["counts"])
+    payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, meta), meta["notes"])
+    attributes = of_tables(opened_tables(arrays, meta.get("attributes", ())))
+    date, counts = arrays.get("date"), meta["counts"]
+    return KnowledgeGraph(entities, relations, adjacency, *payload, date=date, counts=counts, attributes=attributes)

@@ -120,8 +120,8 @@ def relation_slices(
 class ArraySink(Protocol):
     """Arrays that grow: in a folder (`FolderWriter`) or in memory (`GrowingArrays`)."""
 
-    def append(self, name: str, array: NDArray[Any]) -> None:
-        """Let one array grow."""
+    def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
+        """Let one array grow; whether its checksums are compared when it is read."""
 
     def section(self, pieces: Mapping[str, NDArray[Any]]) -> None:
         """Let the arrays that are divided by relation grow by one relation."""
@@ -140,7 +140,7 @@ class GrowingArrays:
     def __init__(self) -> None:
         self._pieces: dict[str, list[NDArray[Any]]] = {}
 
-    def append(self, name: str, array: NDArray[Any]) -> None:
+    def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
         """Let one array grow."""
         self._pieces.setdefault(name, []).append(array)
 

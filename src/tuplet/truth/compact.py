@@ -21,6 +21,7 @@ from tuplet.array_writer import FolderWriter
 from tuplet.errors import StoreBusy, TupletError
 from tuplet.files import locked, refuse_timeout, remove, system_errors
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.attribute_tables import tables_of
 from tuplet.graph.fact_rows import write_facts
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, hides
@@ -112,7 +113,7 @@ def write_graph(folder: Path, graph: KnowledgeGraph, progress: Report | None = N
                 heads, tails, {name: array[entries] for name, array in columns.items() if array is not None}
             )
             _tell(progress, "graph", graph.adjacency, r)
-        return sink.finish(writer.finish(graph.notes))
+        return sink.finish(writer.finish(graph.notes, tables_of(graph.attributes)))
 
 
 def write_merged(folder: Path, table: TruthTable, progress: Report | None = None) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
+from tuplet.graph.attribute_tables import tables_of
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
 from tuplet.graph.graph_writer import GraphWriter, graph_of_arrays
 from tuplet.graph.name_table import NameTable
@@ -125,7 +126,7 @@ class GivenTable:
             if relation in self.differing:
                 heads, tails, known = self._agreeing(relation, heads, tails, known)
             writer.relation(heads, tails, known)
-        return writer.finish(graph.notes)
+        return writer.finish(graph.notes, tables_of(graph.attributes))
 
     def _agreeing(self, relation: int, heads: Ids, tails: Ids, known: dict[str, Any]) -> tuple[Ids, Ids, Any]:
         stated = graph_facts(self.graph, relation, self.observed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tuplet.graph.edge_states import pair_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE
 from tuplet.graph.graph_writer import GraphWriter
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
+from tuplet.graph.readers.values import AttributeBatch as AttributeBatch
+from tuplet.graph.readers.values import FoundAttribute, ValueCollector
 from tuplet.graph.spill import RelationSpill, spill_memory
-from tuplet.graph.views import ArraySink, edge_key
+from tuplet.graph.views import ArraySink, among, edge_key
 from tuplet.text_table import counted
-
-
-@dataclass(frozen=True)
-class AttributeBatch:
-    """Values of one attribute: of entities by their names, or of the facts that they come with.
-
-    The Arrow type of the values is their kind: integers, floating-point numbers, booleans, dates, timestamps, strings
-    (also with a dictionary), or lists of these for several values. A null is no value.
-    """
-
-    name: str
-    values: pa.Array | pa.ChunkedArray
-    subjects: pa.Array | pa.ChunkedArray | None = None  # [values] names of entities; None: value i is of fact i
-    languages: pa.Array | pa.ChunkedArray | None = None  # [values] language tags of texts, null where there is none
 
 
 @dataclass(frozen=True)
@@ -59,20 +49,27 @@ class FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
         if not (number and self.blank_nodes):
             return self
-        return replace(self, head=_renamed(self.head, number), tail=_renamed(self.tail, number))
+        values = tuple(
+            batch if batch.subjects is None else replace(batch, subjects=_renamed(batch.subjects, number))
+            for batch in self.values
+        )
+        return replace(self, head=_renamed(self.head, number), tail=_renamed(self.tail, number), values=values)
 
 
-def _renamed(column: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
+def _renamed(column: pa.Array | pa.ChunkedArray, number: int) -> pa.ChunkedArray:
     def name(old: str) -> str:
         return f"_:b{int(old[3:]) + number}" if old.startswith("_:b") else old
 
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    coded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
     return pa.chunked_array(
         [
             pa.DictionaryArray.from_arrays(
                 chunk.indices, pa.array(map(name, chunk.dictionary.to_pylist()), pa.large_string())
             )
-            for chunk in column.chunks
-        ]
+            for chunk in coded
+        ],
+        pa.dictionary(pa.int32(), pa.large_string()),
     )
 
 
@@ -104,6 +101,7 @@ class ImportReport:
     unused_labels: int  # labels of names that do not occur, and repeated ones
     maybe_headers: int  # files whose first line may be a header: its three names occur nowhere else
     remarks: list[str]  # what else is to be said, source by source
+    attributes: tuple[FoundAttribute, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -129,6 +127,13 @@ class ImportReport:
         }
         always = ("duplicates dropped", "self-loops")
         lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
+        if self.attributes:
+            lines.append(f"attributes: {', '.join(map(str, self.attributes))}")
+        lines += [
+            f"doubtful: the values of {found.name} are of different kinds ({found.kind}), which do not compare"
+            for found in self.attributes
+            if found.mixed
+        ]
         return "\n".join([*lines, *self.remarks])
 
 
@@ -138,6 +143,7 @@ class FactCollector:
     def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
         self._entities, self._relations = NameTable(), NameTable()
         self._facts = RelationSpill(spill_memory(memory), folder, defaults={"truth": 1.0, "date": NO_DATE})
+        self._values = ValueCollector(spill_memory(memory), folder)
         self._labels: dict[str, str] = {}
         self._seen = {"blank_lines": 0, "literals": 0, "maybe_headers": 0}
         self._remarks: dict[str, None] = {}  # each once, in order
@@ -159,7 +165,10 @@ class FactCollector:
             columns["truth"] = part.truth
         if part.date is not None:
             columns["date"] = part.date
-        self._facts.append(numbers(self._relations, part.relation), columns)
+        relation = numbers(self._relations, part.relation)
+        self._facts.append(relation, columns)
+        for batch in part.values:
+            self._values.add(batch, partial(_numbers_of, self._entities), (columns["head"], relation, columns["tail"]))
         for name, label in part.labels.items():
             self._labels.setdefault(name, label)
         if part.nodes is not None:
@@ -194,6 +203,7 @@ class FactCollector:
         appeared[of_relation] = np.arange(len(of_relation))
         writer = GraphWriter(sink, entities, relations)
         counts, loops = Counter(_NOTHING), 0
+        without = {}  # relations of which facts were dropped, with the keys of those that were not
         for number in appeared.tolist():
             facts = self._facts.relation(number)
             heads, tails = of_entity[facts.pop("head")], of_entity[facts.pop("tail")]
@@ -201,6 +211,8 @@ class FactCollector:
             kept, dropped = distinct(key, facts["split"], facts.get("truth"), facts.get("date"))
             counts.update(dropped)
             heads, tails = heads[kept], tails[kept]
+            if dropped["zero_truth"]:
+                without[int(of_relation[number])] = pair_key(heads, tails)
             loops += int(np.count_nonzero(heads == tails))
             names = {"truth": "weight"}
             writer.relation(heads, tails, {names.get(name, name): column[kept] for name, column in facts.items()})
@@ -214,10 +226,16 @@ class FactCollector:
             unlisted=unlisted + unlisted_relations,
             unused_labels=_absent(known, found, found_relations) + known.repeated,
             remarks=list(self._remarks),
+            attributes=self._values.found(),
             **self._seen,
             **counts,
         )
-        return report, writer, writer.finish({"report": report.as_dict(), **self._notes})
+
+        def dropped_facts(relation: int, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+            return ~among(keys, without[relation]) if relation in without else np.zeros(len(keys), dtype=bool)
+
+        tables = self._values.tables(of_entity, of_relation, dropped_facts)
+        return report, writer, writer.finish({"report": report.as_dict(), **self._notes}, tables)
 
 
 def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
@@ -229,6 +247,10 @@ def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
         else:
             parts.append(table.number(chunk))
     return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+
+def _numbers_of(table: NameTable, names: pa.Array) -> NDArray[np.int32]:
+    return numbers(table, pa.chunked_array([names]))
 
 
 def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
