@@ -26,11 +26,11 @@ from tuplet.progress import Report, shown
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
-from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Deadline, LimitFields, Limits, whole_number
 from tuplet.query.many import answer_all
+from tuplet.query.question import Question
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.text_table import sizes

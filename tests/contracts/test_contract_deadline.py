@@ -18,9 +18,10 @@ from tuplet.engines.given import judge
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Free, Query
-from tuplet.query.ask import Question, ask
+from tuplet.query.ask import ask
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.logic import Logic
+from tuplet.query.question import Question
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.answer import Answer
-from tuplet.query.ask import Question, explained
+from tuplet.query.ask import explained
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
 
@@ -37,7 +38,7 @@ def explain(
     question: Question, given: Sequence[GivenTuple], engine: Engine[Any], limits: Limits, deadline: Deadline
 ) -> list[Answer]:
     """Given tuples as answers: truth, status and witness of each."""
-    variables = [variable.name for variable in question.tree.free]
+    variables = [variable.name for variable in question.free]
     tuples = question.ids([_in_order(variables, names) for names in given])
     if not question.clauses:
         raise BadInput("the query contradicts itself: it has no answers")

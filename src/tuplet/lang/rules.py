@@ -162,7 +162,7 @@ def check_safe(clause: Clause) -> None:
     Traceback (most recent call last):
     tuplet.errors.UnsafeQuery: unsafe variable ?x: no positive atom contains it
     """
-    bound = {term for literal in clause.literals if isinstance(literal, Atom) for term in terms(literal)}
+    bound = {term for literal in clause.literals if _binds(literal) for term in terms(literal)}
     mentioned = dict.fromkeys([*clause.free, *(term for literal in clause.literals for term in terms(literal))])
     for variable in mentioned:
         if isinstance(variable, Constant) or variable in bound:
@@ -178,6 +178,22 @@ def check_safe(clause: Clause) -> None:
         else:
             reason = "one alternative of the query does not contain it"
         raise UnsafeQuery(variable.name, reason)
+
+
+def _binds(literal: Literal) -> bool:
+    """Whether a literal says which entities its terms may be: an atom, or a condition that lists them."""
+    match literal:
+        case Atom():
+            return True
+        case Has(_, negated):
+            return not negated
+        case Among(item, _, negated):
+            return isinstance(item, Attribute) or not negated
+        case Compare(_, left, right):
+            # an entity that is compared by its name may be any
+            return all(not isinstance(side, Constant | Free | Exists) for side in (left, right))
+        case _:
+            return False
 
 
 def check_size(query: Query) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -11,7 +12,7 @@ from tuplet.query.witness import Fact, Status, percent
 from tuplet.text_table import aligned, printable
 
 # values, labels, truth, status, witness: the facts in the order of the fields of `Fact`
-Parts: TypeAlias = tuple[dict[str, str], dict[str, str], float, Status | None, list[tuple[Any, ...]]]
+Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[tuple[Any, ...]]]
 FACT_FIELDS = tuple(f.name for f in fields(Fact))
 
 
@@ -22,7 +23,7 @@ class Answer:
     `answer["drug"]`, `answer.drug` and `answer[0]` are the same name; `tuple(answer)` is the tuple of names.
     """
 
-    values: Mapping[str, str]
+    values: Mapping[str, Any]  # names of entities and relations, and values of attributes
     labels: Mapping[str, str]
     truth: float
     status: Status | None  # None: the time was up before it was known
@@ -34,16 +35,16 @@ class Answer:
         values, labels, truth, status, witness = parts
         return Answer(values, labels, truth, status, tuple(Fact(*fact) for fact in witness))
 
-    def __getitem__(self, variable: str | int) -> str:
+    def __getitem__(self, variable: str | int) -> Any:
         return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
 
-    def __getattr__(self, variable: str) -> str:
+    def __getattr__(self, variable: str) -> Any:
         try:
-            return self.__dict__["values"][variable]  # type: ignore[no-any-return]
+            return self.__dict__["values"][variable]
         except KeyError:
             raise AttributeError(f"an answer has no {variable!r}") from None
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.values.values())
 
     def __len__(self) -> int:
@@ -67,14 +68,15 @@ class Answer:
 
 
 def row(
-    values: dict[str, str], labels: dict[str, str], truth: float, status: Status | None, witness: list[tuple[Any, ...]]
+    values: dict[str, Any], labels: dict[str, str], truth: float, status: Status | None, witness: list[tuple[Any, ...]]
 ) -> dict[str, Any]:
     """An answer in the JSON schema."""
     facts = [dict(zip(FACT_FIELDS, fact, strict=True)) for fact in witness]
     for fact in facts:
         if fact["evidence"] is not None:
             fact["evidence"] = [evidence.to_dict() for evidence in fact["evidence"]]
-    return {"values": values, "labels": labels, "truth": truth, "status": status, "witness": facts}
+    shown = {name: json_value(value) for name, value in values.items()}
+    return {"values": shown, "labels": labels, "truth": truth, "status": status, "witness": facts}
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,23 @@ def told(fact: Fact) -> list[str]:
 
 def show(answer: Answer, variable: str) -> str:
     """An entity for people: its label, and its name too where the label does not tell it."""
-    return show_entity(answer.values[variable], answer.labels[variable])
+    return show_cell(answer.values[variable], answer.labels[variable])
+
+
+def show_cell(value: Any, label: str) -> str:
+    """A value or an entity for people.
+
+    >>> show_cell(30, ""), show_cell("Q60", "New York"), show_cell(None, ""), show_cell(datetime.date(1990, 5, 1), "")
+    ('30', 'New York <Q60>', '', '1990-05-01')
+    """
+    if isinstance(value, str):
+        return show_entity(value, label)
+    return "" if value is None else str(json_value(value)) if not isinstance(value, bool) else str(value).lower()
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: dates as ISO 8601 writes them."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def show_entity(name: str, label: str) -> str:

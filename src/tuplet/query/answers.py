@@ -6,7 +6,7 @@ import html
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -17,10 +17,12 @@ from tuplet.errors import BadInput, nearest
 from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.lang.ast import Form
 from tuplet.listing import data_frame
-from tuplet.query.answer import Answer, Parts, row, show_entity
+from tuplet.query.answer import Answer, Parts, row, show_cell
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
+from tuplet.query.value_columns import Cell, Named
 from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
 from tuplet.text_table import aligned, counted, shortened
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
+_YES_OR_NO = {True: "yes", False: "no", None: "not known: the time was up"}
 FORMATS = ("table", "json", "csv", "parquet")
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}
 INTERRUPTIONS = ("timeout", "memory", "work")  # limits that end a search before it is done
@@ -53,6 +56,9 @@ class Answers(Sequence[Answer]):
     elapsed_ms: float
     about: Mapping[str, Any]  # version, hashes, threshold, limits: what a reader needs to repeat this
     rates: Sequence[float] = ()  # of each relation its base rate, where truth is calibrated
+    columns: tuple[int | list[Cell], ...] | None = None  # of each variable its place in a tuple, or its values
+    form: Form = "select"
+    number: AnswerCount | None = None  # of a query that counts: then no tuple is shown
 
     @property
     def exact(self) -> bool:
@@ -63,6 +69,16 @@ class Answers(Sequence[Answer]):
     def bound(self) -> float:
         """An upper bound on the truth of every tuple that is not shown."""
         return self.ranking.bound
+
+    @property
+    def holds(self) -> bool | None:
+        """Of a query that asks whether there is an answer: whether there is; None if the time was up before."""
+        if self.form != "ask":
+            return None
+        threshold = self.about.get("ask_threshold", 0.0)
+        if len(self) and self.ranking.truth[0] >= threshold:
+            return True
+        return None if self.pruned and self.bound >= threshold else False
 
     @property
     def pruned(self) -> str | None:
@@ -127,8 +143,16 @@ class Answers(Sequence[Answer]):
                 )
                 if counts
             ]
-            values = dict(zip(self.variables, map(name, ids), strict=True))
-            yield values, dict(zip(self.variables, map(label, ids), strict=True)), joint, status, witness
+            if self.columns is None:
+                values: dict[str, Any] = dict(zip(self.variables, map(name, ids), strict=True))
+                labels = dict(zip(self.variables, map(label, ids), strict=True))
+            else:
+                values, labels = {}, {}
+                for variable, column in zip(self.variables, self.columns, strict=True):
+                    values[variable] = name(ids[column]) if isinstance(column, int) else column[start]
+                    labels[variable] = label(ids[column]) if isinstance(column, int) else ""
+                start += 1
+            yield values, labels, joint, status, witness
 
     @cached_property
     def _words(self) -> tuple[Callable[[int], str], Callable[[int], str]]:
@@ -168,6 +192,8 @@ class Answers(Sequence[Answer]):
             "stale": self.stale,
             "elapsed_ms": self.elapsed_ms,
             "about": dict(self.about),
+            **({"boolean": self.holds} if self.form == "ask" else {}),
+            **({"count": asdict(self.number)} if self.number is not None else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,11 +209,17 @@ class Answers(Sequence[Answer]):
         import pyarrow as pa
 
         columns: dict[str, Any] = {}
-        for j, variable in enumerate(self.variables):
-            columns[variable] = self._dictionary(self.ranking.tuples[:, j], self.graph.entities.name)
-        for j, variable in enumerate(self.variables):
-            label = self._free_column(f"{variable}_label", columns)
-            columns[label] = self._dictionary(self.ranking.tuples[:, j], self.graph.entities.label)
+        entities = self.graph.entities
+        places = range(len(self.variables)) if self.columns is None else self.columns
+        for variable, place in zip(self.variables, places, strict=True):
+            if isinstance(place, int):
+                columns[variable] = self._dictionary(self.ranking.tuples[:, place], entities.name)
+            else:
+                columns[variable] = _typed(place)
+        for variable, place in zip(self.variables, places, strict=True):
+            if isinstance(place, int):
+                label = self._free_column(f"{variable}_label", columns)
+                columns[label] = self._dictionary(self.ranking.tuples[:, place], entities.label)
         columns[self._free_column("truth", columns)] = pa.array(self.ranking.truth)
         columns[self._free_column("status", columns)] = pa.array(self._statuses, pa.string())
         return pa.table(columns)
@@ -251,6 +283,8 @@ class Answers(Sequence[Answer]):
 
     def table(self, most: int | None = MOST) -> str:
         """The answers as a text table with the summary below; of more than `most` the first and the last ones."""
+        if self.number is not None:
+            return "\n".join([*aligned(self.number.rows()), self.summary()])
         head, rows, gap = self._shown(most)
         lines = aligned([["#", *head], *([str(i + 1), *cells] for i, cells in rows)])
         if gap:
@@ -262,7 +296,7 @@ class Answers(Sequence[Answer]):
         number = len(self)
         first, last = shortened(number, number if most is None else most, FIRST, LAST)
         rows = [
-            (self._offset + i, [*(show_entity(values[v], labels[v]) for v in values), percent(truth), status or "?"])
+            (self._offset + i, [*(show_cell(values[v], labels[v]) for v in values), percent(truth), status or "?"])
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
@@ -277,7 +311,11 @@ class Answers(Sequence[Answer]):
     def summary(self) -> str:
         """One line in words: how many, how sure the order is, what is known of the rest, and how long it took."""
         found = f"{counted(len(self), 'answer')}, {self._order()} (engine {self.engine}); {self._rest()}"
-        if self.exact and not len(self) and not self.bound:
+        if self.number is not None:
+            found = f"{self.number} (engine {self.engine})"
+        elif self.form == "ask":
+            found = f"{_YES_OR_NO[self.holds]} (engine {self.engine}); {self._rest()}"
+        elif self.exact and not len(self) and not self.bound:
             skipped = f" after the first {self._offset:,}" if self._offset else ""
             found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
@@ -315,6 +353,7 @@ class Answers(Sequence[Answer]):
     def _others(self, other: str = "other ") -> str:
         """The tuples that a claim about the rest is about: those behind the ones shown, of those that `only` keeps."""
         only = self.about.get("only")
+        only = only if self.form != "ask" or self.about.get("ask_threshold") else "observed"
         return ("later " if self._offset else other) + (f"{only} " if only else "")
 
     @property
@@ -359,6 +398,35 @@ class Answers(Sequence[Answer]):
             ),
             about=dict(self.about),
         )
+
+
+@dataclass(frozen=True)
+class AnswerCount:
+    """How many distinct answers there are, and how many of them to expect to be true: the sum of their truth."""
+
+    name: str
+    answers: int
+    expected: float
+    complete: bool  # False: the search was stopped, there are at least so many
+
+    def __str__(self) -> str:
+        least = "" if self.complete else "at least "
+        return f"{least}{counted(self.answers, 'answer')}; {least}{self.expected:,.6g} of them expected to be true"
+
+    def rows(self) -> list[list[str]]:
+        """A small table."""
+        return [[self.name, "expected"], [f"{self.answers:,}", f"{self.expected:,.6g}"]]
+
+
+def _typed(values: list[Cell]) -> Any:
+    """Values as an Arrow column of their type; of several types, as text."""
+    import pyarrow as pa
+
+    plain = [str(value) if isinstance(value, Named) else value for value in values]
+    try:
+        return pa.array(plain)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else show_cell(value, "") for value in plain], pa.string())
 
 
 def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:

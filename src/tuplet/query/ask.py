@@ -2,72 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet._version import __version__
-from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.ast import Name, Query
-from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
 from tuplet.query.answers import Answers
-from tuplet.query.bind import bind, resolve
+from tuplet.query.ask_values import ask_values, ranked
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, Ranking, nothing
-from tuplet.query.source import Source
+from tuplet.query.question import Question
+from tuplet.query.ranking import Ranking
+from tuplet.query.status import Judge, about, status
 from tuplet.query.witness import Witnesses
-
-# Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
-Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.int8]]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A query on a source: as text, as a syntax tree, and as query graphs."""
-
-    source: Source
-    text: str
-    tree: Query
-    clauses: Clauses
-
-    @staticmethod
-    def of(source: Source, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str = "") -> Question:
-        """The question of a text or a syntax tree; `text` is what a tree was read from: errors point into it."""
-        if isinstance(query, Query):
-            return Question(source, text or to_logic(query), query, bind(query, source.graph, text))
-        if not isinstance(query, str):
-            raise BadInput(f"a query is text, not {type(query).__name__}")
-        tree = parse(query, grounding)
-        return Question(source, query, tree, bind(tree, source.graph, query))
-
-    def ids(self, tuples: Sequence[Sequence[str]]) -> NDArray[np.int32]:
-        """Given tuples of entity names as ids [n, k]."""
-        asked = [f"?{variable.name}" for variable in self.tree.free]
-        width = len(asked)
-        if isinstance(tuples, str) or not isinstance(tuples, Iterable):
-            raise BadInput(f"the tuples are a list of tuples of names, not {tuples!r}")
-        for given in tuples:
-            if not _is_tuple(given, width):
-                names = "one name" if width == 1 else f"{width} names"
-                raise BadInput(f"a tuple has {names}, of {', '.join(asked)}; {given!r} is no such tuple")
-        entities = self.source.graph.entities
-        found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
-        return np.array(found, np.int32).reshape(len(found), width)
-
-
-def _is_tuple(given: object, width: int) -> bool:
-    """Whether these are as many names as the query asks for."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return False
-    names = list(given)
-    return len(names) == width and all(isinstance(name, str) for name in names)
 
 
 def ask(
@@ -80,12 +33,10 @@ def ask(
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
     start = deadline.clock()
-    limits = typed(limits.settled(question.tree.limit), engine)
-    if question.clauses:
-        plan = engine.planned(question.clauses, question.source, limits)
-        ranking = engine.run(plan, limits, deadline)
-    else:
-        ranking = nothing(len(question.tree.free))
+    limits = typed(limits.settled(question.tree.limit, question.tree.offset), engine)
+    if not question.plain:
+        return ask_values(question, engine, judge, limits, deadline, start)
+    ranking = ranked(question.readings[0], question.source, engine, limits, deadline)
     return explained(question, ranking, engine, judge, limits, deadline, start)
 
 
@@ -110,13 +61,13 @@ def explained(
     source, clauses = question.source, question.clauses
     ranking = in_name_order(ranking, source.graph).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
-    crisp, pruned = status(witnesses, ranking, question, engine, judge, deadline)
+    crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, deadline)
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence else {}
     if evidence and deadline.over():
         pruned = "timeout"  # some was not looked for, or not all of it was found
     return Answers(
         query=question.text,
-        variables=tuple(variable.name for variable in question.tree.free),
+        variables=tuple(variable.name for variable in question.free),
         engine=engine.name,
         k=None if limits.k == "all" else limits.k,
         ranking=replace(ranking, pruned=pruned) if pruned else ranking,
@@ -128,40 +79,6 @@ def explained(
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
         about=about(source, engine, limits),
     )
-
-
-def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]:
-    """What a reader needs to repeat an answer: version, hashes, what made the truth, limits."""
-    made: dict[str, Any] = {}
-    if engine.needs_truth:
-        calibration: Mapping[str, Any] = source.about.get("calibration") or {}
-        # `tuplet info` tells the rest
-        named = {"calibration": {"name": calibration["name"]}} if calibration else {}
-        made = {"logic": limits.logic, **source.about, **named}
-    return {
-        "version": __version__,
-        "graph": source.graph.hash,
-        "observed": list(source.splits) if source.splits is not None else "all",
-        **made,
-        **{name: value for name, value in limits.given().items() if name not in ("k", "logic")},
-    }
-
-
-def status(
-    witnesses: Witnesses, ranking: Ranking, question: Question, engine: Engine[Any], judge: Judge, deadline: Deadline
-) -> tuple[NDArray[np.int8], str | None]:
-    """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because the time was up; and what stopped it.
-
-    A witness made of facts settles it at once; the others, whose best witness rests on a prediction although another
-    one may not, are judged.
-    """
-    if not engine.needs_truth:
-        return np.ones(len(ranking.tuples), dtype=np.int8), None
-    crisp = witnesses.rest_on_facts().astype(np.int8)
-    open_cases = np.flatnonzero(crisp == 0)
-    if len(open_cases):
-        crisp[open_cases] = judge(question.clauses, question.source, ranking.tuples[open_cases], deadline)
-    return crisp, "timeout" if (crisp < 0).any() else None
 
 
 def score(

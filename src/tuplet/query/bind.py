@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from tuplet.errors import UnknownName
-from tuplet.lang.ast import Atom, Constant, Different, Exists, Free, Name, Not, Query, Term
+from tuplet.graph.attribute_words import AttributeWords
+from tuplet.graph.ranked import members
+from tuplet.lang.ast import Among, Atom, Condition, Constant, Different, Exists, Free, Name, Not, Query, Same, Term
 from tuplet.lang.printer import written
 from tuplet.lang.rules import Clause, clauses
+from tuplet.query.bind_conditions import ConditionBinder, NeverHolds
+from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.query_graph import Edge, QueryGraph
 
 
@@ -35,7 +42,14 @@ def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
 
     In every clause the free variables come first, in the order asked; `text` is where carets point to.
     """
-    bound = [_bind_clause(clause, graph, text) for clause in clauses(query)]
+    return bind_clauses(clauses(query), graph, text)
+
+
+def bind_clauses(
+    clauses: Sequence[Clause], graph: Names, text: str = "", words: AttributeWords | None = None
+) -> tuple[QueryGraph, ...]:
+    """Clauses as query graphs; conditions need the attributes of the graph."""
+    bound = [_bind_clause(clause, graph, text, words) for clause in clauses]
     found = [clause for clause in bound if clause is not None]
     return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
 
@@ -84,7 +98,7 @@ def _place(name: Name, text: str) -> dict[str, Any]:
     return {"text": text, "position": name.position, "length": name.length}
 
 
-def _bind_clause(clause: Clause, graph: Names, text: str) -> QueryGraph | None:
+def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords | None) -> QueryGraph | None:
     variables: dict[Free | Exists, int] = {variable: i for i, variable in enumerate(clause.free)}
 
     def node(term: Term) -> int:
@@ -94,6 +108,8 @@ def _bind_clause(clause: Clause, graph: Names, text: str) -> QueryGraph | None:
 
     edges: list[Edge] = []
     different: list[tuple[int, int]] = []
+    conditions: list[BoundCondition] = []
+    others: list[Condition] = []
     for literal in clause.literals:
         match literal:
             case Different(left, right):
@@ -107,6 +123,35 @@ def _bind_clause(clause: Clause, graph: Names, text: str) -> QueryGraph | None:
                 assert isinstance(atom, Atom)
                 relation = resolve(atom.relation, "relation", graph.relations, text)
                 edges.append(Edge(node(atom.head), relation, node(atom.tail), isinstance(literal, Not)))
+            case Same(left, right):
+                a, b = node(left), node(right)
+                if a >= 0 and b >= 0 and a != b:
+                    conditions.append(Equal(a, b))
+                elif a >= 0 or b >= 0:
+                    conditions += [Within(max(a, b), members(np.array([~min(a, b)])))] if a != b else []
+                elif a != b:
+                    return None
+            case Among(Constant() | Free() | Exists() as item, choices, negated):
+                at = node(item)
+                listed = [resolve(name, "entity", graph.entities, text) for name in choices if isinstance(name, Name)]
+                if at >= 0:
+                    ids = np.unique(np.array(listed, np.int64))
+                    conditions.append(Outside(at, ids) if negated else Within(at, members(ids)))
+                elif (~at in listed) == negated:
+                    return None
+            case Not():
+                raise ValueError("a negation stands above an atom")
+            case _:
+                others.append(literal)
+    if others:
+        assert words is not None, "conditions on attributes need the attributes of a graph"
+        binder = ConditionBinder(
+            words, node, lambda atom: resolve(atom.relation, "relation", graph.relations, text), text
+        )
+        try:
+            conditions += binder.bind(others)
+        except NeverHolds:
+            return None
     names = tuple(variable.name for variable in variables)
     # A label and a name may mean the same thing, so identical atoms are dropped here once more.
     return QueryGraph(
@@ -114,4 +159,5 @@ def _bind_clause(clause: Clause, graph: Names, text: str) -> QueryGraph | None:
         free=tuple(range(len(clause.free))),
         edges=tuple(dict.fromkeys(edges)),
         different=tuple(dict.fromkeys(different)),
+        conditions=tuple(conditions),
     )

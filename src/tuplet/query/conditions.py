@@ -37,7 +37,7 @@ class Within:
     said: str = ""  # as it was written, for plans
 
     @property
-    def variables(self) -> tuple[int, ...]:
+    def variables(self) -> tuple[int]:
         return (self.variable,)
 
     def holds(self, entities: Ids) -> Marks:
@@ -61,7 +61,7 @@ class Outside:
     said: str = ""  # as it was written, for plans
 
     @property
-    def variables(self) -> tuple[int, ...]:
+    def variables(self) -> tuple[int]:
         return (self.variable,)
 
     def holds(self, entities: Ids) -> Marks:
@@ -81,7 +81,7 @@ class Compared:
     said: str = ""  # as it was written, for plans
 
     @property
-    def variables(self) -> tuple[int, ...]:
+    def variables(self) -> tuple[int, int]:
         return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:
@@ -105,7 +105,7 @@ class Paired:
     said: str = ""  # as it was written, for plans
 
     @property
-    def variables(self) -> tuple[int, ...]:
+    def variables(self) -> tuple[int, int]:
         return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:
@@ -122,7 +122,7 @@ class Equal:
     said: str = ""  # as it was written, for plans
 
     @property
-    def variables(self) -> tuple[int, ...]:
+    def variables(self) -> tuple[int, int]:
         return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:

@@ -43,6 +43,9 @@ class Limits:
     only: Only | None = knob(
         None, "keep only tuples that the facts do not imply, or only those they imply", ("predicted", "observed")
     )
+    ask_threshold: float | None = knob(
+        None, "what an ASK query takes for true: a tuple of this truth at least (default: stated facts alone)"
+    )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     logic: str = knob("product", "how truth values combine", ("product", "godel"))
     budget: Count = knob(DEFAULT_BUDGET, "entities kept for each variable, or 'all' (ns3)")
@@ -58,6 +61,8 @@ class Limits:
                 object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
+        if self.ask_threshold is not None:
+            _positive("ask_threshold", self.ask_threshold)
         for name in ("only", "logic", "merge"):
             value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
             if value is not None and value not in choices:
@@ -107,6 +112,7 @@ class LimitFields(TypedDict, total=False):
     memory: int | None
     work: int | None
     only: Only | None
+    ask_threshold: float | None
     evidence: bool
     logic: str
     budget: Count

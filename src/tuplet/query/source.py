@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.query.ranking import Clauses
@@ -65,6 +66,11 @@ class Source:
             return {}
         pairs = int(self.open_pairs.sum())
         return {"promise": promise(self.graph.split_edges, meta.observed, pairs, meta.calibration or {})}
+
+    @cached_property
+    def attribute_words(self) -> AttributeWords:
+        """The attributes of the graph, by the words that people use for them."""
+        return AttributeWords(self.graph)
 
     @cached_property
     def prepared(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -69,6 +70,34 @@ class Witnesses:
         negated = np.array([edge.negated for edge in atoms], dtype=bool)
         truth = np.where(negated, 1.0 - value, value)
         return Witnesses(tuple(number), tuple(atoms), heads, tails, truth, observed, counts)
+
+    @staticmethod
+    def merged(parts: Sequence[Witnesses], order: NDArray[np.int64]) -> Witnesses:
+        """The witnesses of several lists of tuples as those of one list: one after another, then in order."""
+        if len(parts) == 1:
+            part = parts[0]
+            return replace(
+                part, **{name: getattr(part, name)[order] for name in ("heads", "tails", "truth", "observed", "counts")}
+            )
+        n, m = sum(len(part.heads) for part in parts), sum(len(part.edges) for part in parts)
+        heads, tails = np.full((n, m), -1, np.int32), np.full((n, m), -1, np.int32)
+        truth, observed, counts = np.zeros((n, m)), np.zeros((n, m), dtype=bool), np.zeros((n, m), dtype=bool)
+        clause: list[int] = []
+        row = column = 0
+        for part in parts:
+            here = slice(row, row + len(part.heads)), slice(column, column + len(part.edges))
+            for whole, own in (
+                (heads, part.heads),
+                (tails, part.tails),
+                (truth, part.truth),
+                (observed, part.observed),
+                (counts, part.counts),
+            ):
+                whole[here] = own
+            clause += [c + (clause[-1] + 1 if column else 0) for c in part.clause]
+            row, column = row + len(part.heads), column + len(part.edges)
+        edges = tuple(edge for part in parts for edge in part.edges)
+        return Witnesses(tuple(clause), edges, heads[order], tails[order], truth[order], observed[order], counts[order])
 
     def steps(self, i: int) -> tuple[Step, ...]:
         """The atoms that tuple i rests on, of every clause that gives it truth."""

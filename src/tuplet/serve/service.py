@@ -23,10 +23,11 @@ from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.parse import parse
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
-from tuplet.query.ask import Question, ask, plan_text
+from tuplet.query.ask import ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
+from tuplet.query.question import Question
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json

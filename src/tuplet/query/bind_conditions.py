@@ -1,0 +1,409 @@
+"""Conditions by name become conditions on ids: a comparison is a range of ranks in the column of an attribute.
+
+All conditions on one value are taken together, so that they speak of the same one. What is a range is looked up in the
+column as it lies on disk; what is not (parts of texts, lists) becomes the list of the entities for which it holds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput, ParseError
+from tuplet.graph.attribute_words import AttributeWords
+from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, comparable, kind_of
+from tuplet.graph.names import Strings
+from tuplet.graph.ranked import Ids, Ranked, members
+from tuplet.lang.ast import Among, Atom, Attribute, Compare, Condition, Has, Operator, Term, Value
+from tuplet.query.conditions import COMPARES, PAIR, BoundCondition, Compared, Outside, Paired, Within
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+FAMILY_WORDS = {"number": "numbers", "boolean": "true and false", "time": "dates", "text": "text"}
+
+Node = Callable[[Term], int]  # the number of a variable, ~entity of a constant
+Relation = Callable[[Atom], int]
+
+
+class NeverHolds(Exception):
+    """A condition on named entities that does not hold: the clause has no answers."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The values of one attribute that some conditions allow: ranks of a column from `low` on, below `high`, and of
+    these the marked ones, if marks are given [distinct values]."""
+
+    column: AttributeColumn
+    low: int
+    high: int
+    marks: NDArray[np.bool_] | None = None
+
+    def keys(self) -> Ids:
+        """The entities or facts that have such a value, ascending."""
+        ranked = self.column.ranked
+        inside = (ranked.rank >= self.low) & (ranked.rank < self.high)
+        if self.marks is not None:
+            inside &= self.marks[ranked.rank]
+        return np.unique(ranked.keys[inside])
+
+    def allows(self, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which ranks are allowed."""
+        inside = (rank >= self.low) & (rank < self.high)
+        return inside if self.marks is None else inside & self.marks[rank]
+
+
+@dataclass(frozen=True)
+class ConditionBinder:
+    """Binds the conditions of one clause."""
+
+    words: AttributeWords
+    node: Node
+    relation: Relation
+    text: str
+
+    def bind(self, conditions: Sequence[Condition]) -> list[BoundCondition]:
+        """The conditions on variables; raises `NeverHolds` if one on named entities does not hold."""
+        own: dict[Attribute, list[Condition]] = {}
+        bound: list[BoundCondition] = []
+        pairs: list[Compare] = []
+        for condition in conditions:
+            match condition:
+                case Has(attribute, negated=True):
+                    bound += self._missing(attribute)
+                case Has(attribute) | Among(Attribute() as attribute):
+                    own.setdefault(attribute, []).append(condition)
+                case Compare(_, Attribute() as left, Attribute() as right):
+                    own.setdefault(left, [])
+                    own.setdefault(right, [])
+                    pairs.append(condition)
+                case Compare(operator, Value() as value, Attribute() as attribute, negated):
+                    turned = Compare(MIRRORED.get(operator, operator), attribute, value, negated)
+                    own.setdefault(attribute, []).append(turned)
+                case Compare(_, Attribute() as attribute, Value()):
+                    own.setdefault(attribute, []).append(condition)
+                case Compare(operator, Value(left), Value(right), negated):
+                    if compared_values(operator, left, right) == negated:
+                        raise NeverHolds
+        allowed = {attribute: self.allowed(attribute, parts) for attribute, parts in own.items()}
+        joined = {side for pair in pairs for side in (pair.left, pair.right)}
+        for attribute, choices in allowed.items():
+            if attribute not in joined or own[attribute]:
+                bound += self._kept(attribute, choices)
+        for pair in pairs:
+            bound += self._pair(pair, allowed)
+        return bound
+
+    # --- one attribute ----------------------------------------------------------------------------------------------
+
+    def columns(self, attribute: Attribute) -> list[AttributeColumn]:
+        """The columns of an attribute, one for each family of values."""
+        if isinstance(attribute.of, Atom):
+            return self.words.of_facts(attribute.name.text, self.relation(attribute.of))
+        return self.words.of_entities(attribute.name.text)
+
+    def allowed(self, attribute: Attribute, conditions: Iterable[Condition]) -> list[Allowed]:
+        """What the conditions on a value leave of each column."""
+        found = [Allowed(column, 0, column.distinct) for column in self.columns(attribute)]
+        for condition in conditions:
+            if isinstance(condition, Compare):
+                assert isinstance(condition.right, Value)
+                found = self._fitting(found, attribute, [condition.right])
+                found = [self._narrowed(choice, condition) for choice in found]
+            elif isinstance(condition, Among):
+                values = [value for value in condition.choices if isinstance(value, Value)]
+                found = self._fitting(found, attribute, values)
+                found = [_among(choice, values, condition.negated) for choice in found]
+        return [choice for choice in found if choice.low < choice.high]
+
+    def _fitting(self, found: list[Allowed], attribute: Attribute, values: Sequence[Value]) -> list[Allowed]:
+        """The columns whose values compare with the given ones; none of them is refused by name."""
+        kept = [choice for choice in found if any(_fits(value, choice.column) is not None for value in values)]
+        if not found or kept or not values:
+            return kept
+        known = " or ".join(FAMILY_WORDS[choice.column.family] for choice in found)
+        wrong = values[0]
+        said = repr(wrong.value) if isinstance(wrong.value, str) else str(wrong.value)
+        message = f"{attribute.name.text} holds {known}, and {said} is {_word(wrong)}"
+        raise ParseError(message, self.text, wrong.position, wrong.length)
+
+    def _narrowed(self, choice: Allowed, condition: Compare) -> Allowed:
+        """What one comparison with a given value leaves."""
+        column, operator = choice.column, condition.operator
+        value = condition.right
+        assert isinstance(value, Value)
+        if operator not in COMPARES:
+            return _marked(choice, self._matching(column, operator, value) != condition.negated)
+        if condition.negated:
+            operator = OPPOSITE[operator]
+        plain = _fits(value, column)
+        below, upto = column.place(plain), column.place(plain, after=True)
+        match operator:
+            case "=":
+                return _cut(choice, below, upto)
+            case "<":
+                return _cut(choice, 0, below)
+            case "<=":
+                return _cut(choice, 0, upto)
+            case ">":
+                return _cut(choice, upto, column.distinct)
+            case ">=":
+                return _cut(choice, below, column.distinct)
+            case _:
+                marks = np.ones(column.distinct, dtype=bool)
+                marks[below:upto] = False
+                return _marked(choice, marks)
+
+    def _matching(self, column: AttributeColumn, operator: Operator, value: Value) -> NDArray[np.bool_]:
+        """Which values of a column of texts have a part, beginning, end or pattern. [distinct values]"""
+        wanted = str(value.value)
+        if operator == "starts" and isinstance(column.values, Strings):
+            marks = np.zeros(column.distinct, dtype=bool)
+            key = wanted.encode()
+            marks[column.values.before(key) : column.values.before(_next(key)) if _next(key) else None] = True
+            return marks
+        if not isinstance(column.values, Strings):
+            message = f"{operator} is about text, and {column.name} holds {FAMILY_WORDS[column.family]}"
+            raise ParseError(message, self.text, value.position, value.length)
+        import pyarrow.compute as pc
+
+        texts = _arrow(column.values)
+        match operator:
+            case "contains":
+                found = pc.match_substring(texts, wanted)
+            case "ends":
+                found = pc.ends_with(texts, wanted)
+            case "starts":
+                found = pc.starts_with(texts, wanted)
+            case _:
+                found = self._matched(texts, wanted, value)
+        marked: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+        return marked
+
+    def _matched(self, texts: pyarrow.Array, pattern: str, value: Value) -> pyarrow.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            return pc.match_substring_regex(
+                texts, pattern
+            )  # takes time in proportion to the text, whatever the pattern
+        except pa.ArrowInvalid as error:
+            reason = str(error).split(":", 1)[-1].strip()
+            raise ParseError(f"bad pattern {pattern!r}: {reason}", self.text, value.position, value.length) from None
+
+    def _kept(self, attribute: Attribute, choices: list[Allowed]) -> list[BoundCondition]:
+        """The condition that a value is allowed."""
+        if isinstance(attribute.of, Atom):
+            return self._of_fact(attribute.of, choices)
+        at = self.node(attribute.of)
+        if at < 0:
+            if not any(choice.allows(_ranks(choice.column, ~at)).any() for choice in choices):
+                raise NeverHolds
+            return []
+        if len(choices) == 1 and choices[0].marks is None:
+            return [Within(at, choices[0].column.ranked, choices[0].low, choices[0].high)]
+        return [Within(at, members(_union([choice.keys() for choice in choices])))]
+
+    def _missing(self, attribute: Attribute) -> list[BoundCondition]:
+        """The condition that there is no value."""
+        columns = self.columns(attribute)
+        having = _union([np.unique(column.ranked.keys) for column in columns])
+        if isinstance(attribute.of, Atom):
+            raise BadInput("that a fact has no such attribute cannot be asked; ask for the facts that have it")
+        at = self.node(attribute.of)
+        if at >= 0:
+            return [Outside(at, having)]
+        if bool(np.isin(~at, having)):
+            raise NeverHolds
+        return []
+
+    def _of_fact(self, atom: Atom, choices: list[Allowed]) -> list[BoundCondition]:
+        """The condition that a stated fact has an allowed value."""
+        head, tail = self.node(atom.head), self.node(atom.tail)
+        if len(choices) == 1 and choices[0].marks is None and head >= 0 and tail >= 0 and head != tail:
+            return [Paired(head, tail, choices[0].column.ranked, choices[0].low, choices[0].high)]
+        return self._facts(head, tail, _union([choice.keys() for choice in choices]))
+
+    @staticmethod
+    def _facts(head: int, tail: int, keys: Ids) -> list[BoundCondition]:
+        """The condition that two nodes are the ends of one of the listed facts."""
+        if head >= 0 and tail >= 0 and head != tail:
+            return [Paired(head, tail, members(keys))]
+        heads, tails = keys // PAIR, keys % PAIR
+        fits = np.ones(len(keys), dtype=bool)
+        if head < 0:
+            fits &= heads == ~head
+        if tail < 0:
+            fits &= tails == ~tail
+        if head == tail:
+            fits &= heads == tails
+        if head < 0 and tail < 0:
+            if not fits.any():
+                raise NeverHolds
+            return []
+        ends = (tails if head < 0 else heads)[fits]
+        return [Within(max(head, tail), members(np.unique(ends)))]
+
+    # --- two attributes ---------------------------------------------------------------------------------------------
+
+    def _pair(self, pair: Compare, allowed: dict[Attribute, list[Allowed]]) -> list[BoundCondition]:
+        """The condition that two values compare."""
+        left, right = pair.left, pair.right
+        assert isinstance(left, Attribute)
+        assert isinstance(right, Attribute)
+        if pair.operator not in COMPARES:
+            raise BadInput(f"{pair.operator} compares with a given text, not with another attribute")
+        operator = OPPOSITE[pair.operator] if pair.negated else pair.operator
+        found = [(a, b) for a in allowed[left] for b in allowed[right] if a.column.family == b.column.family]
+        if isinstance(left.of, Atom) or isinstance(right.of, Atom):
+            return self._pair_of_facts(left, right, operator, found)
+        one, other = self.node(left.of), self.node(right.of)
+        parts = [(operator, *_common(a, b)) for a, b in found]
+        if one >= 0 and other >= 0 and one != other and len(parts) == 1:
+            return [Compared(one, other, *parts[0])]
+        if one >= 0 and other >= 0 and one != other:
+            raise BadInput(f"{left.name.text} or {right.name.text} holds values of several kinds, which do not compare")
+        # one entity, or one of them is named: the entities for which it holds can be listed
+        variable = max(one, other)
+        listed = []
+        for compare, a, b in parts:
+            keys = np.unique(a.keys if one >= 0 else b.keys)
+            same = Compared(0, 1, compare, a, b)
+            first = keys if one >= 0 else np.full(len(keys), ~one)
+            second = keys if other >= 0 else np.full(len(keys), ~other)
+            listed.append(keys[same.holds(first, second)])
+        if variable < 0:
+            if not any(len(keys) for keys in listed):
+                raise NeverHolds
+            return []
+        return [Within(variable, members(_union(listed)))]
+
+    def _pair_of_facts(
+        self, left: Attribute, right: Attribute, operator: Operator, found: list[tuple[Allowed, Allowed]]
+    ) -> list[BoundCondition]:
+        """A comparison of an attribute of a fact with one of the same fact, or of one of its ends."""
+        if not isinstance(left.of, Atom):
+            return self._pair_of_facts(right, left, MIRRORED[operator], [(b, a) for a, b in found])
+        fact = left.of
+        listed = []
+        for a, b in found:
+            first, second = _common(a, b)
+            keys = np.unique(first.keys)
+            if right.of == fact:
+                others = keys
+            elif right.of == fact.head:
+                others = keys // PAIR
+            elif right.of == fact.tail:
+                others = keys % PAIR
+            else:
+                raise BadInput(
+                    f"{left.name.text} of a fact compares with values of the same fact or of its ends, "
+                    f"not with {right.name.text} of something else"
+                )
+            listed.append(keys[Compared(0, 1, operator, first, second).holds(keys, others)])
+        return self._facts(self.node(fact.head), self.node(fact.tail), _union(listed))
+
+
+def _ranks(column: AttributeColumn, key: int) -> NDArray[np.int32]:
+    return column.ranked.gathered(np.array([key]))[1]
+
+
+def _union(keys: Sequence[Ids]) -> Ids:
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
+
+
+def _cut(choice: Allowed, low: int, high: int) -> Allowed:
+    return replace(choice, low=max(choice.low, low), high=min(choice.high, high))
+
+
+def _marked(choice: Allowed, marks: NDArray[np.bool_]) -> Allowed:
+    return replace(choice, marks=marks if choice.marks is None else choice.marks & marks)
+
+
+def _among(choice: Allowed, values: Sequence[Value], negated: bool) -> Allowed:
+    column = choice.column
+    marks = np.zeros(column.distinct, dtype=bool)
+    for value in values:
+        plain = _fits(value, column)
+        if plain is not None:
+            marks[column.place(plain) : column.place(plain, after=True)] = True
+    return _marked(choice, marks != negated)
+
+
+def _fits(value: Value, column: AttributeColumn) -> Any:
+    """A given value as one of a column's family; None if it is none. A text that is a date is one among dates."""
+    plain = value.value
+    family: Family = FAMILIES[kind_of(plain)]
+    if family == column.family:
+        return plain
+    if family == "text" and column.family == "time":
+        try:
+            return datetime.datetime.fromisoformat(str(plain))
+        except ValueError:
+            return None
+    return None
+
+
+def _word(value: Value) -> str:
+    return {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}[
+        FAMILIES[kind_of(value.value)]
+    ]
+
+
+def compared_values(operator: str, left: Any, right: Any) -> bool:
+    """Whether two values compare; values of different families differ, and nothing else."""
+    if FAMILIES[kind_of(left)] != FAMILIES[kind_of(right)]:
+        return operator == "!="
+    if operator in COMPARES:
+        return bool(COMPARES[operator](np.asarray(comparable(left)), np.asarray(comparable(right))))
+    match operator:
+        case "contains":
+            return str(right) in str(left)
+        case "starts":
+            return str(left).startswith(str(right))
+        case "ends":
+            return str(left).endswith(str(right))
+        case _:
+            return re.search(str(right), str(left)) is not None
+
+
+def _next(key: bytes) -> bytes:
+    """The first bytes behind all that begin with a key; nothing if there are none."""
+    stripped = key.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b""
+
+
+def _arrow(strings: Strings) -> pyarrow.Array:
+    import pyarrow as pa
+
+    blob, offsets = np.ascontiguousarray(strings.blob), np.ascontiguousarray(strings.offsets)
+    return pa.LargeStringArray.from_buffers(len(strings), pa.py_buffer(offsets), pa.py_buffer(blob))
+
+
+def _common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
+    """The allowed values of two columns by their ranks in one common order."""
+    one, other = a.column.values, b.column.values
+    if isinstance(one, Strings) and isinstance(other, Strings):
+        texts = [np.array(strings.texts(range(len(strings))), dtype=object) for strings in (one, other)]
+        together = {text: i for i, text in enumerate(sorted({*texts[0], *texts[1]}, key=str.encode))}
+        ranks = [np.array([together[text] for text in part], np.int32) for part in texts]
+    else:
+        merged = np.unique(np.concatenate([np.asarray(one), np.asarray(other)]))
+        ranks = [np.searchsorted(merged, np.asarray(part)).astype(np.int32) for part in (one, other)]
+    found = []
+    for choice, new in zip((a, b), ranks, strict=True):
+        ranked = choice.column.ranked
+        whole = choice.marks is None and choice.low == 0 and choice.high == choice.column.distinct
+        inside = slice(None) if whole else choice.allows(ranked.rank)
+        found.append(Ranked(ranked.keys[inside], new[ranked.rank[inside]]))
+    return found[0], found[1]

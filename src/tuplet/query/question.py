@@ -1,0 +1,111 @@
+"""A question: a query on a source, with all that it means there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput, Refused
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import Column, Free, Name, Query
+from tuplet.lang.parse import parse
+from tuplet.lang.printer import to_logic
+from tuplet.query.bind import bind, bind_clauses, resolve
+from tuplet.query.ranking import Clauses
+from tuplet.query.readings import Reading, is_plain, readings
+from tuplet.query.source import Source
+
+
+@dataclass(frozen=True)
+class BoundReading:
+    """One thing that a query means on a source: what it shows, and its clauses as query graphs."""
+
+    reading: Reading
+    clauses: Clauses
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query on a source: as text, as a syntax tree, and as what it means there."""
+
+    source: Source
+    text: str
+    tree: Query
+    readings: tuple[BoundReading, ...]
+    plain: bool  # it asks for entities and nothing else
+
+    @staticmethod
+    def of(
+        source: Source,
+        query: str | Query,
+        grounding: Mapping[str, Any] | None = None,
+        text: str = "",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """The question of a text or a syntax tree; `text` is what a tree was read from: errors point into it."""
+        graph = source.graph
+        if isinstance(query, Query):
+            tree, shown = query, text or to_logic(query)
+        elif isinstance(query, str):
+            tree, shown, text = read_query(query, grounding, graph, parameters), query, query
+        else:
+            raise BadInput(f"a query is text, not {type(query).__name__}")
+        if is_plain(tree, graph):
+            columns = tuple(Column(variable.name, variable) for variable in tree.free)
+            found = (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
+            return Question(source, shown, tree, found, tree.form == "select")
+        words = source.attribute_words
+        meant = readings(tree, graph, words, text)
+        bound = tuple(BoundReading(r, bind_clauses(r.clauses, graph, text, words)) for r in meant)
+        return Question(source, shown, tree, bound, False)
+
+    @property
+    def clauses(self) -> Clauses:
+        """The clauses of a question that means one thing."""
+        if len(self.readings) > 1:
+            raise Refused(
+                "this query means several things here (a variable for relations, or values of several kinds); "
+                "name the relation"
+            )
+        return self.readings[0].clauses if self.readings else ()
+
+    @property
+    def free(self) -> tuple[Free, ...]:
+        """The variables that a tuple of entities has, in order."""
+        return self.readings[0].reading.free if self.readings else self.tree.free
+
+    def ids(self, tuples: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+        """Given tuples of entity names as ids [n, k]."""
+        asked = [f"?{variable.name}" for variable in self.free]
+        width = len(asked)
+        if isinstance(tuples, str) or not isinstance(tuples, Iterable):
+            raise BadInput(f"the tuples are a list of tuples of names, not {tuples!r}")
+        for given in tuples:
+            if not _is_tuple(given, width):
+                names = "one name" if width == 1 else f"{width} names"
+                raise BadInput(f"a tuple has {names}, of {', '.join(asked)}; {given!r} is no such tuple")
+        entities = self.source.graph.entities
+        found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
+        return np.array(found, np.int32).reshape(len(found), width)
+
+
+def read_query(
+    text: str,
+    grounding: Mapping[str, Any] | None,
+    graph: KnowledgeGraph,
+    parameters: Mapping[str, Any] | None = None,
+) -> Query:
+    """A text as a syntax tree, with the prefixes of the graph."""
+    return parse(text, grounding)
+
+
+def _is_tuple(given: object, width: int) -> bool:
+    """Whether these are as many names as the query asks for."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return False
+    names = list(given)
+    return len(names) == width and all(isinstance(name, str) for name in names)

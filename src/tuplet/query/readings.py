@@ -1,0 +1,354 @@
+"""What a query means on a graph: which words name relations and which attributes, and which variables are values.
+
+SPARQL writes `?x :knows ?y` and `?x :age ?a` alike. Here every clause of a query is read on its own: an atom whose
+relation is an attribute becomes a condition, and its variable a value. A word may name both, and a variable may stand
+for any relation (`?p`): then there are several readings, and each is asked. Clauses that show the same values in the
+same way are one reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from tuplet.errors import ParseError, UnknownName
+from tuplet.graph.attribute_words import NAME_WORD, AttributeWords
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Column,
+    Compare,
+    Condition,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Order,
+    Query,
+    Same,
+    Term,
+    Value,
+    Variable,
+    atoms,
+    terms,
+)
+from tuplet.lang.rules import Clause, Literal, clauses, rename
+from tuplet.query.relation_variables import relation_choices
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Clauses that ask for the same entities and show the same values; `relations` are what `?p` stands for."""
+
+    free: tuple[Free, ...]
+    columns: tuple[Column, ...]
+    clauses: tuple[Clause, ...] = ()
+    order: tuple[Order, ...] = ()
+    relations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Impossible(Exception):
+    """A reading under which nothing can be an answer, such as a value in the place of an entity."""
+
+
+def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: str = "") -> list[Reading]:
+    """Everything that a query may mean on a graph; none if it contradicts itself."""
+    found: list[Reading] = []
+    for chosen, relations in relation_choices(query, graph):
+        found += _grouped(_missing_values(chosen, graph, words), graph, words, relations, text)
+    return found
+
+
+def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
+    """Whether a query speaks of nothing but relations and entities: then there is one reading, the query itself."""
+    if query.shown or query.order:
+        return False
+    for atom in atoms(query.body):
+        if not isinstance(atom, Atom | Different):
+            return False
+        if isinstance(atom, Atom) and (
+            atom.relation.kind == "variable"
+            or (graph.attributes.columns and graph.relations.find(atom.relation.text) < 0)
+        ):
+            return False
+    return True
+
+
+# --- attributes that are written as relations --------------------------------------------------------------------
+
+
+def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) -> Query:
+    """The query in which `not exists age(x, a)` says that x has no age: nothing else binds such a variable."""
+
+    def told(formula: Formula) -> Formula:
+        match formula:
+            case Not(Atom(relation, head, Free() | Exists() as tail)) if _only_attribute(relation, graph, words):
+                return Has(Attribute(head, relation, tail.name), negated=True)
+            case Not(body):
+                return Not(told(body))
+            case And(parts) | Or(parts):
+                return type(formula)(tuple(told(part) for part in parts))
+            case _:
+                return formula
+
+    return replace(query, body=told(query.body))
+
+
+def _only_attribute(name: Name, graph: KnowledgeGraph, words: AttributeWords) -> bool:
+    return not _is_relation(name, graph) and words.find(name.text) is not None
+
+
+def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
+    if name.kind == "id":
+        return True  # a number of the data set
+    return graph.relations.find(name.text) >= 0 or (
+        name.kind == "label" and bool(graph.relations.find_label(name.text))
+    )
+
+
+def _grouped(
+    query: Query, graph: KnowledgeGraph, words: AttributeWords, relations: Mapping[str, str], text: str
+) -> list[Reading]:
+    """The readings of a query whose relations are named."""
+    groups: dict[Any, list[Clause]] = {}
+    heads: dict[Any, tuple[tuple[Free, ...], tuple[Column, ...], tuple[Order, ...]]] = {}
+    for clause in clauses(query):
+        for chosen in _choices(clause, graph, words):
+            reader = _ClauseReader(chosen, clause.free, graph, words, text)
+            try:
+                literals = reader.literals()
+                columns, order = reader.shown(query)
+            except Impossible:
+                continue
+            free = tuple(variable for variable in clause.free if variable not in reader.values)
+            free, literals, columns, order = _shown_are_free(free, literals, columns, order)
+            shown = {column.what for column in columns if isinstance(column.what, Attribute)}
+            about = frozenset(part for part in literals if shown & set(_attributes(part)))
+            key = free, columns, about
+            groups.setdefault(key, []).append(Clause(free, literals))
+            heads[key] = free, columns, order
+    return [
+        Reading(free, columns, tuple(groups[key]), order, relations) for key, (free, columns, order) in heads.items()
+    ]
+
+
+def _shown_are_free(
+    free: tuple[Free, ...], literals: tuple[Literal, ...], columns: tuple[Column, ...], order: tuple[Order, ...]
+) -> tuple[tuple[Free, ...], tuple[Literal, ...], tuple[Column, ...], tuple[Order, ...]]:
+    """The same with free variables in place of existential ones whose values are shown: a tuple has to name them."""
+    wanted = [c.what for c in columns if isinstance(c.what, Attribute)]
+    wanted += [o.by for o in order if isinstance(o.by, Attribute)]
+    bound = {term for attribute in wanted for term in terms(Has(attribute)) if isinstance(term, Exists)}
+    if not bound:
+        return free, literals, columns, order
+    renamed: dict[Term, Term] = {variable: Free(variable.name) for variable in bound}
+
+    def attribute(old: Attribute) -> Attribute:
+        new = rename(Has(old), renamed)
+        assert isinstance(new, Has)
+        return new.attribute
+
+    more = tuple(sorted((Free(variable.name) for variable in bound), key=lambda variable: variable.name))
+    return (
+        (*free, *more),
+        tuple(rename(literal, renamed) for literal in literals),  # type: ignore[misc]
+        tuple(replace(c, what=attribute(c.what)) if isinstance(c.what, Attribute) else c for c in columns),
+        tuple(replace(o, by=attribute(o.by)) if isinstance(o.by, Attribute) else o for o in order),
+    )
+
+
+def _choices(
+    clause: Clause, graph: KnowledgeGraph, words: AttributeWords
+) -> Iterator[tuple[tuple[Literal, bool], ...]]:
+    """The literals of a clause, each with whether it speaks of an attribute; a word that names both gives a choice."""
+    options: list[tuple[tuple[Literal, bool], ...]] = []
+    for literal in clause.literals:
+        atom = literal.body if isinstance(literal, Not) else literal
+        if not isinstance(atom, Atom):
+            options.append(((literal, False),))
+            continue
+        relation, attribute = _is_relation(atom.relation, graph), words.stated(atom.relation.text)
+        if not relation and not attribute:
+            attribute = words.find(atom.relation.text) is not None
+            relation = not attribute
+        options.append(tuple((literal, value) for value in (False, True) if (attribute if value else relation)))
+    return product(*options)
+
+
+class _ClauseReader:
+    """One clause, its atoms told apart."""
+
+    def __init__(
+        self,
+        chosen: Sequence[tuple[Literal, bool]],
+        free: Sequence[Free],
+        graph: KnowledgeGraph,
+        words: AttributeWords,
+        text: str,
+    ) -> None:
+        self.chosen, self.free, self.graph, self.words, self.text = chosen, free, graph, words, text
+        self.values: dict[Variable, Attribute] = {}
+        self.made: list[Literal] = []
+
+    def literals(self) -> tuple[Literal, ...]:
+        """The literals with attributes in place of values."""
+        for literal, value in self.chosen:
+            if value:
+                self._value_atom(literal)
+        entities = {
+            term
+            for literal, value in self.chosen
+            for atom in [literal.body if isinstance(literal, Not) else literal]
+            if isinstance(atom, Atom)
+            for term in ((atom.head,) if value else (atom.head, atom.tail))
+        }
+        if entities & set(self.values):
+            raise Impossible
+        made = list(self.made)
+        for literal, value in self.chosen:
+            if not value:
+                found = literal if isinstance(literal, Atom | Not) else self._condition(literal)
+                if found is not None:
+                    made.append(found)
+        return tuple(dict.fromkeys(made))
+
+    def _value_atom(self, literal: Literal) -> None:
+        """`age(x, a)`: a is a value of x's age; said twice, both values are equal."""
+        atom = literal.body if isinstance(literal, Not) else literal
+        assert isinstance(atom, Atom)
+        negated = isinstance(literal, Not)
+        if isinstance(atom.tail, Constant):
+            attribute = self.attribute(Attribute(atom.head, atom.relation))
+            self.made.append(Compare("=", attribute, _as_value(atom.tail.name), negated))
+            return
+        attribute = self.attribute(Attribute(atom.head, atom.relation, atom.tail.name))
+        if negated:
+            self.made.append(Compare("=", attribute, self.values.get(atom.tail, attribute), negated=True))
+        elif atom.tail in self.values:
+            self.made += [Has(attribute), Compare("=", self.values[atom.tail], attribute)]
+        else:
+            self.values[atom.tail] = attribute
+            self.made.append(Has(attribute))
+
+    def _condition(self, literal: Condition) -> Literal | None:
+        """A condition with its values in place; None if it always holds."""
+        match literal:
+            case Same(left, right) | Different(left, right):
+                equal = isinstance(literal, Same)
+                one, other = self.values.get(left), self.values.get(right)  # type: ignore[arg-type]
+                if one is None and other is None:
+                    return literal
+                if one is None:
+                    one, right, other = other, left, None
+                assert one is not None
+                second: Operand = other if other is not None else self._value_of(right)
+                return Compare("=" if equal else "!=", one, second)
+            case Compare(operator, left, right, negated):
+                return self._compare(operator, self._operand(left), self._operand(right), negated)
+            case Among(item, listed, negated):
+                attribute = self.values.get(item) if isinstance(item, Free | Exists) else None
+                if isinstance(item, Attribute):
+                    attribute = self.attribute(item)
+                if attribute is not None:
+                    values = tuple(_as_value(word) if isinstance(word, Name) else word for word in listed)
+                    return Among(attribute, values, negated)
+                names = tuple(word if isinstance(word, Name) else _as_name(word) for word in listed)
+                return Among(item, names, negated)
+            case Has(attribute, negated):
+                return Has(self.attribute(attribute), negated)
+
+    def _compare(self, operator: Any, left: Operand, right: Operand, negated: bool) -> Literal:
+        entity, other = (left, right) if isinstance(left, Constant | Free | Exists) else (right, left)
+        if not isinstance(entity, Constant | Free | Exists):
+            return Compare(operator, left, right, negated)
+        if operator in ("contains", "starts", "ends", "matches"):
+            name = Attribute(entity, Name(NAME_WORD))
+            return Compare(operator, name if entity is left else left, right if entity is left else name, negated)
+        if operator in ("=", "!="):
+            if isinstance(other, Attribute):
+                raise Impossible  # an entity is no value
+            term = Constant(_as_name(other)) if isinstance(other, Value) else other
+            return (Same if (operator == "=") != negated else Different)(entity, term)
+        known = [name for name in self.words.suggest("") if name][:1] or ["age"]
+        shown = f"?{entity.name}" if not isinstance(entity, Constant) else entity.name.text
+        where = next((part for part in (left, right) if isinstance(part, Value)), None)
+        place = (where.position, where.length) if where is not None else (0, 1)
+        raise ParseError(
+            f"{shown} is an entity, which is not larger or smaller; compare an attribute, such as {shown}.{known[0]}",
+            self.text,
+            *place,
+        )
+
+    def _operand(self, operand: Operand) -> Operand:
+        if isinstance(operand, Attribute):
+            return self.attribute(operand)
+        return self.values.get(operand, operand) if isinstance(operand, Free | Exists) else operand
+
+    def _value_of(self, term: Term) -> Operand:
+        if isinstance(term, Constant):
+            return _as_value(term.name)
+        raise Impossible  # an entity is no value
+
+    def attribute(self, attribute: Attribute) -> Attribute:
+        """An attribute by its own name; `x.a` of a value is refused, and what nobody has is unknown."""
+        of, name = attribute.of, attribute.name
+        if isinstance(of, Free | Exists) and of in self.values:
+            raise ParseError(f"?{of.name} is a value, which has no attributes", self.text, name.position, name.length)
+        found = self.words.find(name.text, facts=isinstance(of, Atom))
+        if found is None:
+            if graph_has(self.graph, name):
+                note = f"is a relation, not an attribute; write {name.text}(?x, ?y)"
+                raise UnknownName("attribute", name.text, (), note, self.text, name.position, name.length)
+            choices = self.words.suggest(name.text)
+            raise UnknownName("attribute", name.text, choices, "", self.text, name.position, name.length)
+        return replace(attribute, name=Name(found))
+
+    def shown(self, query: Query) -> tuple[tuple[Column, ...], tuple[Order, ...]]:
+        """What is shown, and in which order."""
+        columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
+        settled = []
+        for column in columns:
+            what = column.what
+            if isinstance(what, Free) and what in self.values:
+                what = self.values[what]
+            elif isinstance(what, Attribute):
+                what = self.attribute(what)
+            settled.append(replace(column, what=what))
+        order = tuple(replace(o, by=self.attribute(o.by)) if isinstance(o.by, Attribute) else o for o in query.order)
+        return tuple(settled), order
+
+
+def graph_has(graph: KnowledgeGraph, name: Name) -> bool:
+    """Whether a name is that of a relation."""
+    return graph.relations.find(name.text) >= 0
+
+
+def _attributes(literal: Literal) -> Iterator[Attribute]:
+    """The attributes that a condition speaks of."""
+    match literal:
+        case Compare(_, left, right):
+            yield from (operand for operand in (left, right) if isinstance(operand, Attribute))
+        case Among(Attribute() as item) | Has(item):
+            yield item
+
+
+def _as_value(name: Name) -> Value:
+    """A name in the place of a value: a quoted word is text, a number a number."""
+    plain = int(name.text) if name.kind == "id" else name.text
+    return Value(plain, "", name.position, name.length)
+
+
+def _as_name(value: Value) -> Name:
+    """A value in the place of an entity: text is its label."""
+    return Name(str(value.value), "label", value.position, value.length)

@@ -1,0 +1,165 @@
+"""Variables in the place of relations: a query is asked once for every choice of what they may stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from tuplet.errors import BudgetExceeded
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Column,
+    Compare,
+    Condition,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Query,
+    Same,
+    Value,
+    atoms,
+)
+from tuplet.query.bind_conditions import compared_values
+
+MOST_READINGS = 10_000
+
+
+def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Query, dict[str, str]]]:
+    """The query with every choice of relations for its predicate variables."""
+    used = dict.fromkeys(
+        a.relation.text for a in atoms(query.body) if isinstance(a, Atom) and a.relation.kind == "variable"
+    )
+    if not used:
+        yield query, {}
+        return
+    choices = {name: [*graph.relations] for name in used}
+    for name in used:
+        values = [a for a in atoms(query.body) if isinstance(a, Atom) and a.relation.text == name]
+        if all(not isinstance(atom.tail, Constant) for atom in values):
+            choices[name] += [word for word in graph.attributes.names if graph.attributes.of_entities(word)]
+    body = query.body
+    _restricted(body, choices)
+    number = 1
+    for names in choices.values():
+        number *= len(names)
+    if number > MOST_READINGS:
+        variables = " and ".join(f"?{name}" for name in used)
+        raise BudgetExceeded(
+            f"{variables} may stand for {number:,} choices of relations, at most {MOST_READINGS:,}; name some of them",
+            limit="relations",
+        )
+    hidden = {variable.name for variable in query.free} & set(used)
+    columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
+    shown = tuple(
+        Column(c.name, Name(c.what.name, "variable")) if isinstance(c.what, Free) and c.what.name in hidden else c
+        for c in columns
+    )
+    free = tuple(variable for variable in query.free if variable.name not in hidden)
+    for picked in product(*choices.values()):
+        relations = dict(zip(used, picked, strict=True))
+        yield replace(query, free=free, body=_named(body, relations), shown=shown), relations
+
+
+def _restricted(body: Formula, choices: dict[str, list[str]]) -> None:
+    """Leave out choices that a condition on the variable alone excludes: fewer readings are looked at."""
+    for part in body.parts if isinstance(body, And) else (body,):
+        if isinstance(part, Same | Different | Among | Compare):
+            used = {name for name in map(_relation_variable, _sides(part)) if name is not None}
+            for name in used & set(choices) if len(used) == 1 else ():
+                choices[name] = [word for word in choices[name] if _decided(part, {name: word}) is not False]
+
+
+def _sides(condition: Condition) -> tuple[object, ...]:
+    match condition:
+        case Same(left, right) | Different(left, right) | Compare(_, left, right):
+            return left, right
+        case Among(item):
+            return (item,)
+        case _:
+            return ()
+
+
+def _relation_variable(item: object) -> str | None:
+    """The variable that an operand is, if it may stand for a relation."""
+    match item:
+        case Constant(Name(text, "variable")) | Free(text) | Exists(text):
+            return text
+        case _:
+            return None
+
+
+def _decided(condition: Condition, relations: Mapping[str, str]) -> bool | None:
+    """Whether a condition on what variables for relations stand for holds; None if it is about something else."""
+
+    def word(item: object) -> str | None:
+        variable = _relation_variable(item)
+        if variable is not None:
+            return relations.get(variable)
+        match item:
+            case Constant(Name(text)) | Name(text):
+                return text
+            case Value(value):
+                return str(value)
+            case _:
+                return None
+
+    words = [word(side) for side in _sides(condition)]
+    named = any(_relation_variable(side) in relations for side in _sides(condition))
+    if not named or None in words:
+        return None
+    match condition:
+        case Same():
+            return words[0] == words[1]
+        case Different():
+            return words[0] != words[1]
+        case Among(_, listed, negated):
+            return (words[0] in [word(choice) for choice in listed]) != negated
+        case Compare(operator, _, _, negated):
+            return compared_values(operator, words[0], words[1]) != negated
+        case _:
+            return None
+
+
+def _named(formula: Formula, relations: Mapping[str, str]) -> Formula:
+    """The formula with names in place of predicate variables; conditions on these are decided."""
+    match formula:
+        case Atom(Name(variable, "variable") as name, head, tail):
+            return Atom(replace(name, text=relations[variable], kind="name"), head, tail)
+        case Not(body):
+            return Not(_named(body, relations))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(_named(part, relations) for part in parts))
+        case Same() | Different() | Among() | Compare() if (holds := _decided(formula, relations)) is not None:
+            return And(()) if holds else Or(())
+        case Compare(operator, left, right, negated):
+            return Compare(operator, _named_operand(left, relations), _named_operand(right, relations), negated)
+        case Among(Attribute() as item, listed, negated):
+            return Among(_named_attribute(item, relations), listed, negated)
+        case Has(attribute, negated):
+            return Has(_named_attribute(attribute, relations), negated)
+        case _:
+            return formula
+
+
+def _named_operand(operand: Operand, relations: Mapping[str, str]) -> Operand:
+    return _named_attribute(operand, relations) if isinstance(operand, Attribute) else operand
+
+
+def _named_attribute(attribute: Attribute, relations: Mapping[str, str]) -> Attribute:
+    if isinstance(attribute.of, Atom):
+        named = _named(attribute.of, relations)
+        assert isinstance(named, Atom)
+        return replace(attribute, of=named)
+    return attribute
