@@ -8,7 +8,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from tuplet.errors import nearest
-from tuplet.graph.attributes import FACTS, AttributeColumn
+from tuplet.graph.attributes import FACTS, AttributeColumn, ColumnContent
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
 from tuplet.graph.ranked import Ranked
@@ -88,7 +88,8 @@ class AttributeWords:
         order = np.argsort(keys, kind="stable")
         ranked = Ranked(keys[order], rank.astype(np.int32)[order])
         whole = bool((values % (86_400 * _MICROSECONDS) == 0).all())
-        return AttributeColumn(DATE_WORD, "date" if whole else "time", ranked, values, relation)
+        content = ColumnContent(ranked, values)
+        return AttributeColumn(DATE_WORD, "date" if whole else "time", lambda: content, relation)
 
 
 def _called(words: Vocabulary) -> list[str]:
@@ -100,4 +101,5 @@ def _texts(name: str, strings: Strings) -> AttributeColumn:
     rank = np.empty(len(strings), np.int32)
     rank[strings.order] = np.arange(len(strings), dtype=np.int32)
     ordered = Strings.of(strings.texts(strings.order))
-    return AttributeColumn(name, "text", Ranked(np.arange(len(strings)), rank), ordered)
+    content = ColumnContent(Ranked(np.arange(len(strings)), rank), ordered)
+    return AttributeColumn(name, "text", lambda: content)
