@@ -250,10 +250,10 @@ def test_columns_of_any_values_are_stored(rows: list[tuple[int, int, Any]]) -> N
         AttributeColumn.of("a", np.array([k for k, _ in pairs]), [v for _, v in pairs], relation)
         for (relation, _), pairs in groups.items()
     )
-    expected = {(relation, key, value): None for (relation, _), pairs in groups.items() for key, value in pairs}
+    expected = {(*group, key, value): None for group, pairs in groups.items() for key, value in pairs}
     tables = list(tables_of(Attributes(columns)))
     found = [
-        (column.relation, int(key), column.value(int(rank)))
+        (column.relation, column.family, int(key), column.value(int(rank)))
         for table in tables
         for column in table.columns()
         for key, rank in zip(column.ranked.keys, column.ranked.rank, strict=True)

@@ -116,7 +116,7 @@ class ValueCollector:
             numbers = np.argsort(of_relation).tolist() if of_facts else [0]
             parts, relations = [], []
             for number in numbers:
-                part = _ValueRows.of([(kinds[k].rows.relation(number), k) for k in kinds], kind, of_entity, of_facts)
+                part = _ValueRows.of([k.rows.relation(number) for k in kinds.values()], kind, of_entity, of_facts)
                 if of_facts and len(part.keys):
                     part = part.only(~dropped(int(of_relation[number]), part.keys.astype(np.int64)))
                 if len(part.keys):
@@ -148,11 +148,9 @@ class _ValueRows:
     languages: NDArray[np.int16] | None
 
     @staticmethod
-    def of(
-        parts: Sequence[tuple[dict[str, NDArray[Any]], Kind]], kind: Kind, of_entity: Ids, of_facts: bool
-    ) -> _ValueRows:
+    def of(parts: Sequence[dict[str, NDArray[Any]]], kind: Kind, of_entity: Ids, of_facts: bool) -> _ValueRows:
         keys, values, languages = [], [], []
-        for rows, _ in parts:
+        for rows in parts:
             if "head" not in rows:
                 continue
             key: Ids = of_entity[rows["head"]]
@@ -163,7 +161,7 @@ class _ValueRows:
             languages.append(rows.get("language", np.zeros(len(key), np.int16)))
         if not keys:
             return _ValueRows(np.zeros(0, np.int64), np.zeros(0, np.int64), None)
-        tagged = any("language" in rows for rows, _ in parts)
+        tagged = any("language" in rows for rows in parts)
         return _ValueRows(np.concatenate(keys), np.concatenate(values), np.concatenate(languages) if tagged else None)
 
     def only(self, rows: NDArray[np.bool_]) -> _ValueRows:
