@@ -37,7 +37,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.rules import rename
-from tuplet.lang.tokens import MAX_DEPTH, MAX_DIGITS, Reader, Token, conjunction, disjunction, is_number, negation
+from tuplet.lang.tokens import MAX_DEPTH, Reader, Token, conjunction, disjunction, is_number, negation
+from tuplet.lang.values import MAX_DIGITS
 
 Grounding: TypeAlias = Mapping[str, str | int]
 UNION, NEGATION = -1, -2

@@ -1,79 +1,84 @@
 """Logic text → `Query`.
 
-    query       := prologue variable (',' variable)* ':' disjunction [limit number]
+    query       := prologue [ask | count] variable (',' variable)* [as word] ':' disjunction modifier*
     disjunction := conjunction ('|' conjunction)*
     conjunction := literal ('&' literal)*
     literal     := '!' literal
                  | exists variable ([','] variable)* '.' disjunction
                  | '(' disjunction ')'
-                 | relation '(' term ',' term ')'
-                 | term '!=' term
+                 | atom
+                 | side ('=' | '!=' | '<' | '<=' | '>' | '>=' | contains | starts | ends | matches) side
+                 | side [not] in '{' [side (',' side)*] '}'
+                 | has '(' attribute ')'
+    atom        := (relation | variable) '(' term ',' term ')'
+    attribute   := (term | atom) '.' name ['[' word ']']
+    side        := term | attribute | value | str '(' term ')'
+    modifier    := show column (',' column)* | order by key (',' key)* | limit number | offset number
+    column      := (variable | attribute) [optional] [as word]
+    key         := (variable | attribute | word) [asc | desc]
     relation    := word | name
     term        := variable | word | name
 
-`∧` and `&&`, `∨` and `||`, `¬`, `∃`, `≠` mean `&`, `|`, `!`, `exists`, `!=`. `!` binds tightest, then `&`, then `|`;
-`exists` reaches as far to the right as it can. A word is a name written bare: letters, digits, `_`, and inside it `-`,
-`.` and `/` (a leading `/` too); digits alone are a number of the dataset. A quantified variable that has the name of
-another one is renamed, so each variable of the tree has one meaning. Names and the prologue (PREFIX) are as in
-`tokens`.
+`∧` and `&&`, `∨` and `||`, `¬`, `∃`, `≠`, `≤`, `≥`, `∈` mean `&`, `|`, `!`, `exists`, `!=`, `<=`, `>=`, `in`. `!` binds
+tightest, then `&`, then `|`; `exists` reaches as far to the right as it can. A word is a name written bare: letters,
+digits, `_`, and inside it `-`, `.` and `/` (a leading `/` too); digits alone are a number of the dataset. A quantified
+variable that has the name of another one is renamed, so each variable of the tree has one meaning. Names, values and
+the prologue (PREFIX) are as in `tokens` and `values`.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
-from tuplet.errors import hint
-from tuplet.lang.ast import Atom, Constant, Different, Exists, Formula, Free, Name, Query, Term, Variable
-from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number, negation, tokenize
+from tuplet.lang.ast import Attribute, Column, Exists, Form, Free, Name, Order, Query, Variable
+from tuplet.lang.logic_formula import FormulaParser
+from tuplet.lang.tokens import Token, tokenize
 
-AND, OR, NOT, EXISTS, DIFFERENT = ("&", "∧", "&&"), ("|", "∨", "||"), ("!", "¬"), ("exists", "∃"), ("!=", "≠")
-RESERVED = ("exists", "limit")
-_SIGN_FOR = {"and": "&", "or": "|", "not": "!"}
+T = TypeVar("T")
 
 
-def parse_logic(text: str) -> Query:
+def parse_logic(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
     """Parse logic text.
 
-    >>> query = parse_logic('?x, ?y : exists ?z . treats(?x, ?z) & causes(?z, "asthma") & interacts(?x, ?y)')
+    >>> query = parse_logic('?x, ?y : exists ?z . treats(?x, ?z) & causes(?z, "asthma") & ?x.phase > 2 & ?y in {a, b}')
     >>> query.free, len(query.body.parts)
-    ((Free(name='x'), Free(name='y')), 3)
+    ((Free(name='x'), Free(name='y')), 4)
     """
-    return LogicParser(text).query()
+    return LogicParser(text, prefixes).query()
 
 
-class LogicParser(Reader):
+class LogicParser(FormulaParser):
     """One query, from its first token to its last."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.scope: dict[str, Variable] = {}
-        self.taken: set[str] = set()  # names that are used up, also by variables out of scope
-        self.used: set[str] = set()
-        self.negative = False  # whether an odd number of negations stands above
 
     def query(self) -> Query:
         self.prologue()
-        free = self.head()
+        form: Form = "ask" if self.word("ask") else "count" if self.word("count") else "select"
+        free, counted = self.head(form)
         body = self.disjunction()
-        limit = None
-        if self.token.kind == "word" and self.token.text.lower() == "limit":
-            self.advance()
-            limit = self.number("after limit")
-        if self.token.kind != "end":
-            self.unexpected("'&', '|' or the end of the query" if limit is None else "the end of the query")
+        shown, order, limit, offset = self.modifiers()
         for variable, token in free:
             if variable.name not in self.used:
                 self.fail(f"{token.text} is asked for, but the formula does not contain it", token)
-        return Query(tuple(variable for variable, _ in free), body, limit)
+        asked = tuple(variable for variable, _ in free)
+        if self.relations:
+            body = self.with_relations(body)
+            shown = shown or tuple(Column(v.name, self.shown(v)) for v in asked)
+            asked = tuple(variable for variable in asked if variable.name not in self.relations)
+        if shown == tuple(Column(variable.name, variable) for variable in asked):
+            shown = ()
+        return Query(asked, body, limit, offset, shown, order, form, counted)
 
-    def head(self) -> list[tuple[Free, Token]]:
+    def head(self, form: Form) -> tuple[list[tuple[Free, Token]], str]:
         free: list[tuple[Free, Token]] = []
-        while True:
+        while form != "ask" or self.token.kind == "variable" or free:  # `ask : a(b, c)` has no variable
             token = self.token
             if token.kind != "variable":
                 where = "after ','" if free else "at the start: a query is written ?x, ?y : formula"
                 self.fail(f"expected a variable such as ?x {where}, found {self.found()}")
             self.advance()
+            if self.at_dot():
+                self.fail("only variables are asked for; show attributes at the end: ?x : formula show ?x, ?x.age")
             variable = Free(token.text[1:])
             if variable.name in self.scope:
                 self.fail(f"{token.text} is asked for twice", token)
@@ -81,6 +86,7 @@ class LogicParser(Reader):
             self.scope[variable.name] = variable
             if not self.accept(","):
                 break
+        counted = self.title() if form == "count" and self.word("as") else ""
         token = self.token
         if token.kind == "prefixed" and token.text.startswith(":"):
             if token.text != ":":  # `?x :r(…)`: the colon ends the head
@@ -89,146 +95,97 @@ class LogicParser(Reader):
         else:
             self.unexpected("':' after the variables asked for")
         self.taken = set(self.scope)
-        return free
+        return free, counted
 
-    # --- formulas --------------------------------------------------------------------------------------------------
+    # --- after the formula -----------------------------------------------------------------------------------------
 
-    def disjunction(self) -> Formula:
-        self.deeper()
-        parts = [self.conjunction()]
-        while self.accept(*OR):
-            parts.append(self.conjunction())
-        self.depth -= 1
-        return disjunction(parts)
+    def modifiers(self) -> tuple[tuple[Column, ...], tuple[Order, ...], int | None, int]:
+        """`show`, `order by`, `limit` and `offset`, in any order, each once."""
+        shown: tuple[Column, ...] = ()
+        order: tuple[Order, ...] = ()
+        numbers: dict[str, int] = {}
+        while self.token.kind != "end":
+            token = self.token
+            word = token.text.lower() if token.kind == "word" else ""
+            if word in ("limit", "offset") and word not in numbers:
+                self.advance()
+                numbers[word] = self.number(f"after {word}")
+            elif word == "show" and not shown:
+                self.advance()
+                shown = tuple(self.listed(self.column))
+            elif word == "order" and not order:
+                self.advance()
+                if not self.word("by"):
+                    self.unexpected("'by' after order")
+                order = tuple(self.listed(self.key))
+            else:
+                self.unexpected(
+                    "the end of the query" if numbers or shown or order else "'&', '|' or the end of the query"
+                )
+        return shown, order, numbers.get("limit"), numbers.get("offset", 0)
 
-    def conjunction(self) -> Formula:
-        parts = [self.literal()]
-        while self.accept(*AND):
-            parts.append(self.literal())
-        return conjunction(parts)
+    def listed(self, item: Callable[[], T]) -> Iterator[T]:
+        yield item()
+        while self.accept(","):
+            yield item()
 
-    def literal(self) -> Formula:
+    def column(self) -> Column:
+        """`?x`, `?x.age optional as a`."""
+        start = self.token
+        what = self.visible()
+        shown: Free | Attribute | Name
+        if isinstance(what, Attribute):
+            shown = what
+            name = self.text[start.position : self.tokens[self.index - 1].position] + self.tokens[self.index - 1].text
+            name = name.removeprefix("?")
+        else:
+            name, shown = what.name, self.shown(what, start)
+        optional = self.word("optional")
+        return Column(self.title() if self.word("as") else name, shown, optional)
+
+    def key(self) -> Order:
+        """`?x.age desc`, `truth`."""
         token = self.token
-        if self.accept(*NOT):
-            return self.negated()
-        if self.starts_exists():
-            return self.exists()
-        if self.accept("("):
-            formula = self.disjunction()
-            if not self.accept(")"):
-                self.unexpected("'&', '|' or ')'")
-            return formula
-        if token.kind == "variable":
-            return self.inequality(self.variable(self.advance()))
-        name = self.named()
-        if name is None:
-            self.unexpected("an atom such as relation(?x, ?y)")
-        self.advance()
-        if self.accept("("):
-            return self.atom(name)
-        if self.token.text in DIFFERENT or self.token.text == "=":
-            return self.inequality(Constant(name))
-        self.unexpected(f"'(' after the relation {token.text!r}", token)
+        by: str | Attribute
+        if token.kind in ("word", "label") and not self.is_attribute(self.index):
+            by = self.title()
+        else:
+            what = self.visible()
+            by = what if isinstance(what, Attribute) else what.name
+        descending = self.word("desc")
+        if not descending:
+            self.word("asc")
+        return Order(by, descending)
 
-    def negated(self) -> Formula:
-        self.deeper()
-        self.negative = not self.negative
-        body = negation(self.literal())
-        self.negative = not self.negative
-        self.depth -= 1
-        return body
+    def visible(self) -> Variable | Attribute:
+        """A variable or an attribute after the formula, where quantified variables are known by their names."""
+        start = self.token
+        for name in self.taken - self.scope.keys():
+            self.scope[name] = Exists(name)
+        side = self.side()
+        if isinstance(side.what, Free | Exists | Attribute):
+            return side.what
+        self.fail("expected a variable such as ?x or an attribute such as ?x.age", start)
 
-    def starts_exists(self) -> bool:
-        token = self.token
-        if token.text == "∃":
-            return True
-        # `exists(…)` is an atom of a relation that is called so.
-        return token.kind == "word" and token.text.lower() == "exists" and self.tokens[self.index + 1].text != "("
-
-    def exists(self) -> Formula:
-        start = self.advance()
-        if self.negative:
-            self.refuse(
-                "exists under a negation (¬∃) is not supported: it asks about every entity at once; "
-                "only single atoms can be negated",
-                start,
-            )
-        declared: list[Token] = []
-        while self.token.kind == "variable":
-            declared.append(self.advance())
-            self.accept(",")
-        if not declared:
-            self.fail(f"expected a variable such as ?z after {start.text}, found {self.found()}")
-        self.expect(".", f"after {start.text} {', '.join(token.text for token in declared)}")
-        outer = self.scope
-        self.scope = dict(outer)
-        fresh = [self.fresh(token.text[1:]) for token in declared]
-        for token, variable in zip(declared, fresh, strict=True):
-            self.scope[token.text[1:]] = variable
-        formula = self.disjunction()
-        self.scope = outer
-        for token, variable in zip(declared, fresh, strict=True):
-            if variable.name not in self.used:
-                self.fail(f"{token.text} is quantified, but the formula does not contain it", token)
-        return formula
-
-    def fresh(self, name: str) -> Exists:
-        candidate, count = name, 1
-        while candidate in self.taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self.taken.add(candidate)
-        return Exists(candidate)
-
-    # --- atoms and terms -------------------------------------------------------------------------------------------
-
-    def atom(self, relation: Name) -> Atom:
-        head = self.term()
-        self.expect(",", "between the two terms of an atom")
-        tail = self.term()
-        if self.accept(","):
-            self.refuse("atoms have two terms; relations are binary", self.tokens[self.index - 1])
-        self.expect(")", "after the two terms of an atom")
-        return Atom(relation, head, tail)
-
-    def inequality(self, left: Term) -> Different:
-        token = self.token
-        if token.text == "=":
-            self.refuse("equality is not supported; use one variable for both")
-        if not self.accept(*DIFFERENT):
-            self.unexpected("'!=' after a term")
-        if self.negative:
-            self.refuse("a negated inequality is an equality, which is not supported", token)
-        return Different(left, self.term())
-
-    def term(self) -> Term:
-        token = self.token
-        if token.kind == "variable":
-            return self.variable(self.advance())
-        name = self.named()
-        if name is None:
-            self.unexpected("a variable or a name")
-        self.advance()
-        return Constant(name)
-
-    def variable(self, token: Token) -> Variable:
-        variable = self.scope.get(token.text[1:])
-        if variable is None:
-            advice = hint(token.text[1:], self.scope, "?{}".format) or f"; write exists {token.text} . before its part"
-            self.fail(f"{token.text} is neither asked for nor quantified{advice}", token)
-        self.used.add(variable.name)
+    def shown(self, variable: Variable, token: Token | None = None) -> Free | Name:
+        """What a column of a variable shows."""
+        if variable.name in self.relations:
+            return Name(variable.name, "variable")
+        if isinstance(variable, Exists):
+            self.fail(f"?{variable.name} only has to exist; name it at the start to show it", token)
         return variable
 
-    def named(self) -> Name | None:
+    def title(self) -> str:
+        """The name of a column: a word, or a text in quotes."""
         token = self.token
-        if token.kind == "word" and not is_number(token.text):
-            return Name(token.text, "name", token.position, len(token.text))
-        return self.name(token)
-
-    def unexpected(self, expected: str, misspelt: Token | None = None) -> NoReturn:
-        word = (misspelt or self.token).text.lower()
-        if word in _SIGN_FOR:
-            advice = f"; did you mean {_SIGN_FOR[word]!r}?"
-        else:
-            advice = hint(word, RESERVED, repr) if word not in RESERVED else ""
-        self.fail(f"expected {expected}, found {self.found()}{advice}")
+        if token.kind == "prefixed" and token.text.find(":") == len(token.text) - 1 > 0:  # `as n:`
+            word = token._replace(kind="word", text=token.text[:-1])
+            self.tokens[self.index : self.index + 1] = [word, Token("prefixed", ":", token.position + len(word.text))]
+            token = word
+        if token.kind in ("word", "variable"):
+            return self.advance().text.lstrip("?$")
+        name = self.name(token) if token.kind == "label" else None
+        if name is None:
+            self.unexpected("a name for the column")
+        self.advance()
+        return name.text

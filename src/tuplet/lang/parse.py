@@ -1,7 +1,7 @@
 """One door for all query languages: the text shows which one it is.
 
 SELECT … / PREFIX … SELECT …        SPARQL
-?x, ?y : …                          logic text
+?x, ?y : …    ask ?x : …            logic text
 ((r1(s1,f1))&(…)) with a grounding  EFOk-CQA
 ((3, (4,)), (5, (7, -2)))           BetaE
 """
@@ -9,6 +9,7 @@ SELECT … / PREFIX … SELECT …        SPARQL
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
@@ -24,8 +25,10 @@ _CYPHER = re.compile(r"\s*(?:OPTIONAL\s+)?MATCH\s*(?:\w+\s*=\s*)?\(", re.IGNOREC
 _HOP = re.compile(r"\((\w+)[^()]*\)\s*-\[\w*:(\w+)[^\]]*\]->\s*(?=\((\w+))")  # (a)-[:R]->(b
 
 
-def parse(text: str, grounding: Grounding | None = None) -> Query:
+def parse(text: str, grounding: Grounding | None = None, prefixes: Mapping[str, str] | None = None) -> Query:
     """Parse a query in any of the languages; a grounding belongs to EFOk-CQA strings.
+
+    `prefixes` are known without being declared, as those of the file a graph came from.
 
     >>> parse("SELECT ?x { ?x :treats :asthma }") == parse("?x : treats(?x, asthma)")
     True
@@ -36,7 +39,7 @@ def parse(text: str, grounding: Grounding | None = None) -> Query:
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
-    query = _parse(text, grounding)
+    query = _parse(text, grounding, prefixes)
     check_size(query)
     return query
 
@@ -50,11 +53,11 @@ def language(text: str) -> str:
     return _language(tokenize(text))
 
 
-def _parse(text: str, grounding: Grounding | None) -> Query:
+def _parse(text: str, grounding: Grounding | None, prefixes: Mapping[str, str] | None) -> Query:
     if grounding is not None:
         return parse_efok(text, grounding)
     if _LOGIC.match(text):  # most queries: told without splitting the text twice
-        return parse_logic(text)
+        return parse_logic(text, prefixes)
     if _CYPHER.match(text):
         raise ParseError(f"this looks like Cypher; write {_as_logic(text)}", text, len(text) - len(text.lstrip()), 5)
     tokens = tokenize(text)
@@ -71,7 +74,7 @@ def _parse(text: str, grounding: Grounding | None) -> Query:
         case "betae":
             return parse_betae(text)
         case _:
-            return parse_logic(text)
+            return parse_logic(text, prefixes)
 
 
 def _as_logic(text: str) -> str:
@@ -91,7 +94,16 @@ def _is_prose(tokens: list[Token]) -> bool:
     known = (*SUPPORTED, *UNSUPPORTED)
     if first.kind != "word" or second.text in ("(", ":") or any(token.text == "{" for token in tokens):
         return False
+    if _is_form(tokens):
+        return False
     return first.text.upper() not in known and not nearest(first.text.upper(), ("SELECT", "PREFIX"))
+
+
+def _is_form(tokens: list[Token]) -> bool:
+    """Whether logic text begins that asks whether or how many: `ask ?x : …`, `count ?x : …`."""
+    second = tokens[min(1, len(tokens) - 1)]
+    asked = second.kind == "variable" or second.text.startswith(":")
+    return tokens[0].text.lower() in ("ask", "count") and asked
 
 
 def _language(tokens: list[Token]) -> str:
@@ -100,6 +112,8 @@ def _language(tokens: list[Token]) -> str:
         start += 3
     first = tokens[start]
     if first.kind == "variable":
+        return "logic"
+    if _is_form(tokens[start:]):
         return "logic"
     keyword = first.text.upper() in (*SUPPORTED, *UNSUPPORTED)
     if first.text == "{" or (first.kind == "word" and (keyword or tokens[start + 1].text != "(")):

@@ -7,14 +7,41 @@ form `:a\\>b`. Existential variables are quantified once, in front: their scope 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Name, Not, Or, Query, Term, terms
-from tuplet.lang.logic_text import RESERVED
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Column,
+    Compare,
+    Condition,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Order,
+    Query,
+    Same,
+    Term,
+    Value,
+    atoms,
+    terms,
+)
+from tuplet.lang.logic_formula import RESERVED
 from tuplet.lang.rules import disjunctive_normal_form, push_negation
+from tuplet.lang.values import UNQUOTED, is_ambiguous, quoted, write
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
 _LOCAL = re.compile(r"\w(?:[\w-]|\.+(?=[\w-]))*")
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_WORD = re.compile(r"\w+")
 
 
 def to_logic(query: Query) -> str:
@@ -24,11 +51,68 @@ def to_logic(query: Query) -> str:
     >>> to_logic(parse_sparql('SELECT ?x { ?x :treats ?z . { ?z :causes :asthma } UNION { ?x :eases "hay fever" } }'))
     '?x : exists ?z . treats(?x, ?z) & (causes(?z, asthma) | eases(?x, "hay fever"))'
     """
-    head = ", ".join(f"?{variable.name}" for variable in query.free)
-    existential = dict.fromkeys(term.name for term in terms(query.body) if isinstance(term, Exists))
+    head, show = _head(query)
+    form = "" if query.form == "select" else f"{query.form} "
+    counted = f" as {_title(query.counted)}" if query.counted else ""
+    quantified = {term.name for term in terms(query.body) if isinstance(term, Exists)} | _relation_variables(query.body)
+    existential = [name for name in _in_order(query.body) if name in quantified and name not in head]
     quantifier = f"exists {', '.join(f'?{name}' for name in existential)} . " if existential else ""
+    order = f" order by {', '.join(map(_key, query.order))}" if query.order else ""
     limit = "" if query.limit is None else f" limit {query.limit}"
-    return f"{head} : {quantifier}{formula_to_logic(query.body)}{limit}"
+    offset = f" offset {query.offset}" if query.offset else ""
+    asked = ", ".join(f"?{name}" for name in head)
+    body = formula_to_logic(query.body)
+    return f"{form}{asked}{counted}{' ' if asked else ''}: {quantifier}{body}{show}{order}{limit}{offset}"
+
+
+def _head(query: Query) -> tuple[list[str], str]:
+    """The names asked for, and what is shown if they do not say it."""
+    free = [variable.name for variable in query.free]
+    if not query.shown:
+        return free, ""
+    plain = all(
+        column.name == getattr(column.what, "text", getattr(column.what, "name", None)) for column in query.shown
+    )
+    relations = [column.what.text for column in query.shown if isinstance(column.what, Name)]
+    names = [column.name for column in query.shown if not isinstance(column.what, Attribute) and not column.optional]
+    if plain and [name for name in names if name not in relations] == free and len(names) == len(query.shown):
+        return names, ""
+    return [*free, *dict.fromkeys(relations)], f" show {', '.join(map(_column, query.shown))}"
+
+
+def _column(column: Column) -> str:
+    match column.what:
+        case Attribute():
+            what = _attribute(column.what)
+            default = what.removeprefix("?")
+        case Free(name) | Name(name):
+            what, default = f"?{name}", name
+    return what + " optional" * column.optional + (f" as {_title(column.name)}" if column.name != default else "")
+
+
+def _key(order: Order) -> str:
+    by = _attribute(order.by) if isinstance(order.by, Attribute) else _title(order.by)
+    return by + " desc" * order.descending
+
+
+def _title(name: str) -> str:
+    return name if _WORD.fullmatch(name) else quoted(name)
+
+
+def _relation_variables(formula: Formula) -> set[str]:
+    return {
+        atom.relation.text for atom in atoms(formula) if isinstance(atom, Atom) and atom.relation.kind == "variable"
+    }
+
+
+def _in_order(formula: Formula) -> list[str]:
+    """The names of all variables, in the order of appearance."""
+    found: dict[str, None] = {}
+    for atom in atoms(formula):
+        if isinstance(atom, Atom) and atom.relation.kind == "variable":
+            found.setdefault(atom.relation.text)
+        found.update((term.name, None) for term in terms(atom) if not isinstance(term, Constant))
+    return list(found)
 
 
 def formula_to_logic(formula: Formula) -> str:
@@ -37,7 +121,17 @@ def formula_to_logic(formula: Formula) -> str:
         case Atom(relation, head, tail):
             return f"{_bare(relation)}({_logic_term(head)}, {_logic_term(tail)})"
         case Different(left, right):
-            return f"{_logic_term(left)} != {_logic_term(right)}"
+            return f"{_compared(left)} != {_compared(right)}"
+        case Same(left, right):
+            return f"{_compared(left)} = {_compared(right)}"
+        case Compare(negated=True) | Has(negated=True):
+            return f"!{_enclosed(replace(formula, negated=False))}"
+        case Compare(operator, left, right):
+            return f"{_side(left, formula)} {operator} {_side(right, formula)}"
+        case Among(_, choices, negated):
+            return f"{_item(formula)} {'not ' * negated}in {{{', '.join(map(_choice, choices))}}}"
+        case Has(attribute):
+            return f"has({_attribute(attribute)})"
         case Not(Atom() as atom):
             return f"!{formula_to_logic(atom)}"
         case Not(body):
@@ -46,8 +140,61 @@ def formula_to_logic(formula: Formula) -> str:
             return " & ".join(_bracketed(part, (And, Or)) for part in parts)
         case Or(parts):
             return " | ".join(_bracketed(part, (Or,)) for part in parts)
+
+
+def _enclosed(formula: Formula) -> str:
+    text = formula_to_logic(formula)
+    return text if isinstance(formula, Has) else f"({text})"
+
+
+def _side(operand: Operand, compare: Compare) -> str:
+    """A side of a comparison of values, written so that it is not taken for an entity."""
+    other = compare.right if operand is compare.left else compare.left
+    equality = compare.operator in ("=", "!=")
+    clear = isinstance(other, Attribute) or (isinstance(other, Value) and not is_ambiguous(other))
+    match operand:
+        case Attribute():
+            return _attribute(operand)
+        case Value():
+            return write(operand, full=equality and operand is compare.left and isinstance(other, Value))
+        case Constant(name) if name.kind in ("label", "id") or (equality and not clear):
+            return f"str({_logic_term(operand)})"
+        case Constant():
+            return _compared(operand)
         case _:
-            raise NotImplementedError(formula)
+            return f"str({_logic_term(operand)})" if equality and not clear else _logic_term(operand)
+
+
+def _item(among: Among) -> str:
+    if isinstance(among.item, Attribute):
+        return _attribute(among.item)
+    values = [choice for choice in among.choices if isinstance(choice, Value)]
+    named = isinstance(among.item, Constant) and among.item.name.kind in ("label", "id")
+    if values and (named or all(map(is_ambiguous, values))):
+        return f"str({_logic_term(among.item)})"
+    return _compared(among.item)
+
+
+def _choice(choice: Name | Value) -> str:
+    return write(choice) if isinstance(choice, Value) else _compared(Constant(choice))
+
+
+def _compared(term: Term) -> str:
+    """A term in a comparison, where a bare `true` or `1990-01-01` would be a value."""
+    text = _logic_term(term)
+    return f":{text}" if UNQUOTED.fullmatch(text) and not text.isdigit() else text
+
+
+def _attribute(attribute: Attribute) -> str:
+    match attribute.of:
+        case Atom() as fact:
+            of = formula_to_logic(fact)
+        case Constant(name):
+            # a dot inside a word is part of it
+            of = quoted(name.text) if name.kind == "label" else f"<{name.text}>" if _plain(name) else f"{_bare(name)} "
+        case variable:
+            of = _logic_term(variable)
+    return f"{of}.{_bare(attribute.name)}" + (f"[{attribute.variable}]" if attribute.variable else "")
 
 
 def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
@@ -74,16 +221,25 @@ def _patterns(formula: Formula) -> str:
     match formula:
         case Atom(relation, head, tail):
             return f"{_sparql_term(head)} {_prefixed(relation)} {_sparql_term(tail)} ."
-        case Different(left, right):
-            return f"FILTER({_sparql_term(left)} != {_sparql_term(right)})"
+        case Different() | Same() | Compare() | Among() | Has():
+            return f"FILTER({_expression(formula)})"
         case Not(body):
             return f"FILTER NOT EXISTS {{ {_patterns(body).removesuffix(' .')} }}"
         case And(parts):
             return " ".join(_patterns(part) for part in parts).removesuffix(" .")
         case Or(parts):
             return " UNION ".join(f"{{ {_patterns(part).removesuffix(' .')} }}" for part in parts)
+
+
+def _expression(condition: Condition) -> str:
+    """A condition as an expression of FILTER; of attributes as logic text has them, which SPARQL has no word for."""
+    match condition:
+        case Different(left, right):
+            return f"{_sparql_term(left)} != {_sparql_term(right)}"
+        case Same(left, right):
+            return f"{_sparql_term(left)} = {_sparql_term(right)}"
         case _:
-            raise NotImplementedError(formula)
+            return formula_to_logic(condition)
 
 
 def _bound(formula: Formula) -> frozenset[Term] | None:
@@ -142,10 +298,17 @@ def _prefixed(name: Name) -> str:
     """
     if name.kind == "id":
         return name.text
+    if name.kind == "variable":
+        return f"?{name.text}"
     if name.kind == "label":
-        return '"' + "".join(_ESCAPES.get(c, c) for c in name.text) + '"'
+        return quoted(name.text)
     if _LOCAL.fullmatch(name.text):
         return f":{name.text}"
-    if ">" not in name.text:
+    if _plain(name):
         return f"<{name.text}>"
     return ":" + re.sub(r"([^\w])", r"\\\1", name.text)
+
+
+def _plain(name: Name) -> bool:
+    """Whether a name can stand in angle brackets."""
+    return name.kind == "name" and ">" not in name.text and not re.match(r"[\s=]", name.text)

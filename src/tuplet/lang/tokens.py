@@ -2,7 +2,7 @@
 
 Names are written alike in SPARQL and in logic text:
 
-    <any text>      the exact name, every character but `>`
+    <any text>      the exact name, every character but `>`; a space or `=` after `<` makes it a comparison
     :name           the exact name, or the declared expansion of the empty prefix and `name`
     p:name          a declared prefix and a name; `\\` before a character takes it literally, as in `:a\\>b`
     "some label"    a label, with the escapes `\\" \\' \\\\ \\n \\r \\t \\b \\f \\uXXXX \\UXXXXXXXX`; '…' works too
@@ -12,13 +12,35 @@ Names are written alike in SPARQL and in logic text:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 from tuplet.errors import BudgetExceeded, ParseError, Unsupported, hint
-from tuplet.lang.ast import And, Formula, Name, Not, Or
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Compare,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Same,
+    Term,
+    Value,
+    atoms,
+    terms,
+)
+from tuplet.lang.rules import opposite, rename
+from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, typed
 
 MAX_DEPTH = 64
-MAX_DIGITS = 18
+MAX_SPLITS = 64  # of `a<b` without a space
 
 # An opening `<` or quote that never closes takes the rest, so that splitting stays linear in the text.
 _TOKEN = re.compile(
@@ -28,10 +50,10 @@ _TOKEN = re.compile(
     | (?P<prefixed>(?:[^\W\d_](?:[\w-]|\.+(?=[\w:-]))*)?
                    :(?:(?:[\w:]|\\.|%[0-9A-Fa-f]{2})(?:[\w:-]|\\.|%[0-9A-Fa-f]{2}|\.+(?=[\w:%\\-]))*)?)
     | (?P<word>/?\w(?:[\w./-]*\w)?)
-    | (?P<exact><[^>]*>)
+    | (?P<exact><(?![\s=])[^>]*>)
     | (?P<label>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    | (?P<unclosed><[^>]*|["'][^\n]*)
-    | (?P<sign>!=|&&|\|\||\^\^|.)
+    | (?P<unclosed><(?![\s=])[^>]*|["'][^\n]*)
+    | (?P<sign>!=|<=|>=|&&|\|\||\^\^|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -73,8 +95,14 @@ def disjunction(parts: list[Formula]) -> Formula:
 
 
 def negation(body: Formula) -> Formula:
-    """Not `body`; two negations cancel."""
-    return body.body if isinstance(body, Not) else Not(body)
+    """Not `body`; two negations cancel, and a condition becomes its opposite."""
+    match body:
+        case Not(inner):
+            return inner
+        case Different() | Same() | Compare() | Among() | Has():
+            return opposite(body)
+        case _:
+            return Not(body)
 
 
 def _join(kind: type[And] | type[Or], parts: list[Formula]) -> Formula:
@@ -87,15 +115,27 @@ def _join(kind: type[And] | type[Or], parts: list[Formula]) -> Formula:
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
 
 
-class Reader:
-    """Walks the words of a text; what both grammars share: expectations, carets, names, prefixes, depth."""
+class Side(NamedTuple):
+    """A side of a comparison: as a value or an entity to compare, and as the entity it may stand for.
 
-    def __init__(self, text: str) -> None:
+    `"asthma"` and `17` are values or entities, whichever the other side is; an attribute is never an entity.
+    """
+
+    what: Operand
+    entity: Term | None = None
+
+
+class Reader:
+    """Walks the words of a text; what the grammars share: expectations, carets, names, values, prefixes, depth."""
+
+    def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
         self.text = text
         self.tokens = tokenize(text)
         self.index = 0
         self.depth = 0
-        self.prefixes: dict[str, str] = {}
+        self.splits = 0
+        self.relations: dict[str, Token] = {}  # variables that stand for relations
+        self.prefixes: dict[str, str] = dict(prefixes) if prefixes else {}
 
     @property
     def token(self) -> Token:
@@ -191,6 +231,108 @@ class Reader:
             self.fail("an empty name names nothing", token)
         return Name(written, "name", token.position, len(text))
 
+    # --- values --------------------------------------------------------------------------------------------------
+
+    def read_value(self) -> Side | None:
+        """Read a value, if one stands here: what it is, and the entity that it may be instead."""
+        token = self.token
+        if token.kind == "label":
+            return self._quoted_value()
+        if token.kind != "word" and token.text not in ("-", "+", "."):
+            return None
+        match = UNQUOTED.match(self.text, token.position)
+        if match is None:
+            return None
+        text = match.group()
+        entity = Constant(Name(str(int(text)), "id", token.position, len(text))) if is_number(text) else None
+        try:
+            value = Value(plain(text), "", token.position, len(text))
+        except ValueError as error:
+            raise ParseError(f"{text} is no value: {error}", self.text, token.position, len(text)) from None
+        if text == token.text:
+            self.index += 1
+        else:  # a sign, or a time with its colons: several words so far
+            last = self.advance()
+            while self.token.position < match.end() and self.token.kind != "end":
+                last = self.advance()
+            if last.position + len(last.text) > match.end():
+                self.split(match.end())
+        return Side(value, entity)
+
+    def _quoted_value(self) -> Side:
+        token = self.advance()
+        text = self._unescape(token) if "\\" in token.text else token.text[1:-1]
+        after = self.token
+        length = len(token.text)
+        if after.position == token.position + length and after.text == "@":
+            self.advance()
+            tag = self.advance()
+            if tag.kind != "word":
+                self.fail("expected a language such as en after '@'", tag)
+            return Side(Value(text, tag.text.lower(), token.position, length + 1 + len(tag.text)))
+        if after.position == token.position + length and after.text == "^^":
+            self.advance()
+            datatype = self.name(self.token)
+            if datatype is None:
+                self.fail(f"expected a datatype such as xsd:integer after '^^', found {self.found()}")
+            last = self.advance()
+            try:
+                value = typed(text, datatype.text)
+            except LookupError:
+                near = hint(datatype.text.removeprefix(XSD), DATATYPES, "xsd:{}".format)
+                self.refuse(f"the datatype {last.text} is not supported{near}", last)
+            except ValueError as error:
+                self.fail(f"{token.text} is no {last.text}: {error}", token)
+            return Side(Value(value, "", token.position, last.position + len(last.text) - token.position))
+        name = Name(text, "label", token.position, length)
+        return Side(Value(text, "", token.position, length), Constant(name) if text else None)
+
+    def compared(self, operator: str, left: Side, right: Side) -> Formula:
+        """`left operator right`: of entities if both sides can be entities, else of values."""
+        if operator in ("=", "!=") and left.entity is not None and right.entity is not None:
+            return (Same if operator == "=" else Different)(left.entity, right.entity)
+        return Compare(operator, left.what, right.what)  # type: ignore[arg-type]
+
+    def among(self, item: Side, choices: list[Side], place: Token) -> Among:
+        """`item in {choices}`: names if all of them can be entities, else values."""
+        if item.entity is not None and all(choice.entity is not None for choice in choices):
+            names = [choice.entity.name for choice in choices if isinstance(choice.entity, Constant)]
+            if len(names) == len(choices):
+                return Among(item.entity, tuple(names))
+        if isinstance(item.what, Value):
+            self.fail("a value among values says nothing; write a variable or an attribute before 'in'", place)
+        values: list[Value] = []
+        for choice in choices:
+            if not isinstance(choice.what, Value):
+                self.fail('entities and values do not mix in one set; a text is written in quotes: "text"', place)
+            values.append(choice.what)
+        return Among(item.what, tuple(values))
+
+    def with_relations(self, body: Formula) -> Formula:
+        """The body, with the variables that stand for relations compared as relations."""
+        for atom in atoms(body):
+            compared = set() if not isinstance(atom, Different | Same | Among) else set(terms(atom))
+            for term in terms(atom):
+                if not isinstance(term, Constant) and term.name in self.relations and term not in compared:
+                    token = self.relations[term.name]
+                    self.fail(f"{token.text} stands for a relation here and for an entity elsewhere", token)
+        meant = {name: Constant(Name(name, "variable", t.position, len(t.text))) for name, t in self.relations.items()}
+        return rename(body, {kind(name): constant for name, constant in meant.items() for kind in (Free, Exists)})
+
+    def operator(self, *operators: str) -> str:
+        """Read a comparison sign, if one of these stands here."""
+        token = self.token
+        if token.kind in ("exact", "unclosed") and token.text[0] == "<":  # `a<b`: after a term it is no name
+            self.split(token.position, Token("sign", "<", token.position))
+        return self.advance().text if self.token.kind == "sign" and self.token.text in operators else ""
+
+    def split(self, position: int, *tokens: Token) -> None:
+        """Split the text again from a position, after words that are known."""
+        self.splits += 1
+        if self.splits > MAX_SPLITS:
+            raise BudgetExceeded("query too large: put spaces around comparison signs", limit="splits")
+        self.tokens[self.index :] = [*tokens, *tokenize(self.text, position + sum(len(t.text) for t in tokens))]
+
     def _expand(self, token: Token) -> str:
         prefix, _, local = token.text.partition(":")
         if "\\" in local:
@@ -199,6 +341,8 @@ class Reader:
             return self.prefixes[prefix] + local
         if not prefix:
             return local
+        if prefix == "xsd":
+            return XSD + local
         advice = hint(prefix, self.prefixes, "'{}:'".format) or f"; write <{token.text}> if that is the whole name"
         self.fail(f"the prefix '{prefix}:' is not declared{advice}", token)
 

@@ -1,0 +1,294 @@
+"""Formulas of logic text: what stands behind the colon. The grammar is told in `logic_text`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NoReturn
+
+from tuplet.errors import hint
+from tuplet.lang.ast import (
+    Among,
+    Atom,
+    Attribute,
+    Compare,
+    Constant,
+    Exists,
+    Formula,
+    Has,
+    Name,
+    Term,
+    Variable,
+)
+from tuplet.lang.tokens import Reader, Side, Token, conjunction, disjunction, is_number, negation
+
+AND, OR, NOT = ("&", "∧", "&&"), ("|", "∨", "||"), ("!", "¬")
+RESERVED = ("exists", "limit", "offset", "order", "show")
+SIGNS = {"=": "=", "!=": "!=", "≠": "!=", "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">="}
+WORDS = ("contains", "starts", "ends", "matches")
+_SIGN_FOR = {"and": "&", "or": "|", "not": "!"}
+
+
+class FormulaParser(Reader):
+    """Reads formulas; variables have to be in scope."""
+
+    def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
+        super().__init__(text, prefixes)
+        self.scope: dict[str, Variable] = {}
+        self.taken: set[str] = set()  # names that are used up, also by variables out of scope
+        self.used: set[str] = set()
+        self.negative = False  # whether an odd number of negations stands above
+
+    # --- formulas --------------------------------------------------------------------------------------------------
+
+    def disjunction(self) -> Formula:
+        self.deeper()
+        parts = [self.conjunction()]
+        while self.accept(*OR):
+            parts.append(self.conjunction())
+        self.depth -= 1
+        return disjunction(parts)
+
+    def conjunction(self) -> Formula:
+        parts = [self.literal()]
+        while self.accept(*AND):
+            parts.append(self.literal())
+        return conjunction(parts)
+
+    def literal(self) -> Formula:
+        token = self.token
+        if token.kind != "sign":
+            if self.tokens[self.index + 1 - (token.kind == "end")].text == "(":
+                return self.applied()
+            if self.starts_exists():
+                return self.exists()
+        elif self.accept(*NOT):
+            return self.negated()
+        elif self.starts_exists():
+            return self.exists()
+        elif self.accept("("):
+            formula = self.disjunction()
+            if not self.accept(")"):
+                self.unexpected("'&', '|' or ')'")
+            return formula
+        elif token.text not in ("-", "+", "."):
+            self.unexpected("an atom such as relation(?x, ?y)")
+        return self.comparison(self.side("an atom such as relation(?x, ?y)"), token)
+
+    def negated(self) -> Formula:
+        self.deeper()
+        self.negative = not self.negative
+        body = negation(self.literal())
+        self.negative = not self.negative
+        self.depth -= 1
+        return body
+
+    def starts_exists(self) -> bool:
+        token = self.token
+        if token.text == "∃":
+            return True
+        # `exists(…)` is an atom of a relation that is called so.
+        return token.kind == "word" and token.text.lower() == "exists" and self.tokens[self.index + 1].text != "("
+
+    def exists(self) -> Formula:
+        start = self.advance()
+        if self.negative:
+            self.refuse(
+                "exists under a negation (¬∃) is not supported: it asks about every entity at once; "
+                "only single atoms can be negated",
+                start,
+            )
+        declared: list[Token] = []
+        while self.token.kind == "variable":
+            declared.append(self.advance())
+            self.accept(",")
+        if not declared:
+            self.fail(f"expected a variable such as ?z after {start.text}, found {self.found()}")
+        self.expect(".", f"after {start.text} {', '.join(token.text for token in declared)}")
+        outer = self.scope
+        self.scope = dict(outer)
+        fresh = [self.fresh(token.text[1:]) for token in declared]
+        for token, variable in zip(declared, fresh, strict=True):
+            self.scope[token.text[1:]] = variable
+        formula = self.disjunction()
+        self.scope = outer
+        for token, variable in zip(declared, fresh, strict=True):
+            if variable.name not in self.used:
+                self.fail(f"{token.text} is quantified, but the formula does not contain it", token)
+        return formula
+
+    def fresh(self, name: str) -> Exists:
+        candidate, count = name, 1
+        while candidate in self.taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self.taken.add(candidate)
+        return Exists(candidate)
+
+    # --- atoms and conditions --------------------------------------------------------------------------------------
+
+    def applied(self) -> Formula:
+        """`relation(?x, ?y)`, an attribute of such a fact and its condition, `has(…)` and `str(…)`."""
+        start = self.token
+        word = start.text.lower() if start.kind == "word" else ""
+        if word == "has" and self.is_attribute(self.index + 2):
+            self.index += 2
+            attribute = self.side().what
+            self.expect(")", "after the attribute of has")
+            if not isinstance(attribute, Attribute):
+                self.fail("expected an attribute such as ?x.age in has(…)", start)
+            return Has(attribute)
+        if word == "str" and self.tokens[min(self.index + 3, len(self.tokens) - 1)].text == ")":
+            return self.comparison(self.side(), start)
+        atom = self.atom(self.relation())
+        return self.comparison(Side(self.attribute(atom)), start) if self.at_dot() else atom
+
+    def is_attribute(self, index: int) -> bool:
+        """Whether an attribute, not a term, stands at a word."""
+        return self.tokens[min(index + 1, len(self.tokens) - 1)].text in (".", "(")
+
+    def relation(self) -> Name:
+        """The relation of an atom and its bracket; a variable may stand for it."""
+        token = self.token
+        if token.kind == "variable":
+            self.advance()
+            name: Name | None = Name(self.variable(token).name, "variable", token.position, len(token.text))
+            self.relations.setdefault(self.variable(token).name, token)
+        else:
+            name = self.named()
+            if name is None:
+                self.unexpected("an atom such as relation(?x, ?y)")
+            self.advance()
+        self.index += 1
+        assert name is not None
+        return name
+
+    def atom(self, relation: Name) -> Atom:
+        head = self.term()
+        self.expect(",", "between the two terms of an atom")
+        tail = self.term()
+        if self.accept(","):
+            self.refuse("atoms have two terms; relations are binary", self.tokens[self.index - 1])
+        self.expect(")", "after the two terms of an atom")
+        return Atom(relation, head, tail)
+
+    def comparison(self, left: Side, start: Token) -> Formula:
+        """What follows a side: a sign, a word such as `contains`, or a set."""
+        token = self.token
+        sign = self.operator(*SIGNS)
+        if sign:
+            return self.compared(SIGNS[sign], left, self.side())
+        word = token.text.lower()
+        if token.text == "∈" or (token.kind == "word" and word in ("in", "not")):
+            return self.membership(left)
+        if token.kind == "word" and word in WORDS:
+            self.advance()
+            if word in ("starts", "ends"):
+                self.word("with")
+            return Compare(word, left.what, self.side().what)  # type: ignore[arg-type]
+        if start.kind in ("word", "prefixed", "exact", "label") and self.tokens[self.index - 1] is start:
+            self.unexpected(f"'(' after the relation {start.text!r}", start)
+        self.unexpected("a comparison such as '!=' after a term", near=(*WORDS, "in", "not"))
+
+    def membership(self, item: Side) -> Among:
+        token = self.advance()
+        negated = token.text.lower() == "not"
+        if negated and not self.word("in") and not self.accept("∈"):
+            self.unexpected("'in' after not")
+        self.expect("{", "before the members of a set")
+        choices: list[Side] = []
+        while not self.accept("}"):
+            if choices:
+                self.expect(",", "or '}' between the members of a set")
+            choices.append(self.side())
+        found = self.among(item, choices, token)
+        return replace(found, negated=True) if negated else found
+
+    def side(self, expected: str = "a variable, a name or a value") -> Side:
+        """A side of a comparison: a term, an attribute, a value or str(term)."""
+        token = self.token
+        following = self.tokens[self.index + 1 - (token.kind == "end")]
+        if following.text == "(" and following.kind == "sign" and token.kind != "sign":
+            if token.kind == "word" and token.text.lower() == "str" and not self.is_pair(self.index + 2):
+                self.index += 2
+                term = self.term()
+                self.expect(")", "after the term of str")
+                return Side(term)
+            return Side(self.attribute(self.atom(self.relation())))
+        if token.kind == "variable":
+            variable = self.variable(self.advance())
+            return Side(self.attribute(variable)) if self.at_dot() else Side(variable, variable)
+        value = self.read_value()
+        if value is not None:
+            if value.entity is not None and self.at_dot():
+                return Side(self.attribute(value.entity))
+            return value
+        name = self.named()
+        if name is None:
+            self.unexpected(expected)
+        self.advance()
+        return Side(self.attribute(Constant(name))) if self.at_dot() else Side(Constant(name), Constant(name))
+
+    def is_pair(self, index: int) -> bool:
+        """Whether a comma follows the term at a word."""
+        return self.tokens[min(index + 1, len(self.tokens) - 1)].text == ","
+
+    def at_dot(self) -> bool:
+        return self.token.text == "." and self.token.kind == "sign"
+
+    def attribute(self, of: Term | Atom) -> Attribute:
+        """`.age`, or `.age[a]` for the value that is called a."""
+        if not self.at_dot():
+            self.fail(f"expected '.' and an attribute after the fact, found {self.found()}")
+        self.advance()
+        name = self.named()
+        if name is None:
+            self.unexpected("the name of an attribute after '.'")
+        self.advance()
+        if not self.accept("["):
+            return Attribute(of, name)
+        token = self.token
+        if token.kind != "word":
+            self.unexpected("a word for the value, as in ?x.age[a]")
+        self.advance()
+        self.expect("]", f"after {token.text}")
+        return Attribute(of, name, token.text)
+
+    def term(self) -> Term:
+        token = self.token
+        if token.kind == "variable":
+            return self.variable(self.advance())
+        name = self.named()
+        if name is None:
+            self.unexpected("a variable or a name")
+        self.advance()
+        return Constant(name)
+
+    def variable(self, token: Token) -> Variable:
+        variable = self.scope.get(token.text[1:])
+        if variable is None:
+            advice = hint(token.text[1:], self.scope, "?{}".format) or f"; write exists {token.text} . before its part"
+            self.fail(f"{token.text} is neither asked for nor quantified{advice}", token)
+        self.used.add(variable.name)
+        return variable
+
+    def named(self) -> Name | None:
+        token = self.token
+        if token.kind == "word" and not is_number(token.text):
+            return Name(token.text, "name", token.position, len(token.text))
+        return self.name(token)
+
+    def unexpected(self, expected: str, misspelt: Token | None = None, near: tuple[str, ...] = RESERVED) -> NoReturn:
+        word = (misspelt or self.token).text.lower()
+        if word in _SIGN_FOR:
+            advice = f"; did you mean {_SIGN_FOR[word]!r}?"
+        else:
+            advice = hint(word, near, repr) if word not in RESERVED else ""
+        self.fail(f"expected {expected}, found {self.found()}{advice}")
+
+    def word(self, *words: str) -> bool:
+        """Read the next word if it is one of these."""
+        if self.token.kind == "word" and self.token.text.lower() in words:
+            self.index += 1
+            return True
+        return False
