@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,12 +12,31 @@ import numpy as np
 from tuplet.errors import UnknownName
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.ranked import members
-from tuplet.lang.ast import Among, Atom, Condition, Constant, Different, Exists, Free, Name, Not, Query, Same, Term
+from tuplet.lang.ast import (
+    TYPE,
+    Among,
+    Atom,
+    Condition,
+    Constant,
+    Different,
+    Exists,
+    Free,
+    Name,
+    Not,
+    Query,
+    Same,
+    Term,
+)
 from tuplet.lang.printer import written
 from tuplet.lang.rules import Clause, clauses
 from tuplet.query.bind_conditions import ConditionBinder, NeverHolds
 from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.query_graph import Edge, QueryGraph
+
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+FEW = 8  # names that are all listed where one is unknown
+MOST_LISTED = 10_000  # relations that are looked through for the last part of an IRI
+_PLAIN = re.compile(r"[\w-]+")
 
 
 class Words(Protocol):
@@ -35,6 +56,8 @@ class Names(Protocol):
     def entities(self) -> Words: ...
     @property
     def relations(self) -> Words: ...
+    @property
+    def notes(self) -> Mapping[str, Any]: ...
 
 
 def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
@@ -74,8 +97,47 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
             return matches[0]
     number = words.find(name.text)
     if number < 0:
-        raise UnknownName(kind, name.text, _choices(name, words), **_place(name, text))
+        close = _choices(name, words)
+        few = [written(words.name(i)) for i in range(len(words))] if not close and len(words) <= FEW else []
+        raise UnknownName(kind, name.text, close or few, sure=bool(close), **_place(name, text))
     return number
+
+
+def find_relation(name: Name, graph: Names) -> int:
+    """The relation that a name means, -1 if there is none.
+
+    Where names are IRIs, the last part is enough if it is that of one relation alone; what languages call the type of
+    an entity is the relation that the graph has for it.
+    """
+    words = graph.relations
+    found = words.find(name.text)
+    if found >= 0 or name.kind not in ("name", "label"):
+        return found
+    if name.kind == "label":
+        labelled = words.find_label(name.text)
+        return labelled[0] if len(labelled) == 1 else -1
+    if name.text in (TYPE, RDF_TYPE):
+        own = graph.notes.get("type_relation")
+        return max((words.find(word) for word in (own, TYPE, RDF_TYPE) if word), default=-1)
+    return _by_last_part(name.text, words)
+
+
+def _by_last_part(text: str, words: Words) -> int:
+    """The one IRI that ends in `/text` or `#text`, -1 if there is none or several."""
+    if len(words) > MOST_LISTED or not _PLAIN.fullmatch(text):
+        return -1
+    ending = [i for i in range(len(words)) if "://" in (word := words.name(i)) and _last_part(word) == text]
+    return ending[0] if len(ending) == 1 else -1
+
+
+def _last_part(iri: str) -> str:
+    return re.split(r"[#/]", iri)[-1]
+
+
+def relation_id(name: Name, graph: Names, text: str = "") -> int:
+    """The relation that a name means; an unknown one is refused, with the nearest or all of a few."""
+    found = find_relation(name, graph)
+    return found if found >= 0 else resolve(name, "relation", graph.relations, text)
 
 
 def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
@@ -96,6 +158,20 @@ def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
 
 def _place(name: Name, text: str) -> dict[str, Any]:
     return {"text": text, "position": name.position, "length": name.length}
+
+
+def _of_type(term: Term, relation: int, atom: Atom, graph: Names) -> Term:
+    """A type by its whole name, where the last part of an IRI was written: `(d:Drug)` in a graph from RDF."""
+    if atom.relation.text not in (TYPE, RDF_TYPE) or not isinstance(term, Constant) or term.name.kind != "name":
+        return term
+    if graph.entities.find(term.name.text) >= 0 or not _PLAIN.fullmatch(term.name.text):
+        return term
+    adjacency = getattr(graph, "adjacency", None)
+    if adjacency is None:
+        return term
+    types = np.unique(adjacency.relation(relation)[1])
+    named = [name for i in types.tolist() if _last_part(name := graph.entities.name(i)) == term.name.text]
+    return Constant(replace(term.name, text=named[0])) if len(named) == 1 else term
 
 
 def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords | None) -> QueryGraph | None:
@@ -121,8 +197,9 @@ def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords 
             case Atom() | Not(Atom()):
                 atom = literal if isinstance(literal, Atom) else literal.body
                 assert isinstance(atom, Atom)
-                relation = resolve(atom.relation, "relation", graph.relations, text)
-                edges.append(Edge(node(atom.head), relation, node(atom.tail), isinstance(literal, Not)))
+                relation = relation_id(atom.relation, graph, text)
+                ends = [node(_of_type(end, relation, atom, graph)) for end in (atom.head, atom.tail)]
+                edges.append(Edge(ends[0], relation, ends[1], isinstance(literal, Not)))
             case Same(left, right):
                 a, b = node(left), node(right)
                 if a >= 0 and b >= 0 and a != b:
@@ -145,9 +222,7 @@ def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords 
                 others.append(literal)
     if others:
         assert words is not None, "conditions on attributes need the attributes of a graph"
-        binder = ConditionBinder(
-            words, node, lambda atom: resolve(atom.relation, "relation", graph.relations, text), text
-        )
+        binder = ConditionBinder(words, node, lambda atom: relation_id(atom.relation, graph, text), text)
         try:
             conditions += binder.bind(others)
         except NeverHolds:

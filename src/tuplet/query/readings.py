@@ -44,6 +44,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.rules import Clause, Literal, clauses, rename
+from tuplet.query.bind import find_relation
 from tuplet.query.relation_variables import relation_choices
 
 
@@ -112,9 +113,7 @@ def _only_attribute(name: Name, graph: KnowledgeGraph, words: AttributeWords) ->
 def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
     if name.kind == "id":
         return True  # a number of the data set
-    return graph.relations.find(name.text) >= 0 or (
-        name.kind == "label" and bool(graph.relations.find_label(name.text))
-    )
+    return find_relation(name, graph) >= 0 or (name.kind == "label" and bool(graph.relations.find_label(name.text)))
 
 
 def _grouped(
