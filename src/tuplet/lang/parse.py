@@ -2,6 +2,7 @@
 
 SELECT … / PREFIX … SELECT …        SPARQL
 ?x, ?y : …    ask ?x : …            logic text
+MATCH … RETURN …                    a subset of openCypher
 ((r1(s1,f1))&(…)) with a grounding  EFOk-CQA
 ((3, (4,)), (5, (7, -2)))           BetaE
 """
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
 from tuplet.lang.benchmark_forms import Grounding, parse_betae, parse_efok
+from tuplet.lang.cypher import parse_cypher
+from tuplet.lang.cypher_tokens import Parameters
 from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.rules import check_size
 from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
@@ -21,16 +24,26 @@ from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
 _LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first
-_CYPHER = re.compile(r"\s*(?:OPTIONAL\s+)?MATCH\s*(?:\w+\s*=\s*)?\(", re.IGNORECASE)
-_HOP = re.compile(r"\((\w+)[^()]*\)\s*-\[\w*:(\w+)[^\]]*\]->\s*(?=\((\w+))")  # (a)-[:R]->(b
+_CYPHER = re.compile(  # after comments, a clause with which a query of Cypher may begin
+    r"(?:\s|//[^\n]*|/\*.*?\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
+    r"|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-def parse(text: str, grounding: Grounding | None = None, prefixes: Mapping[str, str] | None = None) -> Query:
-    """Parse a query in any of the languages; a grounding belongs to EFOk-CQA strings.
+def parse(
+    text: str,
+    grounding: Grounding | None = None,
+    prefixes: Mapping[str, str] | None = None,
+    parameters: Parameters | None = None,
+) -> Query:
+    """Parse a query in any of the languages; a grounding belongs to EFOk-CQA strings, `parameters` to Cypher.
 
     `prefixes` are known without being declared, as those of the file a graph came from.
 
     >>> parse("SELECT ?x { ?x :treats :asthma }") == parse("?x : treats(?x, asthma)")
+    True
+    >>> parse("MATCH (x)-[:treats]->(y) RETURN x") == parse("?x : exists ?y . treats(?x, ?y)")
     True
     """
     if len(text) > MAX_CHARACTERS:
@@ -39,27 +52,33 @@ def parse(text: str, grounding: Grounding | None = None, prefixes: Mapping[str, 
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
-    query = _parse(text, grounding, prefixes)
+    query = _parse(text, grounding, prefixes, parameters)
     check_size(query)
     return query
 
 
 def language(text: str) -> str:
-    """Which language a text is written in: `sparql`, `logic`, `efok` or `betae`.
+    """Which language a text is written in: `sparql`, `logic`, `cypher`, `efok` or `betae`.
 
     >>> [language(t) for t in ("select ?x {}", "?x : r(?x, a)", "(r1(s1,f))&(r2(e1,f))", "(3, (4,))")]
     ['sparql', 'logic', 'efok', 'betae']
+    >>> language("MATCH (x) RETURN x")
+    'cypher'
     """
+    if _CYPHER.match(text):
+        return "cypher"
     return _language(tokenize(text))
 
 
-def _parse(text: str, grounding: Grounding | None, prefixes: Mapping[str, str] | None) -> Query:
+def _parse(
+    text: str, grounding: Grounding | None, prefixes: Mapping[str, str] | None, parameters: Parameters | None
+) -> Query:
     if grounding is not None:
         return parse_efok(text, grounding)
     if _LOGIC.match(text):  # most queries: told without splitting the text twice
         return parse_logic(text, prefixes)
     if _CYPHER.match(text):
-        raise ParseError(f"this looks like Cypher; write {_as_logic(text)}", text, len(text) - len(text.lstrip()), 5)
+        return parse_cypher(text, parameters)
     tokens = tokenize(text)
     if _is_prose(tokens):
         examples = "?x : treats(?x, asthma) or SELECT ?x WHERE { ?x :treats :asthma }"
@@ -75,17 +94,6 @@ def _parse(text: str, grounding: Grounding | None, prefixes: Mapping[str, str] |
             return parse_betae(text)
         case _:
             return parse_logic(text, prefixes)
-
-
-def _as_logic(text: str) -> str:
-    """The paths of a Cypher pattern as logic text, or what that looks like.
-
-    >>> _as_logic("MATCH (p)-[:ACTED_IN]->(m) RETURN p, m")
-    '?p, ?m : ACTED_IN(?p, ?m)'
-    """
-    hops = _HOP.findall(text) or [("x", "RELATION", "y")]
-    variables = dict.fromkeys(f"?{end}" for head, _, tail in hops for end in (head, tail))
-    return f"{', '.join(variables)} : {' & '.join(f'{name}(?{head}, ?{tail})' for head, name, tail in hops)}"
 
 
 def _is_prose(tokens: list[Token]) -> bool:

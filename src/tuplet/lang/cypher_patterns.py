@@ -1,0 +1,192 @@
+"""Patterns of Cypher: nodes joined by relationships, and how they become formulas.
+
+    path         := node (relationship node)*
+    node         := ( [variable] [:Label…] [{property: value, …}] [WHERE condition] )
+    relationship := -[…]-> | <-[…]- | -[…]- | --> | <-- | --      […] := [variable] [:TYPE|TYPE…] [*length] [{…}]
+
+A relationship without a type is a variable that stands for a relation, as is one whose type is asked for. One without
+a direction, or of several types, is a choice between facts. Within a MATCH no fact is used twice: where two
+relationships may be the same fact, their ends or their relations differ. The alternatives of that exclude each other
+(`a != b | a = b & c != d`), for they are alternatives of one fact and not further evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import prod
+from typing import Any, TypeAlias
+
+from tuplet.errors import BudgetExceeded
+from tuplet.lang.ast import (
+    TYPE,
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Compare,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Has,
+    Name,
+    Not,
+    Or,
+    Same,
+    Value,
+)
+from tuplet.lang.rules import MAX_CLAUSES
+from tuplet.lang.tokens import Token, conjunction, disjunction, negation
+
+TRUE = And(())
+FALSE = Or(())
+
+
+def all_of(parts: list[Formula]) -> Formula:
+    """The conjunction; `FALSE` if a part is, and without parts that are `TRUE`."""
+    kept = [part for part in parts if part != TRUE]
+    if FALSE in kept:
+        return FALSE
+    return conjunction(kept) if kept else TRUE
+
+
+def any_of(parts: list[Formula]) -> Formula:
+    """The disjunction; `TRUE` if a part is, and without parts that are `FALSE`."""
+    kept = [part for part in parts if part != FALSE]
+    if TRUE in kept:
+        return TRUE
+    return disjunction(kept) if kept else FALSE
+
+
+def none_of(part: Formula) -> Formula:
+    """The negation; that of `TRUE` is `FALSE`."""
+    if part in (TRUE, FALSE):
+        return FALSE if part == TRUE else TRUE
+    return negation(part)
+
+
+@dataclass(eq=False)
+class Relationship:
+    """One relationship of a pattern, from `left` to `right` as they are written."""
+
+    token: Token
+    name: str  # its variable, or one that is nowhere in the text
+    types: tuple[Name, ...]
+    left: Exists
+    right: Exists
+    direction: str  # ">", "<" or ""
+    properties: tuple[tuple[Name, Value], ...] = ()
+    asked: bool = False  # whether its type is: it is returned, or compared
+    filtered: bool = False  # whether a condition outside the pattern is about its properties
+
+    @property
+    def variable(self) -> Name:
+        """Itself in the place of a relation."""
+        return Name(self.name, "variable", self.token.position, len(self.token.text))
+
+    @property
+    def open(self) -> bool:
+        """Whether its relation is a variable."""
+        return not self.types or (len(self.types) > 1 and (self.asked or self.filtered))
+
+    def facts(self) -> list[Atom]:
+        """The facts it may be."""
+        relations = [self.variable] if self.open else list(self.types)
+        ends = {">": [(self.left, self.right)], "<": [(self.right, self.left)]}.get(self.direction)
+        ends = ends or [(self.left, self.right), (self.right, self.left)]
+        return list(dict.fromkeys(Atom(relation, head, tail) for relation in relations for head, tail in ends))
+
+    def stated(self, fact: Atom) -> list[Formula]:
+        """That it is this fact, with what its brackets say."""
+        parts: list[Formula] = [fact]
+        if self.open:
+            relation = Constant(self.variable)
+            if len(self.types) > 1:
+                parts.append(Among(relation, self.types))
+            else:
+                parts.append(Different(relation, Constant(Name(TYPE))))
+        parts += [Compare("=", Attribute(fact, name), value) for name, value in self.properties]
+        return parts
+
+    def may_be(self, other: Relationship) -> bool:
+        """Whether both may be the same fact, by their types."""
+        return not self.types or not other.types or not set(self.types).isdisjoint(other.types)
+
+
+Part: TypeAlias = Formula | Relationship
+
+
+def joined(patterns: list[list[Part]]) -> Formula:
+    """What the parts of all patterns say together: relationships are facts, in one pattern no two are the same one."""
+    pairs: list[tuple[Relationship, Relationship]] = []
+    relationships: list[Relationship] = []
+    for parts in patterns:
+        own = [part for part in parts if isinstance(part, Relationship)]
+        pairs += [pair for pair in combinations(own, 2) if pair[0].may_be(pair[1])]
+        relationships += own
+    facts = {relationship.name: relationship.facts() for relationship in relationships}
+    paired = {relationship.name for pair in pairs for relationship in pair}
+    # a choice that others depend on is made once for all of them; any other one stays where it is
+    chosen = {r.name: facts[r.name] for r in relationships if r.filtered or r.name in paired or len(facts[r.name]) == 1}
+    if (number := prod(len(found) for found in chosen.values())) > MAX_CLAUSES:
+        raise BudgetExceeded(
+            f"query too large: {number:,} ways to choose directions and types, at most {MAX_CLAUSES}", limit="clauses"
+        )
+    moved = any(relationship.filtered for relationship in relationships)
+    formulas = []
+    for way in product(*chosen.values()):
+        choice = dict(zip(chosen, way, strict=True))
+        said: list[Formula] = []
+        for part in (part for parts in patterns for part in parts):
+            if not isinstance(part, Relationship):
+                said.append(placed(part, choice) if moved else part)
+            elif part.name in choice:
+                said += part.stated(choice[part.name])
+            else:
+                said.append(any_of([all_of(part.stated(fact)) for fact in facts[part.name]]))
+        said += [distinct(choice[one.name], choice[other.name]) for one, other in pairs]
+        formulas.append(all_of(said))
+    return any_of(formulas)
+
+
+def distinct(one: Atom, other: Atom) -> Formula:
+    """That two facts are not the same one, as alternatives that exclude each other."""
+    sides = [(one.head, other.head), (one.tail, other.tail)]
+    if "variable" in (one.relation.kind, other.relation.kind):
+        sides.insert(0, (Constant(one.relation), Constant(other.relation)))
+    elif one.relation != other.relation:
+        return TRUE
+    alike: list[Formula] = []
+    ways: list[Formula] = []
+    for left, right in sides:
+        if left != right:
+            ways.append(all_of([*alike, Different(left, right)]))
+            alike.append(Same(left, right))
+    return any_of(ways)
+
+
+def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
+    """The formula with the properties of these relationships as properties of the chosen facts."""
+
+    def side(operand: Any) -> Any:
+        if isinstance(operand, Attribute) and isinstance(operand.of, Atom):
+            return replace(operand, of=facts.get(operand.of.relation.text, operand.of))
+        return operand
+
+    match formula:
+        case Not(body):
+            return none_of(placed(body, facts))
+        case And(parts):
+            return all_of([placed(part, facts) for part in parts])
+        case Or(parts):
+            return any_of([placed(part, facts) for part in parts])
+        case Compare(_, left, right):
+            return replace(formula, left=side(left), right=side(right))
+        case Among(Attribute() as item):
+            return replace(formula, item=side(item))
+        case Has(attribute):
+            return replace(formula, attribute=side(attribute))
+        case _:
+            return formula
