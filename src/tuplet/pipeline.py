@@ -41,12 +41,16 @@ def read(
     labels: PathLike | Sequence[PathLike] = (),
     columns: Columns | None = None,
     memory: int | None = None,
+    header: bool | None = None,
+    nodes: Any = (),
 ) -> Graph:
-    """A graph from a file, a dataset folder, a graph directory, a data frame, an Arrow table or tuples.
+    """A graph from files, a dataset folder, a graph directory, a data frame, an Arrow table or tuples.
 
-    `valid` and `test` are held-out facts in any of these forms, `labels` files of names and labels. `columns` says
-    which columns are head, relation, tail and perhaps truth and date, where their own names do not. Facts beyond
-    `memory` bytes (by default a share of the machine's) wait on disk.
+    A list of files or tables is one graph. `valid` and `test` are held-out facts in any of these forms, `labels` files
+    of names and labels, `nodes` tables of entities: id, label, types, attributes. `columns` says which columns are
+    head, relation, tail and perhaps truth, date and attributes, where their own names do not; or id, relations and
+    attributes, if there is a row for each entity. `header` says whether the first line of a file is a header. Facts
+    beyond `memory` bytes (by default a share of the machine's) wait on disk.
     """
     if isinstance(source, KnowledgeGraph):
         return source if isinstance(source, Graph) else Graph.made(source)
@@ -54,7 +58,7 @@ def read(
         return Graph.made(KnowledgeGraph.open(source))
     from tuplet.graph.readers.read import read as read_graph
 
-    return Graph.made(read_graph(source, valid, test, labels, columns, memory))
+    return Graph.made(read_graph(source, valid, test, labels, columns, memory, header, nodes))
 
 
 @keywords(TrainConfig, defaults=False)
@@ -136,6 +140,8 @@ def build(
     path: PathLike,
     *,
     columns: Columns | None = None,
+    header: bool | None = None,
+    nodes: Any = (),
     valid: Any = None,
     test: Any = None,
     labels: PathLike | Sequence[PathLike] = (),
@@ -161,12 +167,12 @@ def build(
     predictor is trained with these settings, however long it takes, unless `minutes` are given too. With `train=False`
     nothing is trained: the path network that ships with the package reads its scores off the facts.
 
-    `source`, `columns`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and `calibration` those
-    of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is held out while
-    training, to know when to stop and to learn what a score is worth; with `holdout="newest"` the newest tenth of the
-    facts that have dates, where that is few three times as much. All facts are observed in the store. A weighted graph
-    brings its own truth values and is not trained. `keep_model` leaves the predictor there, or each in a folder there
-    if they were chosen here.
+    `source`, `columns`, `header`, `nodes`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and
+    `calibration` those of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is
+    held out while training, to know when to stop and to learn what a score is worth; with `holdout="newest"` the newest
+    tenth of the facts that have dates, where that is few three times as much. All facts are observed in the store. A
+    weighted graph brings its own truth values and is not trained. `keep_model` leaves the predictor there, or each in a
+    folder there if they were chosen here.
     """
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
@@ -178,7 +184,7 @@ def build(
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
-        graph = read(source, valid, test, labels, columns, memory)
+        graph = read(source, valid, test, labels, columns, memory, header, nodes)
         report("read", 0, 0, _sizes(graph))
         if graph.weighted:
             if holdout != "random":

@@ -98,41 +98,54 @@ def test_wrong_columns_are_one_line(tmp_path: Path, columns: str, message: str) 
     assert str(error.value) == message.replace("F", str(path))
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "drug_or_gene,relation,thing,source_db",
-        ":START_ID,:END_ID,:TYPE",
-        ":START_ID(Person),:TYPE,:END_ID(Movie)",
-        ":START_ID,role,:END_ID,:TYPE",
-        "personId:ID,name,:LABEL",
-    ],
-)
-def test_a_header_that_nobody_named_is_never_a_fact(
-    tmp_path: Path, header: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_header_that_nobody_named_is_never_a_fact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.csv"
-    path.write_text(header + "\n" + ",".join("abcd"[: header.count(",") + 1]) + "\n")
-    wanted = f"{path}:1: the first line looks like a header; name the columns with "
+    path.write_text("drug_or_gene,relation,thing,source_db\na,b,c,d\n")
+    wanted = f"{path}:1: the first line looks like a header (drug_or_gene, relation, thing, source_db); "
     with pytest.raises(BadInput) as error:
         read(path)
-    assert str(error.value) == wanted + "columns='head=A,relation=B,tail=C'"
+    assert str(error.value).startswith(wanted + "name the columns with columns='head=drug_or_gene,relation=relation,")
     assert main(["import", str(path), "-o", str(tmp_path / "g")]) == 1
-    assert capsys.readouterr().err == f"error: {wanted}--columns head=A,relation=B,tail=C\n"
-    names = header.split(",")
-    graph = read(path, columns=names[:3])
+    guess = "--columns head=drug_or_gene,relation=relation,tail=thing"
+    assert capsys.readouterr().err.startswith(f"error: {wanted}name the columns with {guess}; ")
+    graph, report = read_with_report(path, columns=guess.split()[1])
     assert set(content(graph)) == {("a", "b", "c")}
+    assert report.remarks == [f"{path}: column 'source_db' not read (--columns …,attribute=source_db keeps it)"]
 
 
-def test_a_first_line_that_stands_alone_is_reported(tmp_path: Path) -> None:
-    facts = "".join(f"a{i % 5}\tr\ta{(i + 1) % 7}\n" for i in range(30))
+@pytest.mark.parametrize("header", ["entity1\trel\tentity2", "subject_id\tpredicate\tobject_id", "Begin\tis\tEnd"])
+def test_a_first_line_that_stands_alone_is_a_header(tmp_path: Path, header: str) -> None:
+    facts = "".join(f"a{i % 5}\tr{i % 2}\ta{(i + 1) % 7}\n" for i in range(30))
     path = tmp_path / "f.tsv"
-    path.write_text("entity1\trel\tentity2\n" + facts)
-    report = read_with_report(path)[1]
-    assert report.maybe_headers == 1
-    assert "1 first lines that may be headers" in str(report)
+    path.write_text(header + "\n" + facts)
+    graph, report = read_with_report(path)
+    line = header.replace("\t", " ")
+    assert report.remarks == [
+        f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else (--no-header)"
+    ]
+    assert tuple(header.split("\t")) not in content(graph)
+    assert content(read(path, header=True)) == content(graph)
+    kept = read(path, header=False)
+    assert set(content(kept)) == {*content(graph), tuple(header.split("\t"))}
     path.write_text(facts)
-    assert read_with_report(path)[1].maybe_headers == 0
+    assert read_with_report(path)[1].remarks == []
+    assert set(content(read(path))) == set(content(graph))
+
+
+def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "f.tsv"
+    # few facts, or relations that all occur once
+    for rest in ("a\tr\tb\nb\tr\tc\nc\tr\ta\n", "".join(f"a{i}\tr{i}\ta{i + 1}\n" for i in range(20))):
+        path.write_text("from\tdoes\tto\n" + rest)
+        graph, report = read_with_report(path)
+        assert report.remarks == [
+            f"{path}: the first line (from does to) is read as a fact, but may be a header (--header)"
+        ]
+        assert ("from", "does", "to") in content(graph)
+    # a line of IRIs is no header, nor is the only one
+    for text in ("http://x/a\thttp://x/b\thttp://x/c\n" + "a\tr\tb\n" * 20, "a\tr\tb\n"):
+        path.write_text(text)
+        assert read_with_report(path)[1].remarks == []
 
 
 def test_dates_survive_save_and_open_and_stay_with_their_facts(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tuplet._version import __version__
 from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.reading_flags import reading, tables
 from tuplet.registry import OURS
 from tuplet.settings import flags
 from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
@@ -36,8 +37,8 @@ def _demo(command: CommandParser) -> None:
 
 
 def _import(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC", help="a file or a dataset folder")
-    _reading(command)
+    command.add_argument("source", metavar="SRC", nargs="+", help="files, also as a pattern, or a dataset folder")
+    reading(command)
     _memory(command)
     _output(command, "GRAPH")
     _json(command)
@@ -115,8 +116,8 @@ def _memory(command: CommandParser) -> None:
 
 
 def _build(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC", help="anything `import` reads, or a graph directory")
-    _reading(command)
+    command.add_argument("source", metavar="SRC", nargs="+", help="anything `import` reads, or a graph directory")
+    reading(command)
     _memory(command)
     _output(command, "STORE")
     command.add_argument(
@@ -160,7 +161,8 @@ def _add(command: CommandParser) -> None:
 
 def _remove(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
-    command.add_argument("facts", metavar="FACTS", help="a file as `import` reads it")
+    command.add_argument("facts", metavar="FACTS", nargs="+", help="files as `import` reads them")
+    tables(command)
     _turn(command)
     command.set_defaults(new_entities=False)
     _json(command)
@@ -351,20 +353,6 @@ def _serve(command: CommandParser) -> None:
     command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once and stop")
     command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
     flags(command.add_argument_group("limits"), ServerLimits)
-
-
-def _reading(command: CommandParser) -> None:
-    """How facts are read."""
-    command.add_argument("--valid", metavar="F", help="held-out facts for validation")
-    command.add_argument("--test", metavar="F", help="held-out facts for testing")
-    command.add_argument(
-        "--labels", metavar="F", action="append", default=[], help="a file of name<TAB>label lines; may be repeated"
-    )
-    command.add_argument(
-        "--columns",
-        metavar="COLUMNS",
-        help="which columns to read: head=A,relation=B,tail=C (also truth=, date=), by name or by number from 1",
-    )
 
 
 def _indexing(command: CommandParser) -> None:

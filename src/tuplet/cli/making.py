@@ -23,7 +23,7 @@ def run_import(arguments: argparse.Namespace) -> None:
     from tuplet.graph.readers.read import import_graph
 
     report = import_graph(
-        arguments.source,
+        _source(arguments.source),
         arguments.output,
         valid=arguments.valid,
         test=arguments.test,
@@ -31,8 +31,14 @@ def run_import(arguments: argparse.Namespace) -> None:
         columns=arguments.columns,
         memory=None if arguments.memory is None else _size(arguments.memory),
         force=arguments.force,
+        header=arguments.header,
+        nodes=arguments.nodes,
     )
     echo(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
+
+
+def _source(files: list[str]) -> str | list[str]:
+    return files[0] if len(files) == 1 else files
 
 
 def run_train(arguments: argparse.Namespace) -> None:
@@ -123,10 +129,12 @@ def run_build(arguments: argparse.Namespace) -> None:
     from tuplet.pipeline import build
 
     store = build(
-        arguments.source,
+        _source(arguments.source),
         arguments.output,
         memory=None if arguments.memory is None else _size(arguments.memory),
         columns=arguments.columns,
+        header=arguments.header,
+        nodes=arguments.nodes,
         valid=arguments.valid,
         test=arguments.test,
         labels=arguments.labels,
@@ -178,7 +186,8 @@ def run_edit(arguments: argparse.Namespace) -> None:
     from tuplet.truth.store_folder import read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
-    facts = read(arguments.facts)
+    given = _source(arguments.facts)
+    facts = read(given, columns=arguments.columns, header=arguments.header, nodes=arguments.nodes)
     if arguments.command == "add":
         refuse_wrong(arguments.seconds, arguments.model)
         report, store = with_facts(arguments.store, facts, arguments.new_entities, _patience(arguments))

@@ -1,115 +1,159 @@
-"""Which column of a table is the head, the relation, the tail, the truth and the date of a fact."""
+"""What users say about the columns of a table: `--columns` and `columns=`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from tuplet.errors import BadInput, Option, unknown
+from tuplet.errors import BadInput, Option, hint, unknown
 
 ROLES = ("head", "relation", "tail")
 ALL_ROLES = (*ROLES, "truth", "date")
+ENTITY_ROLES = ("id", "label", "type")
+_SEVERAL = ("relation", "attribute")  # of these a table may have several columns
+_WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split")
+REST = "*"  # all columns that are not named
 
-Columns: TypeAlias = str | Sequence[str | int] | Mapping[str, str | int]  # as users write them
-Choice: TypeAlias = Mapping[str, str | int]  # role → name, or position from 1
-
-# Names that say what a column is.
-_KNOWN = {
-    "head": ("head", "subject", "source", "h", "s"),
-    "relation": ("relation", "predicate", "r", "p"),
-    "tail": ("tail", "object", "target", "t", "o"),
-    "truth": ("truth", "weight"),
-    "date": ("date",),
-}
-# Columns of the files that Neo4j imports and exports.
-_NEO4J = re.compile(r"[^:]*:(START_ID|END_ID|TYPE|ID|LABEL)(\(.*\))?", re.IGNORECASE)
+Place: TypeAlias = str | int  # the name of a column, or its position from 1
+# As users write it: text, a list of three or four columns, or a mapping from roles to columns.
+Columns: TypeAlias = str | Sequence[Place] | Mapping[str, Place | Sequence[Place]]
 
 
-def choice_of(columns: Columns | None) -> Choice | None:
-    """The columns that the user names, by role.
+@dataclass(frozen=True)
+class Choice(Mapping[str, Place]):
+    """The columns that the user names. As a mapping: the roles that have one column, and their columns.
 
-    >>> choice_of("head=A,relation=B,tail=C,date=E"), choice_of(["A", "B", "C", "D"]), choice_of("3,2,1")
-    ({'head': 'A', 'relation': 'B', 'tail': 'C', 'date': 'E'}, \
-{'head': 'A', 'relation': 'B', 'tail': 'C', 'truth': 'D'}, {'head': 3, 'relation': 2, 'tail': 1})
+    A table with a row for each fact has a head, a relation and a tail; one with a row for each entity has an id.
+    """
+
+    role: Mapping[str, Place] = field(default_factory=dict)
+    relations: Mapping[str, Place] = field(default_factory=dict)  # relations that have a column of tails each
+    attributes: Mapping[str, Place] = field(default_factory=dict)
+    rest: str = ""  # what the columns are that are not named: relation, attribute or nothing
+    split: str = ""  # what stands between several values in one cell
+    header: bool | None = None  # whether the first line is one; None: find out
+
+    def __getitem__(self, role: str) -> Place:
+        return self.role[role]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.role)
+
+    def __len__(self) -> int:
+        return len(self.role)
+
+    @property
+    def by_entity(self) -> bool:
+        """Whether each row is about an entity."""
+        return "id" in self.role
+
+    @property
+    def by_position(self) -> bool:
+        """Whether all columns are chosen by position: then the first line is a row and no header."""
+        return all(isinstance(c, int) for part in (self.role, self.relations, self.attributes) for c in part.values())
+
+
+def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | None:
+    """What the user says about the columns; None if nothing.
+
+    >>> dict(choice_of("head=A,relation=2,tail=C,date=E")), dict(choice_of(["A", "B", "C"]))
+    ({'head': 'A', 'relation': 2, 'tail': 'C', 'date': 'E'}, {'head': 'A', 'relation': 'B', 'tail': 'C'})
+    >>> drugs = choice_of("id=drug,relation=targets,treats=disease,attribute=*")
+    >>> drugs.relations, drugs.rest
+    ({'targets': 'targets', 'treats': 'disease'}, 'attribute')
     >>> choice_of({"head": "A", "tial": "B"})
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown column role 'tial'; did you mean 'tail'?
     """
     if columns is None:
-        return None
+        return None if header is None else Choice(header=header)
+    return replace(_chosen(_pairs(columns)), header=header)
+
+
+def _pairs(columns: Columns) -> list[tuple[str, Place]]:
+    """Roles with their columns, one by one."""
     if isinstance(columns, str):
         parts = [part.strip() for part in columns.split(",")]
-        columns = dict(_pair(part) for part in parts) if any("=" in part for part in parts) else parts
-    if not isinstance(columns, Mapping):
-        if len(columns) not in (3, 4):
-            raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
-        columns = dict(zip(ALL_ROLES, columns, strict=False))
-    for role in columns:
-        if role not in ALL_ROLES:
-            raise unknown("column role", role, ALL_ROLES)
-    for role in ROLES:
-        if role not in columns:
-            raise BadInput(Option("columns", None), f" does not name the {role}; it needs head, relation and tail")
-    return {role: int(column) if str(column).isdecimal() else column for role, column in columns.items()}
+        if any("=" in part for part in parts):
+            return [_pair(part) for part in parts]
+        columns = parts
+    if isinstance(columns, Mapping):
+        pairs = ((role, [place] if isinstance(place, str | int) else place) for role, place in columns.items())
+        return [(role, _place(one)) for role, several in pairs for one in several]
+    if len(columns) not in (3, 4):
+        raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
+    return [(role, _place(column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, Place]:
     role, sign, name = text.partition("=")
     if not sign or not name.strip():
         raise BadInput(Option("columns", None), f" is written head=A,relation=B,tail=C; {text!r} has no name")
-    return role.strip(), name.strip()
+    return role.strip(), _place(name.strip())
 
 
-def known_columns(names: Sequence[str]) -> dict[str, int]:
-    """The place of each role if these are well-known column names, else nothing.
-
-    >>> known_columns(["Subject", "predicate", "object", "weight"]), known_columns(["paris", "in", "france"])
-    ({'head': 0, 'relation': 1, 'tail': 2, 'truth': 3}, {})
-    """
-    lowered = [name.strip().lower() for name in names]
-    role = {r: lowered.index(word) for r, words in _KNOWN.items() for word in words[::-1] if word in lowered}
-    return role if all(r in role for r in ROLES) else {}
+def _place(column: Any) -> Place:
+    return int(column) if str(column).isdecimal() else str(column)
 
 
-def places(where: str, names: Sequence[str], choice: Choice, numbers_are_names: bool = True) -> dict[str, int]:
-    """The place of each chosen column in a table whose columns have these names.
-
-    A number is a name where there is one (the columns of a data frame may be called 0, 1, 2), else a position from 1.
-
-    >>> places("f.csv", ["id", "who", "does", "whom"], {"head": "who", "relation": 3, "tail": "whom"})
-    {'head': 1, 'relation': 2, 'tail': 3}
-    """
-    found = {}
-    for role, column in choice.items():
-        if str(column) in names and (numbers_are_names or isinstance(column, str)):
-            found[role] = list(names).index(str(column))
-        elif isinstance(column, str):
-            raise unknown("column", column, names, f"is not in {where}")
-        elif not 1 <= column <= len(names):
-            raise BadInput(f"{where} has {len(names)} columns; there is no column {column} for the {role}")
+def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
+    by_entity = any(role == "id" for role, _ in pairs)
+    roles: dict[str, Place] = {}
+    relations: dict[str, Place] = {}
+    attributes: dict[str, Place] = {}
+    rest = split = ""
+    for role, column in pairs:
+        if role in _SEVERAL and column == REST:
+            rest = role
+        elif role == "split":
+            split = str(column)
+        elif role == "attribute":
+            attributes[_called(column)] = column
+        elif by_entity and role == "relation":
+            relations[_called(column)] = column
+        elif by_entity and role not in _WORDS and not hint(role, _WORDS):
+            relations[role] = column  # a relation by its own name
+        elif role not in _WORDS:
+            raise unknown("column role", role, (*ALL_ROLES, *ENTITY_ROLES, "attribute"))
+        elif role in roles:
+            raise BadInput(Option("columns", None), f" names the {role} twice")
         else:
-            found[role] = column - 1
-    return found
+            roles[role] = column
+    choice = Choice(roles, relations, attributes, rest, split)
+    _refuse_wrong(choice)
+    return choice
 
 
-def named_by_position(choice: Choice) -> bool:
-    """Whether all columns are chosen by position: then the first line is a fact and no header."""
-    return all(isinstance(column, int) for column in choice.values())
+def _called(column: Place) -> str:
+    return column if isinstance(column, str) else f"column{column}"
 
 
-def is_neo4j_header(names: Sequence[str]) -> bool:
-    """Whether these are column names of a Neo4j file.
-
-    >>> is_neo4j_header([":START_ID(Person)", "role", ":END_ID", ":TYPE"]), is_neo4j_header(["a:b", ":c", "d"])
-    (True, False)
-    """
-    return any(_NEO4J.fullmatch(name.strip()) for name in names)
-
-
-def header_unnamed(place: str) -> BadInput:
-    """The error for a first line that is a header whose names do not say which column is which."""
-    return BadInput(
-        f"{place}: the first line looks like a header; name the columns with ",
-        Option("columns", "head=A,relation=B,tail=C"),
-    )
+def _refuse_wrong(choice: Choice) -> None:
+    if choice.by_entity:
+        for role in choice.role:
+            if role not in ENTITY_ROLES:
+                raise BadInput(
+                    Option("columns", None),
+                    f" names an id and a {role}: a table has a row for each entity (id=) or for each fact (head=)",
+                )
+        if not (choice.relations or choice.attributes or choice.rest or len(choice) > 1):
+            raise BadInput(
+                Option("columns", None),
+                f" says what the id is and nothing else; relation=COLUMN, attribute=COLUMN or relation={REST} "
+                "say what the other columns are",
+            )
+        return
+    for role in choice.role:
+        if role in ENTITY_ROLES:
+            raise BadInput(Option("columns", None), f" names a {role}, but no id: which entity is each row about?")
+    missing = [role for role in ROLES if role not in choice.role]
+    if missing == ["relation"] and choice.rest != "relation":
+        pair = f"id={choice['head']},NAME={choice['tail']}"
+        raise BadInput(
+            Option("columns", None), f" does not name the relation; if all rows are of one called NAME, write {pair}"
+        )
+    if missing:
+        raise BadInput(Option("columns", None), f" does not name the {missing[0]}; it needs head, relation and tail")
+    if choice.rest == "relation":
+        raise BadInput(Option("columns", None), " names a relation for each fact, so the others cannot be relations")

@@ -45,6 +45,10 @@ class FactColumns:
     remarks: tuple[str, ...] = ()  # what the report says of the source, each in words
     notes: Mapping[str, Any] = field(default_factory=dict)  # what the graph keeps: prefixes, type_relation
 
+    def said(self, *remarks: str) -> FactColumns:
+        """The same with more remarks."""
+        return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
+
     def after_blank(self, number: int) -> FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
         if not (number and self.blank_nodes):

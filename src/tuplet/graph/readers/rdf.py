@@ -10,7 +10,7 @@ import pyoxigraph as ox
 from tuplet.errors import BadInput, Option
 from tuplet.graph.readers.columns import Choice
 from tuplet.graph.readers.facts import FactColumns
-from tuplet.graph.readers.text import load
+from tuplet.graph.readers.load import load
 
 _LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 _BATCH = 1 << 18
@@ -28,7 +28,7 @@ def read_turtle(path: Path, columns: Choice | None = None) -> FactColumns:
 
 def read_rdf(path: Path, form: ox.RdfFormat, columns: Choice | None = None) -> FactColumns:
     """The facts of an RDF file."""
-    if columns is not None:
+    if columns:
         raise BadInput(f"{path} is RDF: its subject, predicate and object need no ", Option("columns", None))
     data = load(path)
     blank: dict[str, str] = {}  # in order of appearance, so that the same file always gives the same graph

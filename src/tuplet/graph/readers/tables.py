@@ -8,29 +8,29 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuplet.errors import BadInput, Option
-from tuplet.graph.readers.columns import ALL_ROLES, ROLES, Choice, known_columns, places
-from tuplet.graph.readers.dates import seconds_of
+from tuplet.graph.readers.columns import ALL_ROLES, ROLES, Choice
 from tuplet.graph.readers.facts import FactColumns
+from tuplet.graph.readers.layouts import TableLayout, known_columns, layout_of, node_choice, plain, unused_remark
+from tuplet.graph.readers.neo4j import is_neo4j_header, neo4j_layout
+from tuplet.graph.readers.rows import NO_ROW, BadRow, facts_of
 
 _BATCH = 1 << 18  # rows
 
 
-def read_parquet(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """The facts of a Parquet file, some at a time; only the columns that matter are read."""
-    if path.suffix.lower() == ".gz":
-        raise BadInput(f"{path}: Parquet is compressed inside; unpack the .gz")
+def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
+    """What a Parquet file says, some rows at a time; only the columns that matter are read."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        raise BadInput(f"{path}: Parquet is compressed inside; unpack the {path.suffix}")
     seen = 0
     try:
         with pq.ParquetFile(path) as file:
-            role = _roles(str(path), file.schema_arrow.names, columns)
-            names = [file.schema_arrow.names[i] for i in role.values()]
-            for batch in file.iter_batches(_BATCH, columns=names):
-                table = pa.Table.from_batches([batch]).select(names).rename_columns(list(role))
-                yield of_table(str(path), table, before=seen)
+            names = file.schema_arrow.names
+            layout = table_layout(str(path), names, columns, nodes)
+            for batch in file.iter_batches(_BATCH, columns=[names[i] for i in layout.used]):
+                yield _part(str(path), pa.Table.from_batches([batch]), names, layout, seen)
                 seen += len(batch)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
@@ -38,33 +38,31 @@ def read_parquet(path: Path, columns: Choice | None = None) -> Iterator[FactColu
         raise BadInput(f"{path}: no facts")
 
 
-def of_table(where: str, table: pa.Table, columns: Choice | None = None, before: int = 0) -> FactColumns:
-    """The facts of an Arrow table; `where` is its name in errors, which count rows from `before` on."""
-    role = _roles(where, table.column_names, columns)
+def of_table(where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False) -> FactColumns:
+    """What an Arrow table says; `where` is its name in errors."""
+    layout = table_layout(where, table.column_names, columns, nodes)
     if not len(table):
-        raise BadInput(f"{where}: no facts")
-    head, relation, tail = (_names(where, r, table.column(role[r]), before) for r in ROLES)
-    truth = None
-    if "truth" in role:
-        try:
-            column = table.column(role["truth"]).cast(pa.float64())
-        except pa.ArrowException:
-            raise BadInput(f"{where}: the truth column holds something that is not a number") from None
-        truth = column.to_numpy().astype(np.float64)
-        bad = np.flatnonzero(~((truth >= 0) & (truth <= 1)))
-        if len(bad):
-            raise BadInput(f"{where}, row {before + bad[0] + 1}: the truth {truth[bad[0]]} is outside [0, 1]")
-    date = seconds_of(where, table.column(role["date"])) if "date" in role else None
-    return FactColumns(head, relation, tail, truth, date)
+        raise BadInput(f"{where}: no {'nodes' if nodes else 'facts'}")
+    return _part(where, table, table.column_names, layout, 0)
 
 
-def of_frame(frame: Any, columns: Choice | None = None) -> FactColumns:
-    """The facts of a pandas DataFrame."""
+def _part(where: str, table: pa.Table, names: Sequence[str], layout: TableLayout, before: int) -> FactColumns:
+    try:
+        columns = {i: table.column(names[i]) for i in layout.used}
+        part = facts_of(where, columns, layout, text=False)
+    except BadRow as error:
+        row = "" if error.row == NO_ROW else f", row {before + error.row + 1}"
+        raise BadInput(f"{where}{row}: {error.message}") from None
+    return part if before else part.said(*unused_remark(where, layout))
+
+
+def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> FactColumns:
+    """What a pandas DataFrame says."""
     try:
         table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
     except (pa.ArrowException, ValueError) as error:
         raise BadInput(f"the DataFrame cannot be read: {str(error).splitlines()[0]}") from None
-    return of_table("the DataFrame", table, columns)
+    return of_table("the DataFrame", table, columns, nodes)
 
 
 def of_tuples(facts: Iterable[Any]) -> FactColumns:
@@ -95,9 +93,16 @@ def of_tuples(facts: Iterable[Any]) -> FactColumns:
     return of_table("the facts", pa.table(arrays, names=ALL_ROLES[: len(arrays)]))
 
 
-def _roles(where: str, names: Sequence[str], columns: Choice | None) -> dict[str, int]:
-    if columns is not None:
-        return places(where, names, columns)
+def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes: bool) -> TableLayout:
+    """Where everything stands in a table with columns of these names."""
+    if choice is not None and (choice.role or choice.attributes or choice.rest):
+        layout = layout_of(where, names, choice)
+        if layout.role:
+            return layout
+    elif is_neo4j_header(names):
+        return neo4j_layout(where, names)
+    elif nodes:
+        return layout_of(where, names, node_choice(names), numbers_are_names=False)
     role = known_columns(names)
     if not role and list(names) in (["0", "1", "2"], ["0", "1", "2", "3"]):
         role = dict(zip(ALL_ROLES, range(len(names)), strict=False))
@@ -107,20 +112,4 @@ def _roles(where: str, names: Sequence[str], columns: Choice | None) -> dict[str
             f"{where} needs the columns head, relation and tail (perhaps truth); it has {found}; name them with ",
             Option("columns", None),
         )
-    return role
-
-
-def _names(where: str, role: str, column: pa.ChunkedArray, before: int) -> pa.ChunkedArray:
-    try:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if pa.types.is_floating(column.type):
-            raise BadInput(f"{where}: the {role} column holds numbers with fractions, not names")
-        strings = column.cast(pa.large_string())
-    except pa.ArrowException:
-        raise BadInput(f"{where}: the {role} column of type {column.type} does not hold names") from None
-    missing = pc.or_kleene(pc.is_null(strings), pc.equal(strings, ""))
-    if pc.any(missing).as_py():
-        row = before + pc.index(missing, True).as_py() + 1
-        raise BadInput(f"{where}, row {row}: the {role} is empty")
-    return strings
+    return plain(names, role)

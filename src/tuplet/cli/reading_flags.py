@@ -1,0 +1,39 @@
+"""Flags of the commands that read facts."""
+
+from __future__ import annotations
+
+import argparse
+
+from tuplet.cli.command_parser import CommandParser
+
+
+def reading(command: CommandParser) -> None:
+    """How facts are read."""
+    command.add_argument("--valid", metavar="F", help="held-out facts for validation")
+    command.add_argument("--test", metavar="F", help="held-out facts for testing")
+    command.add_argument(
+        "--labels", metavar="F", action="append", default=[], help="a file of name<TAB>label lines; may be repeated"
+    )
+    tables(command)
+
+
+def tables(command: CommandParser) -> None:
+    """How tables are read."""
+    command.add_argument(
+        "--columns",
+        metavar="COLUMNS",
+        help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
+        "from 1; of a table with a row for each entity id=A,relation=B,attribute=C (also label=, type=)",
+    )
+    command.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of a file is a header (default: found out)",
+    )
+    command.add_argument(
+        "--nodes",
+        metavar="F",
+        action="append",
+        default=[],
+        help="a table of entities: id, label, types, attributes; may be repeated",
+    )

@@ -1,0 +1,210 @@
+"""Texts as values: what kind the cells of a column are, and the Arrow array of that kind."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuplet.graph.attributes import Kind
+
+# What stands for a missing value where the others are no texts; an empty cell always does.
+_MISSING = pa.array(
+    ["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "\\N"], pa.large_string()
+)
+
+_PATTERNS: dict[Kind, str] = {
+    # A number that begins with 0 is a code (_CODE), such as that of a town.
+    "integer": r"^[+-]?(0|[1-9][0-9]{0,17})$",
+    "number": r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$",
+    "boolean": r"^(true|false|True|False|TRUE|FALSE)$",
+    "date": r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$",
+    "time": r"^[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
+    r"(Z|[+-][0-9]{2}:?[0-9]{2})?$",
+}
+_CODE = r"^[+-]?0[0-9]+$"
+_ARROW: dict[Kind, pa.DataType] = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.timestamp("us", "UTC"),
+    "text": pa.large_string(),
+}
+
+
+def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """The values of cells of the most special kind that fits them all; null where there is none.
+
+    If at least half are numbers (or dates) and the others are not, there are two arrays: those, and the rest as texts.
+
+    >>> [part.to_pylist() for part in inferred(pa.array(["31", "", "28"])) if part is not None]
+    [[31, None, 28]]
+    >>> [part.to_pylist() for part in inferred(pa.array(["31", "old", "28", "NA"])) if part is not None]
+    [[31, None, 28, None], [None, 'old', None, None]]
+    >>> str(inferred(pa.array(["007", "12"]))[0].type)
+    'large_string'
+    """
+    coded = whole(cells).cast(pa.large_string()).dictionary_encode()
+    words = coded.dictionary
+    empty = pc.equal(words, "")
+    said = pc.invert(pc.or_(empty, pc.is_in(words, _MISSING)))
+    fitting = {kind: pc.match_substring_regex(words, pattern) for kind, pattern in _PATTERNS.items()}
+    fitting["number"] = pc.or_(fitting["number"], fitting["integer"])
+    some = pc.sum(said).as_py() or 0
+    for kind, fits in fitting.items():
+        found = pc.sum(fits).as_py() or 0
+        if found and found == some:
+            return _taken(coded, _cast(kind, _only(words, fits))), None
+    codes = pc.any(pc.match_substring_regex(words, _CODE)).as_py()
+    for kind in () if codes else ("number", "date"):
+        fits = fitting[kind]
+        if 2 * (pc.sum(fits).as_py() or 0) >= max(some, 1):
+            fractions = pc.any(pc.and_not(fits, fitting["integer"])).as_py()
+            special = kind if kind == "date" or fractions else "integer"
+            return _taken(coded, _cast(special, _only(words, fits))), _taken(
+                coded, _only(words, pc.and_not(said, fits))
+            )
+    return _taken(coded, _only(words, pc.invert(empty))), None
+
+
+def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
+    """The values of cells that are said to be of a kind, null where a cell is empty; and the first that is not.
+
+    >>> of_kind(pa.array(["1", "", "x"]), "integer")[1], of_kind(pa.array([" +7"]), "integer")[0].to_pylist()
+    ('x', [7])
+    """
+    cells = whole(cells).cast(pa.large_string())
+    if kind == "text":
+        return cells, None
+    coded = cells.dictionary_encode()
+    words = _only(coded.dictionary, pc.not_equal(coded.dictionary, ""))
+    pattern = _PATTERNS[kind]
+    if pc.all(pc.match_substring_regex(words, pattern)).as_py() is not False:
+        try:
+            return _taken(coded, _cast(kind, words)), None
+        except pa.ArrowException:
+            pass  # a 31st of February, a year beyond all bounds
+    values, bad = [], None
+    for word in words.to_pylist():
+        value = None
+        if word is not None:
+            try:
+                value = _READ[kind](word.strip())
+            except (ValueError, OverflowError):
+                bad = bad or word
+        values.append(value)
+    return _taken(coded, pa.array(values, _ARROW[kind])), bad
+
+
+def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _only(words: pa.Array, keep: pa.Array) -> pa.Array:
+    return pc.if_else(keep, words, pa.scalar(None, words.type))
+
+
+def _taken(coded: pa.DictionaryArray, values: pa.Array) -> pa.Array:
+    return values.take(coded.indices)
+
+
+def _cast(kind: Kind, words: pa.Array) -> pa.Array:
+    """Words that look like a kind, as values of it."""
+    if kind == "boolean":
+        return pc.utf8_lower(words).cast(pa.bool_())
+    if kind in ("integer", "number"):
+        words = pc.replace_substring_regex(words, r"^\+", "")
+    if kind == "time":
+        # Without a zone a time is in universal time.
+        zoned = pc.match_substring_regex(words, r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
+        words = pc.if_else(zoned, words, pc.binary_join_element_wise(words, "Z", ""))
+    return words.cast(_ARROW[kind])
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _number(text: str) -> float:
+    return float({"INF": "inf", "-INF": "-inf"}.get(text, text))
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(text)
+    return value
+
+
+def _date(text: str) -> datetime.date:
+    return datetime.date.fromisoformat(re.sub(r"(Z|[+-]\d\d:\d\d)$", "", text))
+
+
+def _time(text: str) -> datetime.datetime:
+    moment = datetime.datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+
+
+_READ: dict[Kind, Callable[[str], Any]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+    "time": _time,
+}
+
+
+def normal(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+    """Values of a table as attributes keep them: 64-bit numbers, days, times in microseconds, texts; None if neither.
+
+    >>> normal(pa.array([1.0, None])).to_pylist(), normal(pa.array([1.5, float("nan")])).to_pylist()
+    ([1, None], [1.5, None])
+    """
+    array, kind = whole(column), column.type
+    if pa.types.is_dictionary(kind):
+        return normal(array.cast(kind.value_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = normal(array.values)
+        made = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+        return None if inner is None else made.from_arrays(array.offsets, inner, mask=pc.is_null(array))
+    for fits, wanted in _NORMAL:
+        if fits(kind):
+            if pa.types.is_timestamp(kind) and kind.tz is None:
+                wanted = pa.timestamp("us")
+            return _whole_numbers(array.cast(wanted, safe=False))
+    return None
+
+
+def _whole_numbers(array: pa.Array) -> pa.Array:
+    """Where values are missing, data frames write whole numbers with a fraction of 0."""
+    if not pa.types.is_floating(array.type):
+        return array
+    array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+    if array.null_count in (0, len(array)) or not pc.all(pc.equal(pc.round(array), array)).as_py():
+        return array
+    return array.cast(pa.int64()) if pc.max(pc.abs(array)).as_py() < 2**53 else array
+
+
+_NORMAL: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pa.types.is_integer, pa.int64()),
+    (pa.types.is_floating, pa.float64()),
+    (pa.types.is_decimal, pa.float64()),
+    (pa.types.is_boolean, pa.bool_()),
+    (pa.types.is_date, pa.date32()),
+    (pa.types.is_timestamp, pa.timestamp("us", "UTC")),
+    (pa.types.is_time, pa.large_string()),
+    (pa.types.is_string, pa.large_string()),
+    (pa.types.is_large_string, pa.large_string()),
+    (getattr(pa.types, "is_string_view", pa.types.is_string), pa.large_string()),
+)

@@ -1,0 +1,170 @@
+"""The first line of a file: is it a header, and what does it say about the columns?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuplet.errors import BadInput, Option
+from tuplet.graph.readers.columns import ALL_ROLES, Choice
+from tuplet.graph.readers.layouts import (
+    TableLayout,
+    header_unnamed,
+    known_columns,
+    layout_of,
+    node_choice,
+    plain,
+    unused_remark,
+)
+from tuplet.graph.readers.lines import SEPARATORS, rows, separator_of, wrong_separator
+from tuplet.graph.readers.load import BOM, Data
+from tuplet.graph.readers.neo4j import is_neo4j_header, neo4j_layout
+
+_FIRST = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)")
+_FEW = 10  # facts: of so few, many names occur once
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the beginning of a file says about the rest."""
+
+    separator: str
+    layout: TableLayout
+    start: int  # bytes before the first row
+    header: bool  # whether the first line is a header
+    sure: bool  # whether that is certain
+    first: tuple[str, ...]
+    after: int  # bytes before the second line
+    remarks: tuple[str, ...] = ()
+
+    def with_header(self) -> Opening:
+        """The same file, if its first line is a header."""
+        return replace(self, start=self.after, header=True)
+
+
+def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bool = False) -> Opening:
+    """The separator, the header and the layout of a file; `usual` is what its name lets expect between columns."""
+    separator = separator_of(path, data, usual, 2 if nodes or (choice is not None and choice.by_entity) else 3)
+    remarks: tuple[str, ...] = ()
+    if separator != usual:
+        remarks = (f"{path}: the columns are separated by {SEPARATORS[separator]}",)
+    start = len(BOM) if data[:3] == BOM else 0
+    match = _FIRST.match(data, start)
+    assert match is not None, "load refuses files without a line"
+    line, first = next(rows(path, data, separator))
+    place = f"{path}:{line}"
+    layout, header, sure = _layout(path, place, separator, first, choice, nodes)
+    return Opening(
+        separator,
+        layout,
+        match.end() if header else start,
+        header,
+        sure,
+        tuple(first),
+        match.end(),
+        remarks + (unused_remark(str(path), layout) if header else ()),
+    )
+
+
+def _layout(
+    path: Path, place: str, separator: str, first: Sequence[str], choice: Choice | None, nodes: bool
+) -> tuple[TableLayout, bool, bool]:
+    """Where everything stands, whether the first line is a header, and whether that is certain."""
+    said = None if choice is None else choice.header
+    chosen = choice is not None and bool(choice.role or choice.attributes or choice.rest)
+    known = known_columns(first)
+    if is_neo4j_header(first) and not chosen and said is not False:
+        return neo4j_layout(place, first), True, True
+    if nodes and not chosen:
+        return layout_of(str(path), first, node_choice(first), numbers_are_names=False), True, True
+    if chosen:
+        assert choice is not None
+        header = said if said is not None else bool(known) or not choice.by_position or choice.rest != ""
+        if not header and not choice.by_position:
+            raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
+        layout = layout_of(f"the first line of {path}", first, choice, numbers_are_names=False)
+        if not layout.role:
+            raise header_unnamed(place, first)
+        return layout, header, True
+    if known and said is not False:
+        return plain(first, known), True, True
+    if len(first) < 3:
+        raise BadInput(f"{place}: {_wrong_width(first, separator)}{wrong_separator(first, separator)}")
+    if len(first) == 4 and not _is_number(first[3]) and said is not False:
+        raise header_unnamed(place, first)
+    if len(first) > 4:
+        if said is not False and not any(map(_is_number, first)):
+            raise header_unnamed(place, first)
+        raise BadInput(f"{place}: {_wrong_width(first, separator)}; choose some with ", Option("columns", None))
+    role = dict(zip(ALL_ROLES, range(len(first)), strict=False))
+    return TableLayout(len(first), role), said is True, said is not None
+
+
+@dataclass
+class FirstRow:
+    """Whether the three names of the first row occur nowhere else, as those of a header."""
+
+    names: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
+    rows: int = 0
+    relations: int = 0  # distinct ones among the first rows
+    among: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether they do, as far as was looked."""
+        return self.counts == [1, 1, 1] and not any("://" in name for name in self.names)
+
+    def look_at(self, head: pa.ChunkedArray, relation: pa.ChunkedArray, tail: pa.ChunkedArray) -> None:
+        """Count the names in more rows."""
+        if not self.names:
+            self.names = [column[0].as_py() for column in (head, relation, tail)]
+            self.relations, self.among = pc.count_distinct(relation).as_py(), len(relation)
+        for i, columns in enumerate(((head, tail), (relation,), (head, tail))):
+            self.counts[i] += sum(int(pc.sum(pc.equal(column, self.names[i])).as_py() or 0) for column in columns)
+        self.rows += len(head)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether other relations occur twice on average."""
+        return self.among > 2 and 2 * (self.relations - 1) <= self.among - 1
+
+
+def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ...]]) -> Opening:
+    """The opening of a file whose first line may be a header, after a look at its rows (heads, relations, tails)."""
+    row = FirstRow()
+    for part in parts:
+        row.look_at(*part)
+        if not row.alone:
+            return begin
+    line = " ".join(begin.first)
+    if row.repeated and row.rows > _FEW:
+        remark = f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else (--no-header)"
+        return replace(begin.with_header(), remarks=(*begin.remarks, remark))
+    if row.repeated or row.rows > _FEW:
+        remark = f"{path}: the first line ({line}) is read as a fact, but may be a header (--header)"
+        return replace(begin, remarks=(*begin.remarks, remark))
+    return begin
+
+
+def line_of(path: Path, data: Data, begin: Opening, row: int) -> int:
+    """The line of a row, which is counted from 0."""
+    return next(islice(rows(path, data, begin.separator), row + begin.header, None))[0]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _wrong_width(fields: Sequence[str], separator: str) -> str:
+    return f"expected 3 or 4 {SEPARATORS[separator].removesuffix('s')}-separated columns, got {len(fields)}"

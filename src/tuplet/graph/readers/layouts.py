@@ -1,0 +1,144 @@
+"""Where everything stands in a table: with a row for each fact, or a row for each entity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tuplet.errors import BadInput, Option, unknown
+from tuplet.graph.attributes import Kind
+from tuplet.graph.readers.columns import ROLES, Choice, Place
+
+TYPE_RELATION = "type"  # of the facts that node labels become
+
+# Names that say what a column is.
+_KNOWN = {
+    "head": ("head", "subject", "source", "h", "s"),
+    "relation": ("relation", "predicate", "r", "p"),
+    "tail": ("tail", "object", "target", "t", "o"),
+    "truth": ("truth", "weight"),
+    "date": ("date",),
+}
+_KNOWN_OF_ENTITIES = {
+    "id": ("id", "node", "entity", "iri", "uri", "curie", "key"),
+    "label": ("label", "name", "title"),
+    "type": ("type", "types", "labels", "class", "category"),
+}
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The place of each thing in a row, from 0."""
+
+    width: int
+    role: Mapping[str, int]
+    relations: Mapping[str, int] = field(default_factory=dict)
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)  # of attributes, where the header says it
+    lists: frozenset[str] = frozenset()  # attributes that may have several values in a cell
+    split: str = ""  # what stands between several values in a cell
+    spaces: Mapping[str, str] = field(default_factory=dict)  # id spaces of head, tail and id
+    relation_name: str = ""  # of all facts, where no column has it
+    unused: tuple[str, ...] = ()  # names of columns that nobody asked for
+
+    @property
+    def by_entity(self) -> bool:
+        return "id" in self.role
+
+    @property
+    def used(self) -> list[int]:
+        """The places that matter, ascending."""
+        return sorted({*self.role.values(), *self.relations.values(), *self.attributes.values()})
+
+
+def known_columns(names: Sequence[str]) -> dict[str, int]:
+    """The place of each role if these are well-known column names, else nothing.
+
+    >>> known_columns(["Subject", "predicate", "object", "weight"]), known_columns(["paris", "in", "france"])
+    ({'head': 0, 'relation': 1, 'tail': 2, 'truth': 3}, {})
+    """
+    role = _named(names, _KNOWN)
+    return role if all(r in role for r in ROLES) else {}
+
+
+def _named(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    lowered = [name.strip().lower() for name in names]
+    return {r: lowered.index(word) for r, words in known.items() for word in words[::-1] if word in lowered}
+
+
+def node_choice(names: Sequence[str]) -> Choice:
+    """How a table of nodes is read: an id, perhaps a label and types; all other columns are attributes.
+
+    >>> dict(node_choice(["id", "name", "born"])), node_choice(["drug", "phase"]).role
+    ({'id': 1, 'label': 2}, {'id': 1})
+    """
+    role = _named(names, _KNOWN_OF_ENTITIES)
+    role.setdefault("id", role.pop("label") if role.get("label") == 0 else 0)
+    return Choice({r: place + 1 for r, place in role.items()}, rest="attribute", header=True)
+
+
+def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_names: bool = True) -> TableLayout:
+    """The layout of a table whose columns have these names, as the user chose it.
+
+    A number is a name where there is one (the columns of a data frame may be called 0, 1, 2), else a position from 1.
+
+    >>> layout_of("f.csv", ["id", "who", "does", "whom"], Choice({"head": "who", "relation": 3, "tail": "whom"})).role
+    {'head': 1, 'relation': 2, 'tail': 3}
+    """
+
+    def found(what: str, column: Place) -> int:
+        if str(column) in names and (numbers_are_names or isinstance(column, str)):
+            return list(names).index(str(column))
+        if isinstance(column, str):
+            raise unknown("column", column, names, f"is not in {where}")
+        if not 1 <= column <= len(names):
+            raise BadInput(f"{where} has {len(names)} columns; there is no column {column} for the {what}")
+        return column - 1
+
+    role = {what: found(what, column) for what, column in choice.items()} or known_columns(names)
+    relations, attributes = (
+        {name: found(name, column) for name, column in part.items()} for part in (choice.relations, choice.attributes)
+    )
+    taken = {*role.values(), *relations.values(), *attributes.values()}
+    others = {name: i for i, name in enumerate(names) if i not in taken}
+    if choice.rest == "relation":
+        relations |= others
+    elif choice.rest == "attribute":
+        attributes |= others
+    unused = () if choice.rest else tuple(others)
+    split = choice.split or (";" if "type" in role else "")
+    lists = frozenset(attributes if choice.split else ())
+    return TableLayout(len(names), role, relations, attributes, lists=lists, split=split, unused=unused)
+
+
+def plain(names: Sequence[str], role: Mapping[str, int]) -> TableLayout:
+    """The layout of a table of which only the roles are known."""
+    taken = set(role.values())
+    return TableLayout(len(names), role, unused=tuple(name for i, name in enumerate(names) if i not in taken))
+
+
+def unused_remark(where: str, layout: TableLayout) -> tuple[str, ...]:
+    """What is said of columns that nobody asked for."""
+    if not layout.unused:
+        return ()
+    named = ", ".join(map(repr, layout.unused[:8])) + (", …" if len(layout.unused) > 8 else "")
+    one = len(layout.unused) == 1
+    what = "column" if one else "columns"
+    keep = f"attribute={layout.unused[0]}" if one else "attribute=*"
+    return (f"{where}: {what} {named} not read (--columns …,{keep} keeps {'it' if one else 'them'})",)
+
+
+def header_unnamed(place: str, names: Sequence[str]) -> BadInput:
+    """The error for a first line that is a header whose names do not say which column is which.
+
+    >>> header_unnamed("f.csv:1", ["drug", "does", "gene", "source"]).shell
+    'f.csv:1: the first line looks like a header (drug, does, gene, source); name the columns with \
+--columns head=drug,relation=does,tail=gene; if there is a row for each entity, id=drug,relation=*'
+    """
+    guess = ",".join(f"{role}={name}" for role, name in zip(ROLES, names, strict=False))
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return BadInput(
+        f"{place}: the first line looks like a header ({shown}); name the columns with ",
+        Option("columns", guess),
+        f"; if there is a row for each entity, id={names[0]},relation=*",
+    )

@@ -1,0 +1,126 @@
+"""Where facts come from: files by their suffix, patterns of names, tables, graphs of other libraries."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import signature
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tuplet import registry
+from tuplet.errors import BadInput, hint, unknown
+from tuplet.files import reason
+from tuplet.graph.readers.columns import Choice
+from tuplet.graph.readers.facts import FactColumns
+from tuplet.graph.readers.load import PACKED
+from tuplet.graph.readers.tables import of_frame, of_table, of_tuples
+
+Source: TypeAlias = Any  # a path, a pattern of paths, a DataFrame, an Arrow table, tuples, or a list of the former
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def each_source(source: Source) -> list[Source]:
+    """The sources that a source stands for: the files of a pattern, the members of a list."""
+    if is_path(source):
+        return _matching(os.fspath(source))
+    if isinstance(source, list | tuple) and source and all(map(_stands_alone, source)):
+        return [one for several in source for one in each_source(several)]
+    return [source]
+
+
+def fact_batches(source: Source, choice: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
+    """What one source says, some at a time; the rows of `nodes` are about entities."""
+    if is_path(source):
+        path = Path(source)
+        reader = registry.find("readers", suffix_of(path))
+        if nodes:
+            if "nodes" not in signature(reader).parameters:
+                raise BadInput(f"{path}: nodes are read from tables (.csv, .tsv, .parquet), or with the facts")
+            yield from fact_batches(reader(path, choice, nodes=True))
+        else:
+            yield from fact_batches(reader(path, choice))
+        return
+    package = type(source).__module__.split(".")[0]
+    if isinstance(source, FactColumns):
+        yield source
+    elif isinstance(source, pa.Table):
+        yield of_table("the table", source, choice, nodes)
+    elif package == "pandas" and hasattr(source, "columns"):
+        yield of_frame(source, choice, nodes)
+    elif package == "rdflib":
+        raise BadInput("an rdflib graph is read from a file: graph.serialize('facts.nt', format='nt')")
+    elif isinstance(source, Iterable):
+        facts = iter(source)
+        first = next(facts, None)
+        if isinstance(first, FactColumns):
+            yield from chain([first], facts)
+        else:
+            yield of_tuples(facts if first is None else chain([first], facts))
+    else:
+        raise BadInput(f"cannot read facts from a {type(source).__name__}; give a path, table, DataFrame or tuples")
+
+
+def is_path(source: Source) -> bool:
+    """Whether it is the name of a file or folder."""
+    return isinstance(source, (str, os.PathLike))
+
+
+def _stands_alone(source: Source) -> bool:
+    """Whether a member of a list is a source and no fact."""
+    return is_path(source) or isinstance(source, pa.Table) or type(source).__module__.split(".")[0] == "pandas"
+
+
+def _matching(path: str) -> list[Source]:
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise BadInput(f"no file is called like {path}")
+    return list(found)
+
+
+def suffix_of(path: Path) -> str:
+    """The type of a file by its name, without `.gz`; the file must exist."""
+    if not os.path.exists(path):  # unlike Path.exists, also for names no system allows
+        raise BadInput(f"no such file: {path}{_near_file(path)}")
+    if os.path.isdir(path):
+        raise BadInput(f"{path} is a folder where a file is expected")
+    suffix = _stem_and_type(path.name)[1]
+    known = registry.names("readers")
+    if suffix not in known:
+        raise unknown("file type", path.suffix, known, f"of {path} is not known")
+    return suffix
+
+
+def _near_file(path: Path) -> str:
+    if not os.path.isdir(path.parent):
+        return f" (the folder {path.parent} does not exist)"
+    return hint(path.name, _listing(path.parent), lambda name: str(path.parent / name))
+
+
+def folder_file(folder: Path, stems: Sequence[str]) -> Path | None:
+    """The file of a dataset folder with one of these names and a known type, if there is one."""
+    wanted = {(stem, suffix) for stem in stems for suffix in registry.names("readers")}
+    found = sorted(name for name in _listing(folder) if _stem_and_type(name) in wanted)
+    if len(found) > 1:
+        raise BadInput(f"{folder} has both {found[0]} and {found[1]}; keep one of them")
+    return folder / found[0] if found else None
+
+
+def _stem_and_type(name: str) -> tuple[str, str]:
+    name = name.lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return os.path.splitext(name)
+
+
+def _listing(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError as error:
+        raise BadInput(f"cannot read the folder {folder}: {reason(error)}") from None
