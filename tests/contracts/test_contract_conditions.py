@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from engine_contract import SOAK, atom_product, random_query, random_table
+from engine_contract import SOAK, atom_product, check, check_cut_short, random_query, random_table
 from random_conditions import meant, with_conditions
+from test_contract_exact import random_case, run
 
 from tuplet import registry
-from tuplet.engines import brute, crisp
+from tuplet.engines import brute, crisp, exact
 from tuplet.errors import BadInput
 from tuplet.graph.ranked import members
 from tuplet.query.conditions import Within
@@ -88,3 +89,33 @@ def test_crisp_finds_what_the_oracle_finds(block: int) -> None:
         assert crisp.plan(clauses, adjacency).text()
         answered += len(expected) > 0
     assert answered > PER_BLOCK / 10
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_exact_finds_what_the_oracle_finds(block: int) -> None:
+    answered = 0
+    for seed in range(PER_BLOCK * block, PER_BLOCK * (block + 1)):
+        rng, table, k, logic = random_case(seed)
+        only = (None, None, "predicted", "observed")[seed % 4]
+        clauses = with_conditions(rng, random_query(rng, table), table)
+        answered += check(run, clauses, table, k, logic, only, seed) > 0
+        assert str(exact.plan(clauses, table))
+    assert answered > PER_BLOCK / 10
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_exact_searches_cut_short_stay_honest(block: int) -> None:
+    for seed in range(10_000 + 20 * block, 10_000 + 20 * (block + 1)):
+        rng, table, k, logic = random_case(seed)
+        only = (None, None, "predicted", "observed")[seed % 4]
+        clauses = with_conditions(rng, random_query(rng, table), table)
+        check_cut_short(run, clauses, table, k, logic, only, work=int(rng.choice([1, 10, 40, 150])))
+
+
+def test_exact_scores_any_tuple() -> None:
+    for seed in range(60):
+        rng, table, _, logic = random_case(seed)
+        clauses = with_conditions(rng, random_query(rng, table), table)
+        tuples = rng.integers(0, table.entities, (20, len(clauses[0].free)))
+        expected = brute.score(clauses, table, tuples, logic)
+        np.testing.assert_allclose(exact.score(clauses, table, tuples, Logic.of(logic)), expected, rtol=1e-9)

@@ -13,6 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tuplet.engines.condition_tests import (
+    AT_LEAST,
     AT_MOST,
     COUNT,
     EQUAL,
@@ -21,6 +22,7 @@ from tuplet.engines.condition_tests import (
     KIND,
     LESS,
     LOW,
+    MORE,
     OTHER_COUNT,
     OTHER_KEYS,
     OTHER_RANKS,
@@ -118,4 +120,8 @@ def compares(kind, rank, other):
         return rank < other
     if kind == AT_MOST:
         return rank <= other
+    if kind == MORE:
+        return rank > other
+    if kind == AT_LEAST:
+        return rank >= other
     return (rank == other) == (kind == EQUAL)

@@ -24,9 +24,9 @@ Longs: TypeAlias = NDArray[np.int64]
 #   LOW, HIGH                    the range of ranks
 KIND, LEFT, RIGHT, KEYS, COUNT, WIDE, RANKS, OTHER_KEYS, OTHER_COUNT, OTHER_WIDE, OTHER_RANKS, LOW, HIGH = range(13)
 TEST_COLUMNS = 13
-WITHIN, OUTSIDE, PAIRED, LESS, AT_MOST, EQUAL, UNEQUAL = range(7)
+WITHIN, OUTSIDE, PAIRED, LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(9)
 
-_SIGNS = {"<": LESS, "<=": AT_MOST, ">": LESS, ">=": AT_MOST, "=": EQUAL, "!=": UNEQUAL}
+_SIGNS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
 
 SMALL = 4096  # values that are gone through without asking if that is worth it
 SAMPLE = 512  # values by which the share of a range is judged
@@ -56,8 +56,6 @@ def _row(condition: BoundCondition, kept: list[NDArray[Any]]) -> list[int]:
         case Paired(left, right, values, low, high):
             return [PAIRED, left, right, *column(values.keys, values.rank), *none, low, high]
         case Compared(left, right, operator, mine, theirs):
-            if operator.startswith(">"):
-                left, right, mine, theirs = right, left, theirs, mine
             own, other = column(mine.keys, mine.rank), column(theirs.keys, theirs.rank)
             return [_SIGNS[operator], left, right, *own, *other, 0, 0]
         case Equal():

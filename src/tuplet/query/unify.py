@@ -40,7 +40,8 @@ def unified(clause: QueryGraph) -> tuple[QueryGraph, tuple[int, ...]]:
 
     return replace(
         clause,
-        edges=tuple(dict.fromkeys(e._replace(head=node(e.head), tail=node(e.tail)) for e in clause.edges)),
+        # atoms that become the same one count as often as they were written
+        edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in dict.fromkeys(clause.edges)),
         different=tuple(dict.fromkeys((node(a), node(b)) for a, b in clause.different)),
         conditions=tuple(moved(condition) for condition in clause.conditions if not isinstance(condition, Equal)),
     ), tuple(stands)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tuplet.query.conditions import ALL_CONDITIONS
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.ranking import Clauses, Ranking
@@ -34,6 +35,7 @@ class Exact(Engine[BestFirst]):
     summary = "the true joint top-k, proven, with a bound on every tuple that is not shown (default)"
     exact = True
     forks = True
+    conditions = ALL_CONDITIONS
 
     def load(self, source: Source) -> None:
         _warm(source.truth is not None and source.truth.double)

@@ -23,11 +23,12 @@ class Shape:
     different: tuple[tuple[int, int], ...]
     anchors: tuple[int, ...]  # positive atoms with a constant, the one with the shortest row first
     root: int = 0  # the variable to begin with where no constant leads to one
+    tests: tuple[tuple[int, int], ...] = ()  # conditions by position: left and right variable, perhaps the same
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A factor of a variable as in the kernels; `edge` is the atom's position (-1 for an inequality)."""
+    """A factor of a variable as in the kernels; `edge` is the position of the atom, inequality or condition."""
 
     kind: int
     source: int
@@ -79,13 +80,17 @@ class Layout:
     def finish(self) -> None:
         """Writes the entries as an array; the slots are filled when relations and constants are known."""
         edges = len(self.arrays["edges"])
+        tests = [i for i, e in enumerate(self.entries) if e.kind == kernel.TEST]
         self.template = int_table(
-            [[e.kind, e.source, int(e.inverse), edges + i, e.extra] for i, e in enumerate(self.entries)], 5
+            [
+                [e.kind, e.source, *((e.edge, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)), e.extra]
+                for i, e in enumerate(self.entries)
+            ],
+            5,
         )
-
         unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
-        constant = [i for i, e in enumerate(self.entries) if e.kind != kernel.DIFFERENT and e.source < 0]
-        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant))
+        constant = [i for i, e in enumerate(self.entries) if e.kind < kernel.DIFFERENT and e.source < 0]
+        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant) - set(tests))
         self.views = [(i, self.entries[i].edge) for i in views]
         self.constants = [(i, self.entries[i].edge) for i in constant]
         self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]

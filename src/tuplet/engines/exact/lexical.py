@@ -17,9 +17,11 @@ from tuplet.engines.exact.part import bind_clause
 from tuplet.engines.exact.search_rows import SearchRows, span_of
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
+from tuplet.query.conditions import Outside, Within
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import QueryGraph
+from tuplet.query.unify import unified
 
 _FIRST_BLOCK = 32  # candidates evaluated at once; more when many fail
 _LARGEST_BLOCK = 4096
@@ -118,8 +120,22 @@ def _reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], l
 
     They come along the shortest path of atoms from something known, or from the rows of its rarest relation.
     """
+    graph, stands = unified(graph)
     target = graph.free[len(prefix)]
-    known = {v: int(e) for v, e in zip(graph.free, prefix.tolist(), strict=False)}
+    known = {stands[v]: int(e) for v, e in zip(graph.free, prefix.tolist(), strict=False)}
+    if stands[target] in known:
+        return np.array([known[stands[target]]], dtype=np.int32)
+    found = _reached(graph, rows, target, known, least)
+    for condition in graph.conditions:
+        if isinstance(condition, Within | Outside) and condition.variable == target:
+            found = found[condition.holds(found)]
+    return found
+
+
+def _reached(
+    graph: QueryGraph, rows: SearchRows, target: int, known: dict[int, int], least: float
+) -> NDArray[np.int32]:
+    """Entities of a variable that positive atoms allow."""
     # positive atoms seen from each end: node → (view, other node)
     near: dict[int, list[tuple[int, int]]] = {}
     for head, relation, tail, negated in graph.edges:

@@ -5,21 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tuplet.engines.condition_tests import allowed, tests_of
 from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels.rows import Program
 from tuplet.engines.exact.layout import Layout, Longs, Shape
 from tuplet.engines.exact.planning import layout_of
 from tuplet.engines.exact.search_rows import SearchRows, fixed, span_of, value_of
-from tuplet.errors import BadInput
+from tuplet.graph.ranked import Ids
+from tuplet.query.conditions import BoundCondition, Within, described
 from tuplet.query.query_graph import QueryGraph, connected
+from tuplet.query.unify import unified
 
 Names: TypeAlias = tuple[str, ...]
 
+# Of a variable the entities that a condition leaves, where these are few.
+Few: TypeAlias = dict[int, tuple[Within, Ids]]
+
 _NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
+_NO_TESTS = tests_of(())[0]
 # So many times fewer entities that can fill a variable than rows under one of its views: the search begins there.
 SELECTIVE = 32
 _LIST_PLACES = {
@@ -39,6 +47,9 @@ class Part(NamedTuple):
     names: Names
     select: Longs  # [free] its free variables in the order asked for
     leading: Longs  # [steps] how many of these, from the first on, are known after each step
+    conditions: tuple[BoundCondition, ...]  # of each test of the program
+    few: Few  # where the search begins, by the part's variables
+    kept: list[NDArray[Any]]  # the arrays that tests look into
 
 
 @dataclass(frozen=True)
@@ -51,17 +62,20 @@ class PartOutline:
     edges: tuple[int, ...]  # positions of its atoms in the clause
     different: tuple[int, ...]
     constants: tuple[tuple[int, int], ...]  # atoms with a constant: number in the part, position in the clause
+    tests: tuple[int, ...]  # positions of its conditions in the clause
     shape: Shape
     select: Longs
     layouts: dict[tuple[int, ...], tuple[Layout, Longs]]  # with `leading`, by order of the anchors, then the root
 
-    def layout(self, spans: dict[int, tuple[int, int]], relation: list[int], rows: SearchRows) -> tuple[Layout, Longs]:
+    def layout(
+        self, spans: dict[int, tuple[int, int]], relation: list[int], rows: SearchRows, few: Few
+    ) -> tuple[Layout, Longs]:
         """The layout for the given rows of the constants: the search starts at the shortest."""
         anchors, root = self.shape.anchors, self.shape.root
         if len(anchors) > 1:
             anchors = tuple(sorted(anchors, key=lambda i: (spans[i][1] - spans[i][0], i)))
         elif not anchors:
-            root = _begin(self.shape, relation, rows)
+            root = _begin(self.shape, relation, rows, few)
         key = (*anchors, root)
         if key not in self.layouts:
             layout = layout_of(replace(self.shape, anchors=anchors, root=root))
@@ -80,6 +94,8 @@ class Outline:
     places: tuple[Longs, ...]  # for each part with free variables, where these stand among those asked for
     order: Longs  # where each variable stands among the members of the parts
     in_order: bool  # the variables of the only part are those of the clause, asked for in order
+    copies: tuple[tuple[int, int], ...]  # variables that no part has, each with the one that it equals
+    equal: tuple[tuple[int, int], ...]  # places asked for that must have equal entities
 
 
 class BoundClause(NamedTuple):
@@ -99,23 +115,26 @@ class BoundClause(NamedTuple):
         for number, part in enumerate(self.parts):
             if len(self.parts) > 1:
                 lines.append(f"  part {number + 1} of {len(self.parts)}, combined in order of truth")
-            lines += [f"  {line}" for line in _describe(part, self.rows)]
+            lines += [f"  {line}" for line in _describe(part, self.rows, self.clause.variables)]
+        names = self.clause.variables
+        lines += [f"  ?{names[copy]} = ?{names[other]}" for copy, other in self.outline.copies]
         return "\n".join(lines)
 
 
 def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     """The clause as programs on the rows of a table."""
-    if clause.conditions:
-        raise BadInput("the exact search does not know conditions on variables")
     rows = source.rows
-    edges, different = clause.edges, clause.different
-    if len(set(edges)) < len(edges):
+    searched, stands = (clause, None) if not clause.conditions else unified(clause)
+    edges, different = searched.edges, searched.different
+    if searched is clause and len(set(edges)) < len(edges):
         edges = tuple(dict.fromkeys(edges))
     outline = _outline(
         len(clause.variables),
         clause.free,
         tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
         tuple([(max(a, -1), max(b, -1)) for a, b in different]),
+        tuple([(c.variables[0], c.variables[-1]) for c in searched.conditions]),
+        stands,
     )
     ground: list[float] = []
     for i in outline.ground:
@@ -130,11 +149,15 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
             head, relation, tail, _ = edges[i]
             spans[local] = span_of(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
         relations = [edges[i].relation for i in part.edges]
-        layout, leading = part.layout(spans, relations, source)
+        conditions = tuple([searched.conditions[i] for i in part.tests])
+        few = _few(part, conditions, relations, source) if conditions else {}
+        layout, leading = part.layout(spans, relations, source, few)
         unequal = [~min(different[i]) for i in part.different]
-        program = _fill(layout, relations, spans, unequal, source)
+        tests, kept = tests_of(conditions) if conditions else (_NO_TESTS, [])
+        program = _fill(layout, relations, spans, unequal, source, few, tests)
         names = tuple([clause.variables[v] for v in part.members])
-        parts.append(Part(part.members, part.free, part.existential, layout, program, names, part.select, leading))
+        own = part.members, part.free, part.existential
+        parts.append(Part(*own, layout, program, names, part.select, leading, conditions, few, kept))
     return BoundClause(clause, source, outline, tuple(parts), tuple(ground))
 
 
@@ -144,19 +167,27 @@ def _outline(
     free: tuple[int, ...],
     edges: tuple[tuple[int, int, bool], ...],
     different: tuple[tuple[int, int], ...],
+    tests: tuple[tuple[int, int], ...],
+    stands: tuple[int, ...] | None,
 ) -> Outline:
-    groups = connected(variables, [*((h, t) for h, t, _ in edges), *different])
-    parts = tuple(_part_outline(group, free, edges, different) for group in groups)
+    stands = stands or tuple(range(variables))
+    searched = tuple(dict.fromkeys(stands[v] for v in free))
+    groups = connected(variables, [*((h, t) for h, t, _ in edges), *different, *tests])
+    groups = [group for group in ([v for v in group if stands[v] == v] for group in groups) if group]
+    parts = tuple(_part_outline(group, searched, edges, different, tests) for group in groups)
     asked = [p.members[: p.free] for p in parts if not p.existential]
     flat = [v for members in asked for v in members]
+    place = {v: i for i, v in enumerate(v for p in parts for v in p.members)}
     return Outline(
         parts,
         tuple(i for i, (h, t, _) in enumerate(edges) if h < 0 and t < 0),
         tuple(i for i, (a, b) in enumerate(different) if a == b or (a < 0 and b < 0)),
-        np.array([flat.index(v) for v in free], dtype=np.int64),
+        np.array([flat.index(stands[v]) for v in free], dtype=np.int64),
         tuple(np.array([free.index(v) for v in members], dtype=np.int64) for members in asked),
-        np.argsort(np.array([v for p in parts for v in p.members], dtype=np.int64)),
-        len(parts) == 1 and free == tuple(range(variables)),
+        np.array([place[v] for v in stands], dtype=np.int64),
+        len(parts) == 1 and free == stands == tuple(range(variables)),
+        tuple((v, other) for v, other in enumerate(stands) if v != other),
+        tuple((i, free.index(stands[v])) for i, v in enumerate(free) if stands[v] != v),
     )
 
 
@@ -165,6 +196,7 @@ def _part_outline(
     free: tuple[int, ...],
     edges: tuple[tuple[int, int, bool], ...],
     different: tuple[tuple[int, int], ...],
+    tests: tuple[tuple[int, int], ...],
 ) -> PartOutline:
     asked = [v for v in group if v in free]
     # of a purely existential part one variable stands as free: the best value of the part is that of its best tuple
@@ -174,6 +206,7 @@ def _part_outline(
     own = [i for i, (h, t, _) in enumerate(edges) if h in number or t in number]
     unequal = [i for i, (a, b) in enumerate(different) if a != b and (a in number or b in number)]
     constants = [(local, i) for local, i in enumerate(own) if edges[i][0] < 0 or edges[i][1] < 0]
+    tested = [i for i, (a, _) in enumerate(tests) if a in number]
     select = np.array([number[v] for v in free if v in number] or [0], dtype=np.int64)
     shape = Shape(
         len(members),
@@ -182,15 +215,37 @@ def _part_outline(
         tuple((number.get(different[i][0], -1), number.get(different[i][1], -1)) for i in unequal),
         tuple(local for local, i in constants if not edges[i][2]),
         root=int(select[0]),
+        tests=tuple((number[tests[i][0]], number[tests[i][1]]) for i in tested),
     )
     return PartOutline(
-        tuple(members), len(leading), not asked, tuple(own), tuple(unequal), tuple(constants), shape, select, {}
+        members=tuple(members),
+        free=len(leading),
+        existential=not asked,
+        edges=tuple(own),
+        different=tuple(unequal),
+        constants=tuple(constants),
+        tests=tuple(tested),
+        shape=shape,
+        select=select,
+        layouts={},
     )
 
 
-def _begin(shape: Shape, relation: list[int], rows: SearchRows) -> int:
-    """The variable to begin with: the first asked for, since equals come in order of its names, unless views of another
-    one share so few entities that most of a search would be in vain; with none, it ends at once.
+def _few(part: PartOutline, conditions: tuple[BoundCondition, ...], relation: list[int], rows: SearchRows) -> Few:
+    """What conditions leave of variables that no constant leads to, where that is worth knowing."""
+    found: Few = {}
+    if not part.shape.anchors:
+        for v, variable in enumerate(part.members):
+            views = _views(part.shape, relation, v)
+            own = allowed(conditions, variable, min(rows.adjacency.row_counts[view] for view in views))
+            if own is not None:
+                found[v] = own
+    return found
+
+
+def _begin(shape: Shape, relation: list[int], rows: SearchRows, allows: Few) -> int:
+    """The variable to begin with: the first asked for, since equals come in order of its names, unless views or
+    conditions of another one leave so few entities that most of a search would be in vain; with none, it ends at once.
     """
     counts = rows.adjacency.row_counts
     shared: dict[int, int] = {}
@@ -199,8 +254,10 @@ def _begin(shape: Shape, relation: list[int], rows: SearchRows) -> int:
         if views and not min(counts[view] for view in views):
             return v
         few = rows.few(views) if len(views) > 1 else None
-        if few is not None and SELECTIVE * len(few.order) <= max(counts[view] for view in views):
-            shared[v] = len(few.order)
+        sizes = [len(few.order)] if few is not None else []
+        sizes += [len(allows[v][1])] if v in allows else []
+        if sizes and SELECTIVE * min(sizes) <= max(counts[view] for view in views):
+            shared[v] = min(sizes)
     return min(shared, key=shared.__getitem__, default=shape.root)
 
 
@@ -212,7 +269,13 @@ def _views(shape: Shape, relation: list[int], v: int) -> tuple[int, ...]:
 
 
 def _fill(
-    layout: Layout, relation: list[int], spans: dict[int, tuple[int, int]], unequal: list[int], rows: SearchRows
+    layout: Layout,
+    relation: list[int],
+    spans: dict[int, tuple[int, int]],
+    unequal: list[int],
+    rows: SearchRows,
+    few: Few,
+    tests: Longs,
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
@@ -223,20 +286,24 @@ def _fill(
     for at, atom in layout.unequals:
         entries[at, 2] = unequal[atom]
     if not layout.lists:
-        return Program._make((entries, *layout.fixed_arrays, _NO_ROWS))
-    lists = {v: rows.candidates(_views(layout.shape, relation, v)) for v in layout.lists}
+        return Program._make((entries, *layout.fixed_arrays, _NO_ROWS, tests))
+    lists = {}
+    for v in layout.lists:
+        lists[v] = rows.candidates(_views(layout.shape, relation, v), few[v][1] if v in few else None)
     ends = dict(zip(lists, accumulate(len(own.order) for own in lists.values()), strict=True))
     arrays = {name: array.copy() for name, array in layout.arrays.items()}
     for name, row, v in layout.list_rows:
         places = _LIST_PLACES["edges" if name == "edges" else "steps"]
         arrays[name][row, places] = ends[v] - len(lists[v].order), ends[v], lists[v].first
     orders = [own.order for own in lists.values()]
-    return Program._make((entries, *arrays.values(), orders[0] if len(orders) == 1 else fixed(np.concatenate(orders))))
+    order = orders[0] if len(orders) == 1 else fixed(np.concatenate(orders))
+    return Program._make((entries, *arrays.values(), order, tests))
 
 
-def _describe(part: Part, rows: SearchRows) -> list[str]:
+def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
     lines = []
     layout, program = part.layout, part.program
+    conditions = [described(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
     whole = 1.0
     for i, step in enumerate(layout.steps):
         low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])
@@ -248,17 +315,31 @@ def _describe(part: Part, rows: SearchRows) -> list[str]:
         candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.order)))
         whole *= max(candidates, 1.0)
         origin = f"the shortest row of {', '.join(sources)}" if sources else "all rows of a relation"
-        checks = sum(1 for e in range(low, high) if program.entries[e, 0] != kernel.SUPPORT)
+        if not sources and step.variable in part.few:
+            origin = "the entities that a condition leaves"
+        checks = sum(1 for e in range(low, high) if program.entries[e, 0] not in (kernel.SUPPORT, kernel.TEST))
+        tests = [conditions[program.entries[e, 2]] for e in range(low, high) if program.entries[e, 0] == kernel.TEST]
         opened = int(program.steps[i, kernel.OPEN_B] - program.steps[i, kernel.OPEN_A])
         lines.append(
             f"{i + 1}. {'hold' if step.held else 'fix'} ?{part.names[step.variable]} from {origin}"
-            f" (about {candidates:,.0f}); {_plural(checks, 'atom')}, bounded by {_plural(opened, 'message')}"
-            + ("; each value once" if step.dedupe else "")
+            f" (about {candidates:,.0f}); {', '.join([_plural(checks, 'atom'), *tests])}, bounded by"
+            f" {_plural(opened, 'message')}" + ("; each value once" if step.dedupe else "")
         )
     if layout.lazy:
         lines.append(f"{len(layout.steps) + 1}. evaluate each complete tuple over its existentials, then rank it")
+    checked = {program.entries[e, 2] for e in _tests_of_steps(part)}
+    later = [text for i, text in enumerate(conditions) if i not in checked]
+    if later:
+        lines.append(f"on the values of existentials: {', '.join(later)}")
     lines.append(f"without bounds: about {whole:,.0f} assignments; best first stops after the k-th tuple")
     return lines
+
+
+def _tests_of_steps(part: Part) -> list[int]:
+    """The entries of steps that are tests."""
+    spans = part.program.steps[:, [kernel.CHECK_A, kernel.CHECK_B]].tolist()
+    entries = [e for low, high in spans for e in range(low, high)]
+    return [e for e in entries if part.program.entries[e, 0] == kernel.TEST]
 
 
 def _row_length(entry: Longs, rows: SearchRows) -> float:

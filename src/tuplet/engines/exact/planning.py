@@ -43,6 +43,11 @@ class _Builder:
                 self.unary[max(a, b)].append(Entry(kernel.DIFFERENT, -1, i, False, 1))
             else:
                 self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.DIFFERENT, i))
+        for i, (a, b) in enumerate(shape.tests):
+            if a == b:
+                self.unary[a].append(Entry(kernel.TEST, -1, i, False, 1))
+            else:
+                self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.TEST, i))
         self.positive = {p for p, atoms in self.pairs.items() if any(kind == kernel.POSITIVE for kind, _ in atoms)}
         self.roots: list[tuple[int, bool]] = []  # root variable, whether a constant leads to it
         self.tree: list[list[int]] = [[] for _ in range(n)]
@@ -208,7 +213,9 @@ class _Builder:
         return always, inside
 
     def entry(self, kind: int, source: int, target: int, atom: int, extra: int) -> Entry:
-        """The factor of an atom between two variables at its `target` end."""
+        """The factor of an atom or condition between two variables at its `target` end."""
+        if kind == kernel.TEST:
+            return Entry(kind, source, atom, self.shape.tests[atom][0] == target, extra)
         inverse = kind != kernel.DIFFERENT and self.shape.edges[atom][0] != source
         return Entry(kind, source, atom, inverse, extra)
 

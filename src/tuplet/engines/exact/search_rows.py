@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tuplet.engines.exact.kernels.common import common_places
 from tuplet.engines.exact.kernels.rows import Rows
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
+from tuplet.graph.ranked import Ids
 from tuplet.truth.table import TruthTable
 
 FEW = 1 << 14  # entities that several views share are listed up to here
@@ -36,8 +37,14 @@ class SearchRows:
     made: dict[int, RowList] = field(default_factory=dict)
     shared: dict[tuple[int, ...], RowList | None] = field(default_factory=dict)
 
-    def candidates(self, views: tuple[int, ...]) -> RowList:
-        """The entities that have a row under all views if these are few, else those of the smallest view."""
+    def candidates(self, views: tuple[int, ...], only: Ids | None = None) -> RowList:
+        """The entities that have a row under all views if these are few, else those of the smallest view.
+
+        With `only`, those of the given entities that have a row under the smallest view.
+        """
+        if only is not None:
+            rows = self.adjacency.places(only.astype(np.int32), self.smallest(views))
+            return self._sorted(rows[rows >= 0])
         return self.few(views) or self.whole(self.smallest(views))
 
     def few(self, views: tuple[int, ...]) -> RowList | None:

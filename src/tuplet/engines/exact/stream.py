@@ -254,6 +254,10 @@ class ClauseStream:
             done = done if finished == len(best) else 0
             truth = self.logic.conjunction(truth, value[0] if len(value) else 0.0)
             witness[:, part.part.members] = found if len(best) else -1
+        for a, b in self.clause.outline.equal:
+            truth[tuples[:, a] != tuples[:, b]] = 0.0
+        for copy, other in self.clause.outline.copies:
+            witness[:, copy] = witness[:, other]
         witness[truth <= 0] = -1
         return truth, witness, done
 
