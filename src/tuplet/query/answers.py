@@ -329,6 +329,7 @@ class Answers(Sequence[Answer]):
             parts.append(
                 f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
             )
+        parts += self.about.get("hints", [])
         if waiting := self.about.get("waiting"):
             parts.append(
                 f"nothing is predicted yet about {counted(waiting, 'new entity', 'new entities')} (tuplet update)"

@@ -77,7 +77,7 @@ def explained(
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
-        about=about(source, engine, limits),
+        about=about(source, engine, limits, clauses),
     )
 
 

@@ -70,7 +70,7 @@ def ask_values(
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
-        about=about(source, engine, limits),
+        about=about(source, engine, limits, [c for r in question.readings[:1] for c in r.clauses]),
         columns=found.columns,
         form=tree.form,
         number=count,

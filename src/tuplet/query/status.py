@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tuplet._version import __version__
 from tuplet.query.engine import Engine
+from tuplet.query.hints import hints
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
@@ -19,7 +20,7 @@ from tuplet.query.witness import Witnesses
 Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.int8]]
 
 
-def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]:
+def about(source: Source, engine: Engine[Any], limits: Limits, clauses: Clauses = ()) -> dict[str, Any]:
     """What a reader needs to repeat an answer: version, hashes, what made the truth, limits."""
     made: dict[str, Any] = {}
     if engine.needs_truth:
@@ -33,6 +34,7 @@ def about(source: Source, engine: Engine[Any], limits: Limits) -> dict[str, Any]
         "observed": list(source.splits) if source.splits is not None else "all",
         **made,
         **{name: value for name, value in limits.given().items() if name not in ("k", "logic")},
+        **({"hints": said} if (said := hints(clauses, source)) else {}),
     }
 
 

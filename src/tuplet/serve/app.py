@@ -24,7 +24,7 @@ from tuplet.serve.limits import ServerLimits, problem
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.run import ServerSettings
 from tuplet.serve.service import Service
-from tuplet.serve.sparql_results import MEDIA_TYPE, results
+from tuplet.serve.sparql_results import MEDIA_TYPES, content_type, negotiated, results
 from tuplet.store import open_store
 
 WEB = Path(__file__).parent / "web"
@@ -132,20 +132,23 @@ def _routes(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def protocol(query: str, store: str | None) -> Response:
+    async def protocol(query: str, store: str | None, request: Request) -> Response:
+        form = negotiated(request.headers.get("accept", ""))
+        if form is None:
+            raise HTTPException(406, f"results come as {', '.join(MEDIA_TYPES)}")
         deadline = service.limits.deadline()
 
         def work() -> bytes:
             answers = service.answer(models.AskOptions(store=store), query, deadline, default_k=_SPARQL_DEFAULT)
-            return results(answers, deadline)
+            return results(answers, deadline, form)
 
-        return Response(await service.run(deadline, work), media_type=MEDIA_TYPE)
+        return Response(await service.run(deadline, work), media_type=content_type(form))
 
-    @app.get("/sparql", summary="SPARQL protocol: SPARQL 1.1 JSON results with a truth variable")
+    @app.get("/sparql", summary="SPARQL protocol: SPARQL 1.1 results (JSON, XML, CSV, TSV) with a truth variable")
     async def sparql_get(
-        query: Annotated[str, Query(min_length=1, max_length=100_000)], store: str | None = None
+        request: Request, query: Annotated[str, Query(min_length=1, max_length=100_000)], store: str | None = None
     ) -> Response:
-        return await protocol(query, store)
+        return await protocol(query, store, request)
 
     @app.post(
         "/sparql",
@@ -172,7 +175,7 @@ def _routes(app: FastAPI, service: Service) -> None:
         except UnicodeDecodeError:
             raise BadInput("the request is not UTF-8") from None
         if kind == "application/sparql-query":
-            return await protocol(text, store)
+            return await protocol(text, store, request)
         if kind != "application/x-www-form-urlencoded":
             raise HTTPException(415, "send application/sparql-query or application/x-www-form-urlencoded")
         try:
@@ -181,7 +184,7 @@ def _routes(app: FastAPI, service: Service) -> None:
             raise BadInput("the form has too many fields") from None
         if len(form.get("query", [])) != 1:
             raise BadInput("the form has to have one field 'query'")
-        return await protocol(form["query"][0], form.get("store", [store])[0])
+        return await protocol(form["query"][0], form.get("store", [store])[0], request)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:

@@ -20,14 +20,13 @@ from tuplet import registry
 from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.search import Finder, relation_counts
-from tuplet.lang.parse import parse
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
-from tuplet.query.question import Question
+from tuplet.query.question import Question, read_query
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
@@ -149,7 +148,7 @@ class Service:
 
     def question(self, store: Store, text: str, grounding: Mapping[str, Any] | None) -> Question:
         """A query, parsed once, that is not too large for this server."""
-        tree = parse(text, grounding)
+        tree = read_query(text, grounding, store.graph)
         self.limits.check_query(tree)
         with with_place(text):
             return store.question(tree, text=text)
