@@ -24,11 +24,12 @@ if _TYPE_CHECKING:
     from tuplet.describe import info
     from tuplet.engines.listed import engines
     from tuplet.pipeline import build, index, read, train
+    from tuplet.plain_graph import Graph
     from tuplet.query.answer import Answer
     from tuplet.query.answers import Answers
     from tuplet.query.limits import Limits
     from tuplet.query.source import Source
-    from tuplet.store import Graph, Store
+    from tuplet.store import Store
     from tuplet.store import open_store as open
 
 __all__ = [
@@ -53,7 +54,7 @@ __all__ = [
 _PLACES = {
     "Answer": "tuplet.query.answer:Answer",
     "Answers": "tuplet.query.answers:Answers",
-    "Graph": "tuplet.store:Graph",
+    "Graph": "tuplet.plain_graph:Graph",
     "Limits": "tuplet.query.limits:Limits",
     "Source": "tuplet.query.source:Source",
     "Store": "tuplet.store:Store",

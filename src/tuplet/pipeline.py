@@ -16,9 +16,10 @@ from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
 from tuplet.graph.readers.columns import Columns
+from tuplet.plain_graph import Graph
 from tuplet.progress import Report, shown
 from tuplet.settings import changed, keywords, to_mapping, unexpected
-from tuplet.store import Graph, Store
+from tuplet.store import Store
 from tuplet.text_table import counted, sizes
 from tuplet.train_config import TrainConfig, TrainFields, going_on, preset, suitable
 from tuplet.truth.edges import OBSERVED

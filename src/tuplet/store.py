@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -105,9 +105,15 @@ class Store:
         found.load(self.source)
         return found
 
-    def question(self, query: str | Query, grounding: Mapping[str, Any] | None = None, text: str = "") -> Question:
+    def question(
+        self,
+        query: str | Query,
+        grounding: Mapping[str, Any] | None = None,
+        text: str = "",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
         """A query, parsed and bound to the names of this store."""
-        return Question.of(self.source, query, grounding, text)
+        return Question.of(self.source, query, grounding, text, parameters)
 
     @keywords(Limits)
     def ask(
@@ -116,11 +122,15 @@ class Store:
         engine: str | None = None,
         limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
         **fields: Unpack[LimitFields],
     ) -> Answers:
-        """The ranked answers of a query. Further keywords are the fields of `Limits`: k, timeout, only, …"""
-        runner = self.engine(engine)
-        return asking.ask(self.question(query, grounding), runner, judge, Limits.of(limits, **fields))
+        """The ranked answers of a query. Further keywords are the fields of `Limits`: k, timeout, only, …
+
+        `parameters` are the values of `$name` in Cypher.
+        """
+        runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
+        return asking.ask(question, runner, judge, Limits.of(limits, **fields))
 
     @overload
     def ask_many(
@@ -243,10 +253,12 @@ class Store:
         engine: str | None = None,
         limits: Limits | None = None,
         grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
         **fields: Unpack[LimitFields],
     ) -> str:
         """How a query would be answered: order, bounds, estimated cost."""
-        return asking.plan_text(self.question(query, grounding), self.engine(engine), Limits.of(limits, **fields))
+        question = self.question(query, grounding, parameters=parameters)
+        return asking.plan_text(question, self.engine(engine), Limits.of(limits, **fields))
 
     def relations(self) -> Listing[RelationRow]:
         """The relations with their facts, predictions and one example each, most used first; prints as a table."""
@@ -400,30 +412,6 @@ class Store:
         if self.path is None or self.meta is None:
             raise BadInput("facts are added to a store (tuplet index, tuplet build), not to a plain graph")
         return self.path
-
-
-class Graph(KnowledgeGraph):
-    """A knowledge graph that can be asked: what its facts say, and nothing else."""
-
-    @staticmethod
-    def made(graph: KnowledgeGraph) -> Graph:
-        """The same graph, ready to be asked."""
-        return Graph(**{f.name: getattr(graph, f.name) for f in fields(graph)})
-
-    def __repr__(self) -> str:
-        return super().__repr__().replace("KnowledgeGraph", "Graph", 1)
-
-    @keywords(Limits)
-    def ask(
-        self,
-        query: str | Query,
-        engine: str | None = None,
-        limits: Limits | None = None,
-        grounding: Mapping[str, Any] | None = None,
-        **fields: Unpack[LimitFields],
-    ) -> Answers:
-        """The answers that the facts imply. Further keywords are the fields of `Limits`: k, timeout, …"""
-        return Store(Source(self)).ask(query, engine, limits, grounding, **fields)
 
 
 def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:

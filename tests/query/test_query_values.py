@@ -1,4 +1,4 @@
-"""Queries that filter by attributes, show them, order, count, or ask yes or no: on a small graph, with the crisp engine."""
+"""Queries that filter by attributes, show them, order, count, or ask yes or no: on a small graph, by facts alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tuplet
 from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.attributes import FACTS, AttributeColumn, Attributes
-from tuplet.store import Graph
+from tuplet.plain_graph import Graph
 
 PEOPLE = ("alice", "bob", "carol", "dave")
 FACTS_STATED = [

@@ -237,6 +237,12 @@ def _ask(command: CommandParser) -> None:
     command.add_argument(
         "--grounding", metavar="JSON", help="what the symbols of an EFOk-CQA string stand for: names or ids"
     )
+    command.add_argument(
+        "--param",
+        action="append",
+        metavar="NAME=VALUE",
+        help="what $NAME stands for in Cypher: a number, true, false, a list or text (repeatable)",
+    )
     flags(command.add_argument_group("limits"), Limits)
     output = command.add_argument_group("output")
     output.add_argument("--explain", action="store_true", help="print the reason for every answer")

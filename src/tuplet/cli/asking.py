@@ -22,9 +22,10 @@ def run_ask(arguments: argparse.Namespace) -> None:
 
     store = open_store(arguments.store, arguments.observed)
     query, grounding = _query_text(arguments.query), _grounding(arguments.grounding)
+    parameters = _parameters(arguments.param)
     limits = Limits(**given(arguments, Limits, checked=True))
     if arguments.plan:
-        echo(store.plan(query, arguments.engine, limits, grounding))
+        echo(store.plan(query, arguments.engine, limits, grounding, parameters))
         return
     if arguments.json and arguments.format not in (None, "json"):
         raise BadInput(f"give either --json or --format {arguments.format}, not both")
@@ -33,7 +34,7 @@ def run_ask(arguments: argparse.Namespace) -> None:
         refuse_existing(arguments.output, arguments.force)
     elif form == "parquet":
         raise BadInput("Parquet is not for the screen; add -o FILE.parquet")
-    answers = store.ask(query, arguments.engine, limits, grounding)
+    answers = store.ask(query, arguments.engine, limits, grounding, parameters)
     if arguments.output:
         answers.write(arguments.output, form, force=arguments.force)
         print(answers.summary(), file=sys.stderr)
@@ -114,6 +115,26 @@ def _query_text(argument: str) -> str:
     if not text.strip():
         raise BadInput("the query is empty")
     return text
+
+
+def _parameters(arguments: list[str] | None) -> dict[str, Any] | None:
+    """Values of parameters: JSON where it is, else text.
+
+    >>> _parameters(["phase=3", "name=asthma", "all=[1, 2]"])
+    {'phase': 3, 'name': 'asthma', 'all': [1, 2]}
+    """
+    if arguments is None:
+        return None
+    found: dict[str, Any] = {}
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if not sign or not name:
+            raise BadInput(f"--param is written NAME=VALUE, not {argument!r}")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
 
 
 def _grounding(argument: str | None) -> dict[str, Any] | None:

@@ -100,7 +100,7 @@ def read_query(
     parameters: Mapping[str, Any] | None = None,
 ) -> Query:
     """A text as a syntax tree, with the prefixes of the graph."""
-    return parse(text, grounding, graph.notes.get("prefixes"))
+    return parse(text, grounding, graph.notes.get("prefixes"), parameters)
 
 
 def _is_tuple(given: object, width: int) -> bool:

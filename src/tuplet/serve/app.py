@@ -79,7 +79,7 @@ def _routes(app: FastAPI, service: Service) -> None:
             return JSON(await service.run(deadline, lambda: service.batch(request, deadline)))
 
         def work() -> Response:
-            answers = service.answer(request, request.query or "", deadline, request.grounding)
+            answers = service.answer(request, request.query or "", deadline, request.grounding, request.parameters)
             if request.format == "json":
                 return JSON(to_json(answers, deadline))
             if request.format == "ndjson":

@@ -16,6 +16,8 @@ from tuplet.query.limits import Limits
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, str | int]
+Scalar = bool | int | float | str
+Parameters = dict[str, Scalar | list[Scalar]]
 Whole = Annotated[int, Key(ge=0)]
 
 
@@ -74,14 +76,16 @@ class BatchQuery(Strict):
     query: Text
     k: Whole | None = None
     grounding: Grounding | None = None
+    parameters: Parameters | None = None
 
 
 class AskRequest(AskOptions):
     """One `query`, or a batch of `queries`."""
 
-    query: Text | None = Key(default=None, description="SPARQL, logic text, EFOk-CQA or BetaE")
+    query: Text | None = Key(default=None, description="SPARQL, logic text, Cypher, EFOk-CQA or BetaE")
     queries: list[Text | BatchQuery] | None = None
     grounding: Grounding | None = Key(default=None, description="of an EFOk-CQA string")
+    parameters: Parameters | None = Key(default=None, description="what $name stands for in Cypher")
     format: Literal["json", "ndjson", "csv", "parquet"] = "json"
 
     model_config = ConfigDict(
@@ -99,6 +103,7 @@ class ExplainRequest(Strict):
     evidence: bool = Key(default=False, description="list the stated facts that speak for each predicted one")
     timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
     grounding: Grounding | None = None
+    parameters: Parameters | None = None
 
 
 class PlanRequest(Strict):
@@ -108,6 +113,7 @@ class PlanRequest(Strict):
     store: str | None = None
     engine: str | None = None
     grounding: Grounding | None = None
+    parameters: Parameters | None = None
 
 
 class ParseRequest(Strict):

@@ -146,9 +146,15 @@ class Service:
             served[name].load(store.source)
         return served[name]
 
-    def question(self, store: Store, text: str, grounding: Mapping[str, Any] | None) -> Question:
+    def question(
+        self,
+        store: Store,
+        text: str,
+        grounding: Mapping[str, Any] | None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
         """A query, parsed once, that is not too large for this server."""
-        tree = read_query(text, grounding, store.graph)
+        tree = read_query(text, grounding, store.graph, parameters)
         self.limits.check_query(tree)
         with with_place(text):
             return store.question(tree, text=text)
@@ -159,6 +165,7 @@ class Service:
         text: str,
         deadline: Deadline,
         grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
         default_k: int = DEFAULT_K,
     ) -> Answers:
         """The answers of one query, within the limits; `default_k` where neither the request nor the query has one."""
@@ -170,7 +177,7 @@ class Service:
                     raise BadInput(f"option {key!r} is not taken over HTTP; use the command line")
             store = self.store(asked.store)
             engine = self.engine(store, asked.engine, deadline)
-            question = self.question(store, text, grounding)
+            question = self.question(store, text, grounding, parameters)
             limit = question.tree.limit
             limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
             limits = replace(self.limits.within(limits), timeout=deadline.seconds)
@@ -196,7 +203,9 @@ class Service:
                 if deadline.over():
                     self.metrics.refused()
                     raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
-                results.append(to_json(self.answer(asked, one.query, deadline, one.grounding), deadline))
+                results.append(
+                    to_json(self.answer(asked, one.query, deadline, one.grounding, one.parameters), deadline)
+                )
             except TupletError as error:
                 results.append(encode(problem(error)[1]))
         return b'{"results":[' + b",".join(results) + b"]}"
@@ -205,7 +214,7 @@ class Service:
         """`POST /explain`: truth and witness of one given tuple."""
         store = self.store(request.store)
         engine = self.engine(store, None, deadline)
-        question = self.question(store, request.query, request.grounding)
+        question = self.question(store, request.query, request.grounding, request.parameters)
         limits = Limits(logic=request.logic, timeout=request.timeout, evidence=request.evidence)
         [answer] = explain(question, [request.values], engine, limits, deadline)
         return encode({"query": request.query, **answer.to_dict(), "text": str(answer.explain())})
@@ -214,7 +223,7 @@ class Service:
         """`POST /plan`: how a query would be answered."""
         store = self.store(request.store)
         engine = self.engine(store, request.engine, deadline)
-        text = plan_text(self.question(store, request.query, request.grounding), engine)
+        text = plan_text(self.question(store, request.query, request.grounding, request.parameters), engine)
         return encode({"query": request.query, "engine": engine.name, "plan": text})
 
     def drawing(self, request: models.ParseRequest) -> bytes:

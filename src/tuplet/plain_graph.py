@@ -1,0 +1,40 @@
+"""A graph that can be asked, without a store around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Unpack
+
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import Query
+from tuplet.query.answers import Answers
+from tuplet.query.limits import LimitFields, Limits
+from tuplet.query.source import Source
+from tuplet.settings import keywords
+from tuplet.store import Store
+
+
+class Graph(KnowledgeGraph):
+    """A knowledge graph that can be asked: what its facts say, and nothing else."""
+
+    @staticmethod
+    def made(graph: KnowledgeGraph) -> Graph:
+        """The same graph, ready to be asked."""
+        return Graph(**{f.name: getattr(graph, f.name) for f in fields(graph)})
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("KnowledgeGraph", "Graph", 1)
+
+    @keywords(Limits)
+    def ask(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """The answers that the facts imply. Further keywords are the fields of `Limits`: k, timeout, …"""
+        return Store(Source(self)).ask(query, engine, limits, grounding, parameters, **fields)
