@@ -52,6 +52,11 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         ".pq": "tuplet.graph.readers.tables:read_parquet",
         ".nt": "tuplet.graph.readers.rdf:read_ntriples",
         ".ttl": "tuplet.graph.readers.rdf:read_turtle",
+        ".nq": "tuplet.graph.readers.rdf:read_nquads",
+        ".trig": "tuplet.graph.readers.rdf:read_trig",
+        ".rdf": "tuplet.graph.readers.rdf:read_rdfxml",
+        ".owl": "tuplet.graph.readers.rdf:read_rdfxml",
+        ".jsonld": "tuplet.graph.readers.rdf:read_jsonld",
     },
     "languages": {},
 }

@@ -186,14 +186,10 @@ def test_a_split_without_dates_has_none(tmp_path: Path) -> None:
     assert [date for _, date in content(graph).values()] == [365 * DAY, NO_DATE]
 
 
-def test_rdf_needs_no_columns_and_rdflib_graphs_are_refused(tmp_path: Path) -> None:
-    import rdflib
-
+def test_rdf_needs_no_columns(tmp_path: Path) -> None:
     (tmp_path / "f.nt").write_text("<http://x/a> <http://x/r> <http://x/b> .\n")
     with pytest.raises(BadInput, match="is RDF: its subject, predicate and object need no columns="):
         read(tmp_path / "f.nt", columns="A,B,C")
-    with pytest.raises(BadInput, match="an rdflib graph is read from a file"):
-        read(rdflib.Graph())
 
 
 def test_blank_nodes_of_two_files_differ(tmp_path: Path) -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.graph.graph_content import fact_values, facts, values
 
 from tuplet.errors import BadInput
-from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read, read_with_report
-
-Fact = tuple[str, str, str]
-
-
-def facts(graph: KnowledgeGraph) -> set[Fact]:
-    heads, relation, tails = graph.edges()
-    names = graph.entities.names
-    return set(zip(names(heads), graph.relations.names(relation), names(tails), strict=True))
 
 
 def write(path: Path, text: str) -> Path:
@@ -120,6 +113,7 @@ def test_nodes_bring_labels_and_types(tmp_path: Path) -> None:
     assert graph.notes["type_relation"] == "type"
     names = graph.entities
     assert [names.label(names.find(name)) for name in "abc"] == ["Anna", "Bob", "Carla"]
+    assert values(graph, "a") == {"name": "Anna", "born": 1980}
     frame = pd.read_csv(nodes)
     assert read(edges, nodes=frame).hash == read(edges, nodes=[nodes]).hash == graph.hash
 
@@ -148,3 +142,44 @@ def test_missing_values_of_frames_are_named_by_row() -> None:
     with pytest.raises(BadInput, match="the DataFrame, row 3: the head is missing"):
         read(frame)
     assert facts(read(frame.dropna())) == {("1", "r", "2"), ("2", "r", "3")}
+
+
+def test_attributes_of_facts_and_entities(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.csv", "head,relation,tail,since,by\na,r,b,1999,me\nb,r,c,,you\nc,r,d,NA,\n")
+    graph, report = read_with_report(path, columns="attribute=*")
+    assert report.remarks == []
+    assert fact_values(graph, "a", "r", "b") == {"since": 1999, "by": "me"}
+    assert fact_values(graph, "b", "r", "c") == {"by": "you"}
+    assert fact_values(graph, "c", "r", "d") == {}
+    some = read(
+        pd.read_csv(path), columns={"head": "head", "relation": "relation", "tail": "tail", "attribute": "since"}
+    )
+    assert fact_values(some, "a", "r", "b") == {"since": 1999}
+    numbered = write(tmp_path / "f.tsv", "a\tr\tb\t7\n")
+    assert fact_values(read(numbered, columns="head=1,relation=2,tail=3,attribute=4"), "a", "r", "b") == {"column4": 7}
+    drugs = write(tmp_path / "d.csv", DRUGS)
+    graph = read(drugs, columns="id=drug,relation=targets,split=;,attribute=*")
+    assert values(graph, "d1") == {"phase": 3, "treats": "asthma"}
+    assert values(graph, "d2") == {}
+
+
+def test_kinds_of_cells(tmp_path: Path) -> None:
+    text = "head,relation,tail,n,f,b,d,t,zip,odd,s\n" + "".join(
+        f"a,r,b{i},{i},{i}.5,{str(i == 1).lower()},2024-0{i + 1}-01,2024-01-01T0{i}:00:00,0{i},{odd},x{i}\n"
+        for i, odd in enumerate(("1", "old", "3"))
+    )
+    path = write(tmp_path / "f.csv", text)
+    graph, report = read_with_report(path, columns="attribute=*")
+    day, moment = datetime.date(2024, 2, 1), datetime.datetime(2024, 1, 1, 1, tzinfo=datetime.UTC)
+    assert fact_values(graph, "a", "r", "b1") == {
+        "n": 1,
+        "f": 1.5,
+        "b": True,
+        "d": day,
+        "t": moment,
+        "zip": "01",
+        "odd": "old",
+        "s": "x1",
+    }
+    assert fact_values(graph, "a", "r", "b2")["odd"] == 3
+    assert report.remarks == [f"{path}: 1 of 3 values of 'odd' are texts, such as 'old'"]

@@ -125,8 +125,12 @@ def _cast(kind: Kind, words: pa.Array) -> pa.Array:
     if kind == "time":
         # Without a zone a time is in universal time.
         zoned = pc.match_substring_regex(words, r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
-        words = pc.if_else(zoned, words, pc.binary_join_element_wise(words, "Z", ""))
+        words = pc.if_else(zoned, words, pc.binary_join_element_wise(words, _text("Z"), _text("")))
     return words.cast(_ARROW[kind])
+
+
+def _text(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
 
 
 def _boolean(text: str) -> bool:

@@ -153,7 +153,7 @@ def _refuse_wrong(choice: Choice) -> None:
         raise BadInput(
             Option("columns", None), f" does not name the relation; if all rows are of one called NAME, write {pair}"
         )
-    if missing:
+    if missing and (choice.role or not (choice.attributes or choice.rest)):
         raise BadInput(Option("columns", None), f" does not name the {missing[0]}; it needs head, relation and tail")
     if choice.rest == "relation":
         raise BadInput(Option("columns", None), " names a relation for each fact, so the others cannot be relations")

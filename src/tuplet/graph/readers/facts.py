@@ -36,10 +36,8 @@ class FactColumns:
     truth: NDArray[np.float64] | None = None  # [facts] in [0, 1]
     date: NDArray[np.int64] | None = None  # [facts] seconds since 1970, `NO_DATE` where there is none
     blank_lines: int = 0
-    literals: int = 0  # RDF statements about a literal, which is no entity
     labels: dict[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
     blank_nodes: int = 0  # nodes without a name, called _:b0, _:b1, … in order of appearance
-    maybe_header: bool = False  # the first line may be one: its three names occur nowhere else
     values: tuple[AttributeBatch, ...] = ()  # attributes of the facts, or of entities
     nodes: pa.Array | pa.ChunkedArray | None = None  # names of entities that need not occur in a fact
     remarks: tuple[str, ...] = ()  # what the report says of the source, each in words
@@ -57,19 +55,23 @@ class FactColumns:
             batch if batch.subjects is None else replace(batch, subjects=_renamed(batch.subjects, number))
             for batch in self.values
         )
-        return replace(self, head=_renamed(self.head, number), tail=_renamed(self.tail, number), values=values)
+        labels = {_after(name, number): label for name, label in self.labels.items()}
+        head, tail = _renamed(self.head, number), _renamed(self.tail, number)
+        return replace(self, head=head, tail=tail, values=values, labels=labels)
+
+
+def _after(name: str, number: int) -> str:
+    return f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name
 
 
 def _renamed(column: pa.Array | pa.ChunkedArray, number: int) -> pa.ChunkedArray:
-    def name(old: str) -> str:
-        return f"_:b{int(old[3:]) + number}" if old.startswith("_:b") else old
-
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     coded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
     return pa.chunked_array(
         [
             pa.DictionaryArray.from_arrays(
-                chunk.indices, pa.array(map(name, chunk.dictionary.to_pylist()), pa.large_string())
+                chunk.indices,
+                pa.array([_after(name, number) for name in chunk.dictionary.to_pylist()], pa.large_string()),
             )
             for chunk in coded
         ],
@@ -98,12 +100,10 @@ class ImportReport:
     conflicting_weights: int  # dropped duplicates with another truth; the largest truth was kept
     zero_truth: int  # facts with truth 0, which are no edges
     blank_lines: int
-    literals: int
     labelled_entities: int
     labelled_relations: int
     unlisted: int  # entities and relations that a given list of names lacks
     unused_labels: int  # labels of names that do not occur, and repeated ones
-    maybe_headers: int  # files whose first line may be a header: its three names occur nowhere else
     remarks: list[str]  # what else is to be said, source by source
     attributes: tuple[FoundAttribute, ...] = ()
 
@@ -124,10 +124,8 @@ class ImportReport:
             "duplicates with another truth, the largest kept": self.conflicting_weights,
             "facts of truth 0 dropped": self.zero_truth,
             "blank lines ignored": self.blank_lines,
-            "literals skipped": self.literals,
             "names not in the given list": self.unlisted,
             "labels not used": self.unused_labels,
-            "first lines that may be headers (--columns names the columns)": self.maybe_headers,
         }
         always = ("duplicates dropped", "self-loops")
         lines += [f"{count:,} {text}" for text, count in remarks.items() if count or text in always]
@@ -149,7 +147,7 @@ class FactCollector:
         self._facts = RelationSpill(spill_memory(memory), folder, defaults={"truth": 1.0, "date": NO_DATE})
         self._values = ValueCollector(spill_memory(memory), folder)
         self._labels: dict[str, str] = {}
-        self._seen = {"blank_lines": 0, "literals": 0, "maybe_headers": 0}
+        self._blank_lines = self._rows = 0
         self._remarks: dict[str, None] = {}  # each once, in order
         self._notes: dict[str, Any] = {}
 
@@ -157,6 +155,11 @@ class FactCollector:
     def spilled(self) -> bool:
         """Whether facts wait on disk."""
         return self._facts.spilled
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no fact yet, perhaps attributes."""
+        return not self._rows
 
     def add(self, split: str, part: FactColumns) -> None:
         """Take facts of a split; they come in the order of the splits."""
@@ -180,10 +183,9 @@ class FactCollector:
             numbers(self._entities, nodes if isinstance(nodes, pa.ChunkedArray) else pa.chunked_array([nodes]))
         self._remarks |= dict.fromkeys(part.remarks)
         for name, note in part.notes.items():
-            # of prefixes and the like the first meaning counts
-            self._notes[name] = dict(note) | self._notes.get(name, {}) if isinstance(note, Mapping) else note
-        counts = {"blank_lines": part.blank_lines, "literals": part.literals, "maybe_headers": int(part.maybe_header)}
-        self._seen = {name: self._seen[name] + count for name, count in counts.items()}
+            self._notes[name] = _joined(self._notes.get(name), note)
+        self._blank_lines += part.blank_lines
+        self._rows += len(part.head)
 
     def write(
         self,
@@ -231,7 +233,7 @@ class FactCollector:
             unused_labels=_absent(known, found, found_relations) + known.repeated,
             remarks=list(self._remarks),
             attributes=self._values.found(),
-            **self._seen,
+            blank_lines=self._blank_lines,
             **counts,
         )
 
@@ -240,6 +242,13 @@ class FactCollector:
 
         tables = self._values.tables(of_entity, of_relation, dropped_facts)
         return report, writer, writer.finish({"report": report.as_dict(), **self._notes}, tables)
+
+
+def _joined(known: Any, note: Any) -> Any:
+    """Notes of two sources under one name: of prefixes and the like the first meaning counts."""
+    if isinstance(note, Mapping):
+        return dict(note) | (known or {})
+    return list(dict.fromkeys([*(known or []), *note])) if isinstance(note, list) else note
 
 
 def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:

@@ -100,6 +100,8 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
         {name: found(name, column) for name, column in part.items()} for part in (choice.relations, choice.attributes)
     )
     taken = {*role.values(), *relations.values(), *attributes.values()}
+    if choice.rest == "attribute" and "label" in role and names[role["label"]] != "label":
+        taken.discard(role["label"])  # what a thing is called may be asked for as name or title too
     others = {name: i for i, name in enumerate(names) if i not in taken}
     if choice.rest == "relation":
         relations |= others

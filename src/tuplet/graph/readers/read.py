@@ -143,6 +143,8 @@ def _gather(
     for table in each_source(nodes) if not isinstance(nodes, list | tuple) or nodes else []:
         for part in fact_batches(table, nodes=True):
             facts.add("train", part)
+    if facts.empty:
+        raise BadInput(f"{splits[0] if is_path(splits[0]) else 'the source'}: no facts, only attributes of entities")
     files = [labels] if isinstance(labels, (str, os.PathLike)) else list(labels)
     names = _merge([_read_names(Path(file)) for file in files])
     return _Gathered(facts, entity_list, relation_list, names)

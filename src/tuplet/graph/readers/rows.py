@@ -100,7 +100,10 @@ def _chunked(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 def _in_space(layout: TableLayout, role: str, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Names of an id space begin with its name: the same id in two spaces is of two entities."""
     space = layout.spaces.get(role)
-    return pc.binary_join_element_wise(f"{space}:", names, "") if space else names
+    if not space:
+        return names
+    before, between = (pa.scalar(text, names.type) for text in (f"{space}:", ""))
+    return pc.binary_join_element_wise(before, names, between)
 
 
 def _linked(ids: pa.Array, cells: pa.ChunkedArray, split: str) -> tuple[pa.Array, pa.Array]:

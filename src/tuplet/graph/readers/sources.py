@@ -52,8 +52,10 @@ def fact_batches(source: Source, choice: Choice | None = None, nodes: bool = Fal
         yield of_table("the table", source, choice, nodes)
     elif package == "pandas" and hasattr(source, "columns"):
         yield of_frame(source, choice, nodes)
-    elif package == "rdflib":
-        raise BadInput("an rdflib graph is read from a file: graph.serialize('facts.nt', format='nt')")
+    elif package in ("rdflib", "pyoxigraph") and isinstance(source, Iterable):
+        from tuplet.graph.readers.rdf import of_graph
+
+        yield from of_graph(source)
     elif isinstance(source, Iterable):
         facts = iter(source)
         first = next(facts, None)
