@@ -103,6 +103,7 @@ def index(
     memory: int | None = None,
     candidates: str | None = None,
     parts: PathLike | None = None,
+    predict_types: bool = False,
     force: bool = False,
     progress: bool | Report = True,
 ) -> Store:
@@ -112,7 +113,8 @@ def index(
     one (an entry point, or `module:Class`); or a list of several. `candidates` are the pairs that are scored:
     "half-links", "wide", "all", or by default the cheapest that hold nearly all valid edges; finished relations are
     kept in the folder `parts`, if there is one. With `table` (and `model=None`) truth values made elsewhere are taken
-    from a Parquet file; a weighted graph needs neither.
+    from a Parquet file; a weighted graph needs neither. Types (node labels, rdf:type) are facts that are not predicted,
+    unless `predict_types` asks for it.
     """
     from tuplet.truth.make import make, recipe_for
 
@@ -131,6 +133,8 @@ def index(
         parts=parts,
     )
     whole = read(graph)
+    if predict_types:
+        whole = Graph.made(whole.predicting_types())
     with shown(progress) as report:
         return Store.of(make(whole, recipe, path, force, report))
 
@@ -155,6 +159,7 @@ def build(
     threshold: float | None = None,
     calibration: str | None = None,
     keep_model: PathLike | None = None,
+    predict_types: bool = False,
     memory: int | None = None,
     force: bool = False,
     progress: bool | Report = True,
@@ -187,6 +192,8 @@ def build(
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
         graph = read(source, valid, test, labels, columns, memory, header, nodes)
         report("read", 0, 0, _sizes(graph))
+        if predict_types:
+            graph = Graph.made(graph.predicting_types())
         if graph.weighted:
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")

@@ -370,6 +370,11 @@ def _indexing(command: CommandParser) -> None:
         help="drop edges below this truth (default: 0.0005 if learned, else 0.005)",
     )
     command.add_argument("--calibration", metavar="NAME", help=CALIBRATION)
+    command.add_argument(
+        "--predict-types",
+        action="store_true",
+        help="predict node labels and rdf:type, too (default: they are facts and nothing else)",
+    )
     command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
 
 

@@ -236,6 +236,20 @@ class KnowledgeGraph:
         return replace(self, adjacency=adjacency, split=self.split[entries], weight=weight, date=date, layered=None)
 
     @property
+    def types(self) -> int:
+        """The relation of node labels and RDF types, -1 if there is none: a fact like others, but not predicted."""
+        return -1 if (name := self.notes.get("type_relation")) is None else self.relations.find(name)
+
+    @property
+    def unpredicted(self) -> int:
+        """The relation of which nothing is predicted, -1 if there is none."""
+        return -1 if self.notes.get("predict_types") else self.types
+
+    def predicting_types(self) -> KnowledgeGraph:
+        """The same graph, in which types are predicted as other relations are."""
+        return replace(self, notes={**self.notes, "predict_types": True})
+
+    @property
     def weighted(self) -> bool:
         return self.weight is not None
 

@@ -64,7 +64,9 @@ class TruthOnDemand:
         memory: int | None = None,
         keep: int = 10_000,
         bounds: MeasuredBounds | None = None,
+        unpredicted: int = -1,  # a relation of which facts are all there is
     ) -> None:
+        self.unpredicted = unpredicted
         self.predictor, self.facts, self._threshold = predictor, facts, threshold
         self.calibration, self._bounds = calibration or Calibration(), bounds
         known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
@@ -113,7 +115,7 @@ class TruthOnDemand:
         """Truth of one edge: two rows are scored, none is listed."""
         if self.facts.observed_edge(head, relation, tail):
             return self.facts.value(head, relation, tail)
-        if max(head, tail) >= self.predictor.entities:
+        if max(head, tail) >= self.predictor.entities or relation == self.unpredicted:
             return 0.0
         with self._turn, torch.inference_mode():
             device = device_of(self.predictor)
@@ -158,6 +160,8 @@ class TruthOnDemand:
             if self._cache:
                 self._cache.save(relation, part)
         found = joined(("",), {relation: part}).predictions()
+        if relation == self.unpredicted:
+            return found.where(np.zeros(len(found.heads), dtype=bool))
         return found._replace(prediction=self._bounded(found.prediction)).reaching(self.threshold)
 
     def _bounded(self, truth: Floats) -> Floats:
@@ -167,7 +171,7 @@ class TruthOnDemand:
 
     def predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""
-        if entity >= self.predictor.entities:  # added later: the predictor does not know it
+        if entity >= self.predictor.entities or relation == self.unpredicted:  # added later: it is not known
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
         with torch.inference_mode():
             own = torch.tensor([entity], device=device_of(self.predictor))

@@ -32,6 +32,8 @@ def table_writer(
     graph: KnowledgeGraph, observed: Sequence[str], predicted: Predictions | None, threshold: float
 ) -> FolderMaker:
     """What writes the table of the observed facts of a graph over predicted edges, relation by relation."""
+    if predicted is not None and graph.unpredicted >= 0:
+        predicted = predicted.where(predicted.relation != graph.unpredicted)
 
     def write(folder: Path) -> str:
         entities, relations = graph_sizes(graph)

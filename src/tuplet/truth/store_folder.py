@@ -130,7 +130,8 @@ class StoreFiles:
         measured = self._calibration().get("bounds")
         bounds = None if measured is None else MeasuredBounds.from_dict(measured)
         key = self.folders["model"]
-        return TruthOnDemand(model, self.table, edges, calibration, threshold, cache, key, memory, bounds=bounds)
+        given = model, self.table, edges, calibration, threshold, cache, key, memory
+        return TruthOnDemand(*given, bounds=bounds, unpredicted=self.graph.unpredicted)
 
     def learned(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""

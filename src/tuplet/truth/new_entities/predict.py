@@ -223,6 +223,7 @@ def with_truth(store: StoreFiles, predicted: Predictions, new: NewEntities) -> S
 
     The caller holds `writing(path)`.
     """
+    predicted = predicted.where(predicted.relation != store.graph.unpredicted)
     now = states_of(store, predicted.relation, predicted.heads, predicted.tails)
     truth = np.where(predicted.prediction >= store.meta.threshold, predicted.prediction, np.float32(0))
     changed = ~now.observed & (now.truth != truth)
