@@ -87,7 +87,7 @@ def relations(source: Source) -> Listing[RelationRow]:
         lift = round(0.3 / rate) if rate else None
         name, label = graph.relations.name(r), graph.relations.label(r)
         rows.append(RelationRow(name, label, int(stated[r]), predicted, head, tail, rate, lift))
-    return Listing(rows, RelationRow)
+    return Listing(rows, RelationRow, prefixes=graph.prefixes)
 
 
 def _example(source: Source, relation: int) -> tuple[str, str]:
@@ -103,12 +103,13 @@ def find(source: Source, text: str, k: int, relations: bool) -> Listing[FoundNam
     """The entities (or relations) whose name or label begins with a text or contains it, best first."""
     words = source.graph.relations if relations else source.graph.entities
     found = Finder(words).find(text, k)
-    return Listing([FoundName(words.name(i), words.label(i)) for i in found], FoundName)
+    return Listing([FoundName(words.name(i), words.label(i)) for i in found], FoundName, prefixes=source.graph.prefixes)
 
 
 def entity(source: Source, name: str, k: int) -> EntityFacts:
     """What is stated and predicted about an entity: of each relation and direction the `k` best of both."""
     entities, words = source.graph.entities, source.graph.relations
+    name = name if entities.find(name) >= 0 else source.graph.prefixes.whole(name)
     labelled = entities.find_label(name)
     known = labelled[0] if entities.find(name) < 0 and len(labelled) == 1 else resolve(Name(name), "entity", entities)
     found: dict[tuple[int, int, int], EntityFact] = {}
@@ -128,7 +129,7 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
     stated = sum(fact.status == "observed" for fact in found.values())
     shown = show_entity(entities.name(known), entities.label(known))
     title = f"{shown}: {stated:,} facts, {len(found) - stated:,} predictions (at most {k} of each relation)"
-    return EntityFacts(list(found.values()), EntityFact, title)
+    return EntityFacts(list(found.values()), EntityFact, title, source.graph.prefixes)
 
 
 def _best(source: Source, entity: int, relation: int, inverse: bool, k: int) -> list[tuple[int, float, bool]]:

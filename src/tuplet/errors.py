@@ -195,9 +195,18 @@ class UnknownName(PlacedError, BadInput):
         length: int = 1,
         sure: bool = True,
     ) -> None:
-        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
+        self.kind, self.name, self.suggestions, self.note, self.sure = kind, name, tuple(suggestions), note, sure
         message = f"unknown {kind} {name!r}" if not note else f"{kind} {name!r} {note}"
         super().__init__(message + _advice(self.suggestions, sure), text, position, length)
+
+    def worded(self, short: Callable[[str], str]) -> UnknownName:
+        """The same error with names in their short form."""
+        shown = [
+            choice if (brief := short(choice.strip("<>"))) == choice.strip("<>") else brief
+            for choice in self.suggestions
+        ]
+        place = self.text, self.position, self.length
+        return UnknownName(self.kind, short(self.name), shown, self.note, *place, self.sure)
 
 
 class BudgetExceeded(TupletError):

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tuplet.errors import BadInput
+from tuplet.prefixes import NO_PREFIXES, Prefixes
 from tuplet.text_table import aligned
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Listing(Sequence[R], Generic[R]):
     Lyon   520,000
     """
 
-    def __init__(self, rows: Sequence[R], kind: type[R], title: str = "") -> None:
-        self._rows, self.kind, self.title = tuple(rows), kind, title
+    def __init__(self, rows: Sequence[R], kind: type[R], title: str = "", prefixes: Prefixes = NO_PREFIXES) -> None:
+        self._rows, self.kind, self.title, self.prefixes = tuple(rows), kind, title, prefixes
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,13 +74,15 @@ class Listing(Sequence[R], Generic[R]):
         return [list(told), *map(list, zip(*told.values(), strict=True))]
 
     def __str__(self) -> str:
-        return "\n".join([*([self.title] if self.title else []), *aligned(self._shown())])
+        short = self.prefixes.short
+        cells = [[short(cell) for cell in row] for row in self._shown()]
+        return "\n".join([*([short(self.title)] if self.title else []), *aligned(cells)])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        head, *rows = self._shown()
+        head, *rows = ([self.prefixes.short(cell) for cell in row] for row in self._shown())
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

@@ -20,6 +20,7 @@ from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
+from tuplet.prefixes import WELL_KNOWN, Prefixes
 from tuplet.text_table import counted, sizes
 
 KIND = "graph"
@@ -234,6 +235,12 @@ class KnowledgeGraph:
         weight = None if self.weight is None else self.weight[entries]
         date = None if self.date is None else self.date[entries]
         return replace(self, adjacency=adjacency, split=self.split[entries], weight=weight, date=date, layered=None)
+
+    @cached_property
+    def prefixes(self) -> Prefixes:
+        """The prefixes of the file it came from, and those that everybody knows."""
+        own = self.notes.get("prefixes")
+        return Prefixes({**WELL_KNOWN, **own} if own else {})
 
     @property
     def types(self) -> int:

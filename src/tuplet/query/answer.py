@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+from tuplet.prefixes import NO_PREFIXES, Prefixes
 from tuplet.query.witness import Fact, Status, percent
 from tuplet.text_table import aligned, printable
 
@@ -28,12 +29,13 @@ class Answer:
     truth: float
     status: Status | None  # None: the time was up before it was known
     witness: tuple[Fact, ...]
+    prefixes: Prefixes = NO_PREFIXES  # short forms of names, for people
 
     @staticmethod
-    def of(parts: Parts) -> Answer:
+    def of(parts: Parts, prefixes: Prefixes = NO_PREFIXES) -> Answer:
         """The answer of its parts."""
         values, labels, truth, status, witness = parts
-        return Answer(values, labels, truth, status, tuple(Fact(*fact) for fact in witness))
+        return Answer(values, labels, truth, status, tuple(Fact(*fact) for fact in witness), prefixes)
 
     def __getitem__(self, variable: str | int) -> Any:
         return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
@@ -101,14 +103,14 @@ class Explanation:
             [
                 *([f"clause {fact.clause + 1}"] if several else []),
                 f"{fact.kind:<10}",
-                fact.labelled(),
+                self.answer.prefixes.short(fact.labelled()),
                 percent(fact.truth),
             ]
             for fact in facts
         ]
         shown = [printable(self.title)]
         for fact, line in zip(facts, aligned(rows), strict=True):
-            shown += [f"  {line}", *(f"      {printable(text)}" for text in told(fact))]
+            shown += [f"  {line}", *(f"      {printable(self.answer.prefixes.short(text))}" for text in told(fact))]
         return "\n".join(shown)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,7 +119,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{fact.kind}</td><td><code>{html.escape(fact.labelled())}</code>"
+            f"<tr><td>{fact.kind}</td><td><code>{html.escape(self.answer.prefixes.short(fact.labelled()))}</code>"
             + "".join(f"<br><small>{html.escape(text)}</small>" for text in told(fact))
             + f"</td><td>{percent(fact.truth)}</td></tr>"
             for fact in self.answer.witness
@@ -140,7 +142,7 @@ def told(fact: Fact) -> list[str]:
 
 def show(answer: Answer, variable: str) -> str:
     """An entity for people: its label, and its name too where the label does not tell it."""
-    return show_cell(answer.values[variable], answer.labels[variable])
+    return answer.prefixes.short(show_cell(answer.values[variable], answer.labels[variable]))
 
 
 def show_cell(value: Any, label: str) -> str:

@@ -110,10 +110,10 @@ class Answers(Sequence[Answer]):
         return self._answer(index % len(self))
 
     def __iter__(self) -> Iterator[Answer]:
-        return (Answer.of(parts) for parts in self._parts(0, len(self)))
+        return (Answer.of(parts, self.graph.prefixes) for parts in self._parts(0, len(self)))
 
     def _answer(self, i: int) -> Answer:
-        return Answer.of(next(self._parts(i, i + 1)))
+        return Answer.of(next(self._parts(i, i + 1)), self.graph.prefixes)
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Answers in the JSON schema, one by one."""
@@ -294,9 +294,13 @@ class Answers(Sequence[Answer]):
     def _shown(self, most: int | None) -> tuple[list[str], list[tuple[int, list[str]]], int]:
         """Header, rows with their numbers (offset included), and how many lie between the first and the last."""
         number = len(self)
+        short = self.graph.prefixes.short
         first, last = shortened(number, number if most is None else most, FIRST, LAST)
         rows = [
-            (self._offset + i, [*(show_cell(values[v], labels[v]) for v in values), percent(truth), status or "?"])
+            (
+                self._offset + i,
+                [*(short(show_cell(values[v], labels[v])) for v in values), percent(truth), status or "?"],
+            )
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
@@ -329,7 +333,7 @@ class Answers(Sequence[Answer]):
             parts.append(
                 f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
             )
-        parts += self.about.get("hints", [])
+        parts += map(self.graph.prefixes.short, self.about.get("hints", []))
         if waiting := self.about.get("waiting"):
             parts.append(
                 f"nothing is predicted yet about {counted(waiting, 'new entity', 'new entities')} (tuplet update)"
@@ -395,7 +399,10 @@ class Answers(Sequence[Answer]):
             ),
             witnesses=replace(found, edges=edges, heads=number(found.heads), tails=number(found.tails)),
             graph=KnowledgeGraph.of(
-                _part(self.graph.entities, used), _part(self.graph.relations, relations), empty, empty, empty
+                _part(self.graph.entities, used),
+                _part(self.graph.relations, relations),
+                *(empty, empty, empty),
+                notes={"prefixes": known} if (known := self.graph.notes.get("prefixes")) else {},
             ),
             about=dict(self.about),
         )

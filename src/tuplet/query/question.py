@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, Refused
+from tuplet.errors import BadInput, Refused, UnknownName
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Column, Free, Name, Query
 from tuplet.lang.parse import parse
@@ -54,14 +54,12 @@ class Question:
             tree, shown, text = read_query(query, grounding, graph, parameters), query, query
         else:
             raise BadInput(f"a query is text, not {type(query).__name__}")
-        if is_plain(tree, graph):
-            columns = tuple(Column(variable.name, variable) for variable in tree.free)
-            found = (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
-            return Question(source, shown, tree, found, tree.form == "select")
-        words = source.attribute_words
-        meant = readings(tree, graph, words, text)
-        bound = tuple(BoundReading(r, bind_clauses(r.clauses, graph, text, words)) for r in meant)
-        return Question(source, shown, tree, bound, False)
+        plain = is_plain(tree, graph)
+        try:
+            found = _as_it_stands(tree, graph, text) if plain else _meant(tree, source, text)
+        except UnknownName as error:
+            raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
+        return Question(source, shown, tree, found, plain and tree.form == "select")
 
     @property
     def clauses(self) -> Clauses:
@@ -93,6 +91,18 @@ class Question:
         return np.array(found, np.int32).reshape(len(found), width)
 
 
+def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundReading, ...]:
+    """The one reading of a query that speaks of nothing but entities and relations."""
+    columns = tuple(Column(variable.name, variable) for variable in tree.free)
+    return (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
+
+
+def _meant(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:
+    graph, words = source.graph, source.attribute_words
+    meant = readings(tree, graph, words, text)
+    return tuple(BoundReading(reading, bind_clauses(reading.clauses, graph, text, words)) for reading in meant)
+
+
 def read_query(
     text: str,
     grounding: Mapping[str, Any] | None,
@@ -100,7 +110,7 @@ def read_query(
     parameters: Mapping[str, Any] | None = None,
 ) -> Query:
     """A text as a syntax tree, with the prefixes of the graph."""
-    return parse(text, grounding, graph.notes.get("prefixes"), parameters)
+    return parse(text, grounding, graph.prefixes.known, parameters)
 
 
 def _is_tuple(given: object, width: int) -> bool:
