@@ -98,6 +98,8 @@ class CypherParser(ConditionReader):
     def single(self) -> Query:
         patterns: list[list[Part]] = []
         if not self.at_keyword("MATCH"):
+            if self.at_keyword("RETURN"):
+                self.refuse("RETURN without MATCH is not supported; a query has a pattern")
             self.unexpected("MATCH", ("MATCH",))
         while self.keyword("MATCH"):
             patterns.append(self.patterns())
@@ -301,7 +303,6 @@ class CypherParser(ConditionReader):
         return Order(by, descending)
 
     def key_of(self, what: object, columns: dict[str, Column], shown: Shown, token: Token) -> str | Attribute:
-        before = dict(shown.free)
         match what:
             case Attribute() as attribute:
                 wanted: object = self.shown_attribute(attribute, shown, token)
@@ -316,7 +317,8 @@ class CypherParser(ConditionReader):
                 return name
         if not isinstance(wanted, Attribute):
             self.refuse("ORDER BY takes what is returned, or a property", token)
-        if shown.distinct and shown.free != before:
+        returned = [column.what for column in shown.columns]
+        if shown.distinct and any(Free(t.name) not in returned for t in terms(Has(wanted)) if isinstance(t, Exists)):
             self.fail("after DISTINCT, ORDER BY takes properties of what is returned", token)
         return wanted
 

@@ -13,7 +13,7 @@ relationships may be the same fact, their ends or their relations differ. The al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from math import prod
 from typing import Any, TypeAlias
@@ -35,6 +35,7 @@ from tuplet.lang.ast import (
     Not,
     Or,
     Same,
+    Term,
     Value,
 )
 from tuplet.lang.rules import MAX_CLAUSES
@@ -146,25 +147,68 @@ def joined(patterns: list[list[Part]]) -> Formula:
                 said += part.stated(choice[part.name])
             else:
                 said.append(any_of([all_of(part.stated(fact)) for fact in facts[part.name]]))
-        said += [distinct(choice[one.name], choice[other.name]) for one, other in pairs]
+        said.append(apart([(choice[one.name], choice[other.name]) for one, other in pairs]))
         formulas.append(all_of(said))
     return any_of(formulas)
 
 
-def distinct(one: Atom, other: Atom) -> Formula:
-    """That two facts are not the same one, as alternatives that exclude each other."""
-    sides = [(one.head, other.head), (one.tail, other.tail)]
-    if "variable" in (one.relation.kind, other.relation.kind):
-        sides.insert(0, (Constant(one.relation), Constant(other.relation)))
-    elif one.relation != other.relation:
-        return TRUE
-    alike: list[Formula] = []
-    ways: list[Formula] = []
-    for left, right in sides:
-        if left != right:
-            ways.append(all_of([*alike, Different(left, right)]))
-            alike.append(Same(left, right))
-    return any_of(ways)
+@dataclass(frozen=True)
+class Case:
+    """Some terms are equal and some are not: what was said, and what follows from it."""
+
+    said: tuple[Formula, ...] = ()
+    equal: Mapping[Term, Term] = field(default_factory=dict)  # a term to the one that stands for it
+    unequal: frozenset[frozenset[Term]] = frozenset()
+
+    def split(self, left: Term, right: Term) -> tuple[Case | None, Case | None]:
+        """The cases in which two terms differ and in which they do not; None if that cannot be."""
+        a, b = self.equal.get(left, left), self.equal.get(right, right)
+        if a == b:
+            return None, self
+        if frozenset((a, b)) in self.unequal or _named_apart(a, b):
+            return self, None
+        if isinstance(b, Constant):  # what is known stands for what is not
+            a, b = b, a
+        equal = {**self.equal, **{term: a for term, of in self.equal.items() if of == b}, b: a}
+        unequal = frozenset(frozenset(a if term == b else term for term in pair) for pair in self.unequal)
+        differ = replace(self, said=(*self.said, Different(left, right)), unequal=self.unequal | {frozenset((a, b))})
+        return differ, Case((*self.said, Same(left, right)), equal, unequal)
+
+
+def _named_apart(a: Term, b: Term) -> bool:
+    """Whether these are relations of different names."""
+    both = isinstance(a, Constant) and isinstance(b, Constant)
+    return both and "variable" not in (a.name.kind, b.name.kind)  # type: ignore[union-attr]
+
+
+def apart(pairs: list[tuple[Atom, Atom]]) -> Formula:
+    """That no two facts are the same one, as alternatives that exclude each other and as few as will do.
+
+    >>> r, (x, y, z) = Name("r"), map(Exists, "xyz")
+    >>> one, other, third = Atom(r, x, y), Atom(r, z, y), Atom(Name("s"), x, y)
+    >>> apart([(one, other), (one, third)])
+    Different(left=Exists(name='x'), right=Exists(name='z'))
+    """
+    cases = [Case()]
+    for one, other in pairs:
+        found: list[Case] = []
+        for case in cases:
+            rest: Case | None = case
+            sides = [(Constant(one.relation), Constant(other.relation)), (one.head, other.head), (one.tail, other.tail)]
+            if "variable" in (one.relation.kind, other.relation.kind):
+                sides = [*sides[1:], sides[0]]  # nodes first: most nodes differ, and that settles more
+            for left, right in sides:
+                if rest is not None:
+                    differ, rest = rest.split(left, right)
+                    found += [differ] if differ is not None else []
+        cases = found
+        if len(cases) > MAX_CLAUSES:
+            raise BudgetExceeded(
+                f"query too large: over {MAX_CLAUSES} ways in which its relationships are different facts; "
+                "write some of them in a MATCH of their own",
+                limit="clauses",
+            )
+    return any_of([all_of([*case.said]) for case in cases])
 
 
 def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:

@@ -9,6 +9,7 @@ from itertools import product
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import (
+    TYPE,
     Among,
     And,
     Atom,
@@ -26,11 +27,13 @@ from tuplet.lang.ast import (
     Not,
     Operand,
     Or,
+    Order,
     Query,
     Same,
     Value,
     atoms,
 )
+from tuplet.query.bind import find_relation
 from tuplet.query.bind_conditions import compared_values
 
 MOST_READINGS = 10_000
@@ -44,12 +47,13 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
     if not used:
         yield query, {}
         return
+    body = _with_whole_names(query.body, graph)
     choices = {name: [*graph.relations] for name in used}
+    links = set(_links(query.body))
     for name in used:
         values = [a for a in atoms(query.body) if isinstance(a, Atom) and a.relation.text == name]
-        if all(not isinstance(atom.tail, Constant) for atom in values):
+        if name not in links and all(not isinstance(atom.tail, Constant) for atom in values):
             choices[name] += [word for word in graph.attributes.names if graph.attributes.of_entities(word)]
-    body = query.body
     _restricted(body, choices)
     number = 1
     for names in choices.values():
@@ -69,7 +73,46 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
     free = tuple(variable for variable in query.free if variable.name not in hidden)
     for picked in product(*choices.values()):
         relations = dict(zip(used, picked, strict=True))
-        yield replace(query, free=free, body=_named(body, relations), shown=shown), relations
+        chosen = replace(query, free=free, body=_named(body, relations), shown=_columns(shown, relations))
+        yield replace(chosen, order=_order(query.order, relations)), relations
+
+
+def _columns(shown: tuple[Column, ...], relations: Mapping[str, str]) -> tuple[Column, ...]:
+    return tuple(
+        replace(c, what=_named_attribute(c.what, relations)) if isinstance(c.what, Attribute) else c for c in shown
+    )
+
+
+def _order(order: tuple[Order, ...], relations: Mapping[str, str]) -> tuple[Order, ...]:
+    return tuple(replace(o, by=_named_attribute(o.by, relations)) if isinstance(o.by, Attribute) else o for o in order)
+
+
+def _links(body: Formula) -> Iterator[str]:
+    """The variables that are said not to be the type relation: they stand for links between nodes, no attributes."""
+    for atom in atoms(body):
+        match atom:
+            case Different(Constant(Name(variable, "variable")), Constant(Name(text, "name"))) if text == TYPE:
+                yield variable
+
+
+def _with_whole_names(formula: Formula, graph: KnowledgeGraph) -> Formula:
+    """The formula with the names of relations that variables are compared with as the graph has them."""
+
+    def whole(name: Name) -> Name:
+        found = find_relation(name, graph) if name.kind != "variable" else -1
+        return name if found < 0 else replace(name, text=graph.relations.name(found), kind="name")
+
+    match formula:
+        case Not(body):
+            return Not(_with_whole_names(body, graph))
+        case And(parts) | Or(parts):
+            return type(formula)(tuple(_with_whole_names(part, graph) for part in parts))
+        case Same(Constant(left), Constant(right)) | Different(Constant(left), Constant(right)):
+            if "variable" in (left.kind, right.kind):
+                return type(formula)(Constant(whole(left)), Constant(whole(right)))
+        case Among(Constant(Name(_, "variable")) as item, choices, negated):
+            return Among(item, tuple(whole(name) for name in choices if isinstance(name, Name)), negated)
+    return formula
 
 
 def _restricted(body: Formula, choices: dict[str, list[str]]) -> None:
