@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from running_server import Server, Start
 
+import tuplet
 from tuplet.cli.demo import bundled, hidden
 from tuplet.truth.make import index
 
@@ -41,6 +42,19 @@ def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table.set_column(4, "source", table["source"].cast(pa.uint8())), folder / "truth.parquet")
     index(graph, None, folder / "world.store", table=folder / "truth.parquet")
     return folder / "world.store"
+
+
+@pytest.fixture(scope="session")
+def people_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small graph with attributes of people and of facts."""
+    folder = tmp_path_factory.mktemp("people")
+    facts = "head,relation,tail,since\nann,knows,bob,2001\nbob,knows,cid,2010\ncid,likes,ann,2011\ndan,knows,bob,\n"
+    (folder / "facts.csv").write_text(facts)
+    nodes = "id,age,born,nick\nann,30,1990-05-01,Annie\nbob,41,1980-01-31,Bobby\ncid,7,2018-01-01,C\n"
+    (folder / "nodes.csv").write_text(nodes)
+    columns = "head=head,relation=relation,tail=tail,attribute=since"
+    tuplet.read(folder / "facts.csv", columns=columns, nodes=folder / "nodes.csv").save(folder / "people")
+    return folder / "people"
 
 
 def free_port() -> int:
@@ -79,9 +93,9 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="session")
-def server(start: Start, store_path: Path, world_directory: Path) -> Server:
-    """Two stores, no keys, default limits."""
-    return start(stores=(f"world={store_path}", f"facts={world_directory}"))
+def server(start: Start, store_path: Path, world_directory: Path, people_path: Path) -> Server:
+    """Three stores, no keys, default limits."""
+    return start(stores=(f"world={store_path}", f"facts={world_directory}", f"people={people_path}"))
 
 
 @pytest.fixture

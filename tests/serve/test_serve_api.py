@@ -134,7 +134,7 @@ def test_plan(client: httpx.Client) -> None:
 
 def test_schema_lists_relations_engines_examples(client: httpx.Client) -> None:
     schema = client.get("/schema").json()
-    assert schema["stores"] == ["world", "facts"]
+    assert schema["stores"] == ["world", "facts", "people"]
     assert schema["engines"][0] == "exact"
     assert "brute" not in schema["engines"]
     counts = {relation["name"]: relation["count"] for relation in schema["relations"]}

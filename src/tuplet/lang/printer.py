@@ -51,13 +51,14 @@ def to_logic(query: Query) -> str:
     >>> to_logic(parse_sparql('SELECT ?x { ?x :treats ?z . { ?z :causes :asthma } UNION { ?x :eases "hay fever" } }'))
     '?x : exists ?z . treats(?x, ?z) & (causes(?z, asthma) | eases(?x, "hay fever"))'
     """
-    head, show = _head(query)
+    head, columns = asked_and_shown(query)
+    show = f" show {', '.join(map(column_to_logic, columns))}" if columns else ""
     form = "" if query.form == "select" else f"{query.form} "
-    counted = f" as {_title(query.counted)}" if query.counted else ""
+    counted = f" as {title(query.counted)}" if query.counted else ""
     quantified = {term.name for term in terms(query.body) if isinstance(term, Exists)} | _relation_variables(query.body)
     existential = [name for name in _in_order(query.body) if name in quantified and name not in head]
     quantifier = f"exists {', '.join(f'?{name}' for name in existential)} . " if existential else ""
-    order = f" order by {', '.join(map(_key, query.order))}" if query.order else ""
+    order = f" order by {', '.join(map(order_to_logic, query.order))}" if query.order else ""
     limit = "" if query.limit is None else f" limit {query.limit}"
     offset = f" offset {query.offset}" if query.offset else ""
     asked = ", ".join(f"?{name}" for name in head)
@@ -65,37 +66,40 @@ def to_logic(query: Query) -> str:
     return f"{form}{asked}{counted}{' ' if asked else ''}: {quantifier}{body}{show}{order}{limit}{offset}"
 
 
-def _head(query: Query) -> tuple[list[str], str]:
-    """The names asked for, and what is shown if they do not say it."""
+def asked_and_shown(query: Query) -> tuple[list[str], tuple[Column, ...]]:
+    """The names asked for, and the columns that are shown if the names do not say it."""
     free = [variable.name for variable in query.free]
     if not query.shown:
-        return free, ""
+        return free, ()
     plain = all(
         column.name == getattr(column.what, "text", getattr(column.what, "name", None)) for column in query.shown
     )
     relations = [column.what.text for column in query.shown if isinstance(column.what, Name)]
     names = [column.name for column in query.shown if not isinstance(column.what, Attribute) and not column.optional]
     if plain and [name for name in names if name not in relations] == free and len(names) == len(query.shown):
-        return names, ""
-    return [*free, *dict.fromkeys(relations)], f" show {', '.join(map(_column, query.shown))}"
+        return names, ()
+    return [*free, *dict.fromkeys(relations)], query.shown
 
 
-def _column(column: Column) -> str:
+def column_to_logic(column: Column) -> str:
+    """A column as `show` has it."""
     match column.what:
         case Attribute():
             what = _attribute(column.what)
             default = what.removeprefix("?")
         case Free(name) | Name(name):
             what, default = f"?{name}", name
-    return what + " optional" * column.optional + (f" as {_title(column.name)}" if column.name != default else "")
+    return what + " optional" * column.optional + (f" as {title(column.name)}" if column.name != default else "")
 
 
-def _key(order: Order) -> str:
-    by = _attribute(order.by) if isinstance(order.by, Attribute) else _title(order.by)
+def order_to_logic(order: Order) -> str:
+    """A key as `order by` has it."""
+    by = _attribute(order.by) if isinstance(order.by, Attribute) else title(order.by)
     return by + " desc" * order.descending
 
 
-def _title(name: str) -> str:
+def title(name: str) -> str:
+    """The name of a column, in quotes where it is no word."""
     return name if _WORD.fullmatch(name) else quoted(name)
 
 

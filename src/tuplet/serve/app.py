@@ -100,7 +100,7 @@ def _routes(app: FastAPI, service: Service) -> None:
         deadline = service.limits.deadline()
         return JSON(await service.run(deadline, lambda: service.plan(request, deadline)))
 
-    @app.post("/parse", response_class=JSON, summary="A query as a graph, in both languages, or what is wrong with it")
+    @app.post("/parse", response_class=JSON, summary="A query as a graph, in every language, or what is wrong with it")
     async def parse(request: models.ParseRequest) -> Response:
         return JSON(service.drawing(request))
 

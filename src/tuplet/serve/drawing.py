@@ -1,34 +1,73 @@
-"""Queries as drawings and back: one parser and one printer, on the server, for text and graph alike."""
+"""Queries as drawings and back: one parser and one printer, on the server, for text and graph alike.
+
+A drawing has nodes and edges; what cannot be drawn (conditions on attributes, columns, order) goes with it as pieces of
+logic text, so that nothing of a text is lost when its drawing is changed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tuplet.errors import BadInput, TupletError
+from tuplet.errors import BadInput, PlacedError, TupletError
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
-from tuplet.lang.parse import language, parse
-from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.lang.ast import (
+    And,
+    Atom,
+    Constant,
+    Different,
+    Exists,
+    Formula,
+    Free,
+    Name,
+    Not,
+    Or,
+    Query,
+    Term,
+    atoms,
+    terms,
+)
+from tuplet.lang.parse import language
+from tuplet.lang.printer import (
+    asked_and_shown,
+    column_to_logic,
+    formula_to_logic,
+    order_to_logic,
+    title,
+    to_logic,
+    to_sparql,
+)
 from tuplet.lang.rules import to_normal_form
-from tuplet.query.bind import bind, resolve
+from tuplet.lang.tokens import tokenize
+from tuplet.query.bind import resolve
+from tuplet.query.question import Question, read_query
+from tuplet.query.source import Source
 from tuplet.serve import models
 from tuplet.serve.limits import ServerLimits, problem, with_place
 
+PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql}
 
-def draw(text: str, graph: KnowledgeGraph, limits: ServerLimits) -> dict[str, Any]:
-    """A text as query graph, in both languages, with the first thing that is wrong about it, if anything is.
 
-    A query that parses is drawn even if it cannot be asked (an unknown name, an unsafe variable).
+def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
+    """A text as query graph, in every language that has words for it, with the first thing that is wrong about it.
+
+    A query that parses is drawn even if it cannot be asked (an unknown name, an unsafe variable). `refused` says why a
+    language cannot say it.
     """
-    drawing: dict[str, Any] = {"language": "logic", "logic": None, "sparql": None, "graph": None, "problem": None}
+    drawing: dict[str, Any] = {"language": "logic", **dict.fromkeys(PRINTERS), "refused": {}, "graph": None}
+    drawing["problem"] = None
     try:
         drawing["language"] = language(text)
-        query = parse(text)
+        query = read_query(text, None, source.graph)
         limits.check_query(query)
-        drawing["graph"] = _graph(query, graph)
-        drawing["logic"], drawing["sparql"] = to_logic(query), to_sparql(query)
+        drawing["graph"] = _graph(query, source.graph)
+        for name, printer in PRINTERS.items():
+            try:
+                drawing[name] = printer(query)
+            except TupletError as error:
+                drawing["refused"][name] = error.message
         with with_place(text):
-            bind(query, graph, text)
+            Question.of(source, query, text=text)
     except TupletError as error:
         drawing["problem"] = problem(error)[1]
     return drawing
@@ -37,16 +76,23 @@ def draw(text: str, graph: KnowledgeGraph, limits: ServerLimits) -> dict[str, An
 def _graph(query: Query, graph: KnowledgeGraph) -> dict[str, Any]:
     body = to_normal_form(query).body
     parts = body.parts if isinstance(body, Or) else (body,)
-    clauses = [_clause(part.parts if isinstance(part, And) else (part,), graph) for part in parts]
-    return {"free": [variable.name for variable in query.free], "limit": query.limit, "clauses": clauses}
+    asked, columns = asked_and_shown(query)
+    return {
+        "free": asked,
+        "clauses": [_clause(part.parts if isinstance(part, And) else (part,), graph) for part in parts],
+        "shown": [column_to_logic(column) for column in columns],
+        "order": [order_to_logic(order) for order in query.order],
+        "limit": query.limit,
+        "offset": query.offset,
+        "form": query.form,
+        "counted": query.counted,
+    }
 
 
 def _clause(literals: tuple[Formula, ...], graph: KnowledgeGraph) -> dict[str, Any]:
-    edges, different = [], []
+    edges, different, conditions = [], [], []
     for literal in literals:
         match literal:
-            case Different(left, right):
-                different.append([_term(left, graph), _term(right, graph)])
             case Atom(relation, head, tail) | Not(Atom(relation, head, tail)):
                 edges.append(
                     {
@@ -60,7 +106,18 @@ def _clause(literals: tuple[Formula, ...], graph: KnowledgeGraph) -> dict[str, A
                         "length": relation.length,
                     }
                 )
-    return {"edges": edges, "different": different}
+            case Different(left, right) if not (_is_relation(left) or _is_relation(right)):
+                different.append([_term(left, graph), _term(right, graph)])
+            case _:
+                about = dict.fromkeys(term for term in terms(literal) if not _is_relation(term))
+                shown = [_term(term, graph) for term in about]
+                conditions.append({"text": formula_to_logic(literal), "terms": shown})
+    return {"edges": edges, "different": different, "conditions": conditions}
+
+
+def _is_relation(term: Term) -> bool:
+    """Whether a term is the relation that a variable stands for."""
+    return isinstance(term, Constant) and term.name.kind == "variable"
 
 
 def _term(term: Term, graph: KnowledgeGraph) -> dict[str, Any]:
@@ -72,6 +129,8 @@ def _term(term: Term, graph: KnowledgeGraph) -> dict[str, Any]:
 
 def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
     """How a name is shown: its label; itself if it has none or is not known."""
+    if name.kind == "variable":
+        return f"?{name.text}"
     words = graph.entities if kind == "entity" else graph.relations
     try:
         number = resolve(name, kind, words)
@@ -80,35 +139,83 @@ def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
     return words.label(number) or words.name(number)
 
 
-def write(drawn: models.WriteRequest, limits: ServerLimits) -> str:
+def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> str:
     """A drawing as text."""
-    if not drawn.free:
+    if not drawn.free and drawn.form != "ask":
         raise BadInput("a query asks for something: at least one node has to be free")
-    if not any(clause.edges for clause in drawn.clauses):
+    clauses = [clause for clause in drawn.clauses if clause.edges or clause.different or clause.conditions]
+    if not any(clause.edges or clause.conditions for clause in clauses):
         raise BadInput("draw at least one edge")
-    if sum(len(clause.edges) + len(clause.different) for clause in drawn.clauses) > limits.max_atoms:
-        raise BadInput(f"the drawing has more than {limits.max_atoms} edges")
-    parts = [_conjunction(clause) for clause in drawn.clauses if clause.edges or clause.different]
-    body = parts[0] if len(parts) == 1 else Or(tuple(parts))
-    query = Query(tuple(Free(name) for name in dict.fromkeys(drawn.free)), body, drawn.limit)
-    text = to_sparql(query) if drawn.language == "sparql" else to_logic(query)
-    if parse(text) != query and drawn.language == "logic":
+    text = _logic(drawn, clauses)
+    try:
+        query = read_query(text, None, source.graph)
+    except PlacedError as error:
+        typed = [*(c for clause in clauses for c in clause.conditions), *drawn.shown, *drawn.order]
+        wrong = next((part for part in typed if _holds(text, part, error.position)), "")
+        raise BadInput(f"{wrong}: {error.message}" if wrong else error.message) from None
+    limits.check_query(query)
+    stated = set(atoms(query.body))
+    if any(_atom(edge) not in stated for clause in clauses for edge in clause.edges):
         raise BadInput("a name in the drawing cannot be written as text")
-    return text
+    return PRINTERS[drawn.language](query)
 
 
-def _conjunction(clause: models.DrawnClause) -> Formula:
-    literals: list[Formula] = []
-    for edge in clause.edges:
-        atom = Atom(Name(edge.relation, edge.form), _term_of(edge.head), _term_of(edge.tail))
-        literals.append(Not(atom) if edge.negated else atom)
-    literals += [Different(_term_of(left), _term_of(right)) for left, right in clause.different]
-    return literals[0] if len(literals) == 1 else And(tuple(literals))
+def _logic(drawn: models.WriteRequest, clauses: list[models.DrawnClause]) -> str:
+    """The drawing as logic text: the one language that has words for all of it."""
+    form = "" if drawn.form == "select" else f"{drawn.form} "
+    free = dict.fromkeys(drawn.free)
+    asked = ", ".join(f"?{name}" for name in free) + (f" as {title(drawn.counted)}" if drawn.counted else "")
+    quantified = [name for clause in clauses for name in _variables(clause)]
+    existential = ", ".join(f"?{name}" for name in dict.fromkeys(quantified) if name not in free)
+    body = " | ".join(" & ".join(_literals(clause)) for clause in clauses)
+    after = [
+        f"show {', '.join(drawn.shown)}" if drawn.shown else "",
+        f"order by {', '.join(drawn.order)}" if drawn.order else "",
+        f"limit {drawn.limit}" if drawn.limit is not None else "",
+        f"offset {drawn.offset}" if drawn.offset else "",
+    ]
+    return " ".join(filter(None, [f"{form}{asked} :", existential and f"exists {existential} .", body, *after]))
+
+
+def _literals(clause: models.DrawnClause) -> list[str]:
+    edges = [("!" if edge.negated else "") + formula_to_logic(_atom(edge)) for edge in clause.edges]
+    different = [formula_to_logic(Different(_term_of(left), _term_of(right))) for left, right in clause.different]
+    return [*edges, *different, *(f"({condition})" for condition in clause.conditions)]
+
+
+def _variables(clause: models.DrawnClause) -> list[str]:
+    """The names of the variables of a clause, those that a condition quantifies for itself left out."""
+    drawn = [term for edge in clause.edges for term in (edge.head, edge.tail)]
+    drawn += [term for pair in clause.different for term in pair]
+    names = [term.name for term in drawn if term.kind != "constant"]
+    names += [edge.relation for edge in clause.edges if edge.form == "variable"]
+    for condition in clause.conditions:
+        tokens = tokenize(condition)
+        if not any(token.text.lower() in ("exists", "∃") for token in tokens):
+            names += [token.text[1:] for token in tokens if token.kind == "variable"]
+    return names
+
+
+def _holds(text: str, part: str, position: int) -> bool:
+    """Whether a part of a text holds a position, or ends there."""
+    start = text.find(part)
+    return start <= position <= start + len(part)
+
+
+def _atom(edge: models.DrawnEdge) -> Atom:
+    return Atom(_name_of(edge.relation, edge.form), _term_of(edge.head), _term_of(edge.tail))
 
 
 def _term_of(term: models.DrawnTerm) -> Term:
     if term.kind == "constant":
-        return Constant(Name(term.name, term.form))
-    if not term.name.isidentifier() and not term.name.replace("_", "a").isalnum():
-        raise BadInput(f"a variable is named with letters, digits and _, not {term.name!r}")
+        return Constant(_name_of(term.name, term.form))
+    _name_of(term.name, "variable")
     return Free(term.name) if term.kind == "free" else Exists(term.name)
+
+
+def _name_of(text: str, form: models.NameForm) -> Name:
+    if form == "variable" and not text.replace("_", "a").isalnum():
+        raise BadInput(f"a variable is named with letters, digits and _, not {text!r}")
+    if form == "id" and not text.isdigit():
+        raise BadInput(f"an entity's number has digits only, not {text!r}")
+    return Name(text, form)

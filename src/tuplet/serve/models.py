@@ -11,6 +11,7 @@ from pydantic import Field as Key
 from pydantic_core import PydanticCustomError
 
 from tuplet.errors import TupletError
+from tuplet.lang.ast import Form
 from tuplet.query.answer import Answer
 from tuplet.query.limits import Limits
 
@@ -130,6 +131,10 @@ class LabelsRequest(Strict):
     store: str | None = None
 
 
+NameForm = Literal["name", "label", "id", "variable"]
+LogicText = Annotated[str, Key(min_length=1, max_length=10_000, description="a piece of logic text")]
+
+
 class DrawnTerm(Strict):
     """A node of a drawn query: a variable that is asked for, one that only has to exist, or an entity."""
 
@@ -139,20 +144,21 @@ class DrawnTerm(Strict):
 
 
 class DrawnEdge(Strict):
-    """An edge of a drawn query."""
+    """An edge of a drawn query; of the form `variable`, its relation is one that a variable stands for."""
 
     head: DrawnTerm
     relation: Annotated[str, Key(min_length=1, max_length=10_000)]
-    form: Literal["name", "label", "id"] = "name"
+    form: NameForm = "name"
     tail: DrawnTerm
     negated: bool = False
 
 
 class DrawnClause(Strict):
-    """Edges that hold together, and nodes that differ."""
+    """Edges that hold together, nodes that differ, and conditions that are written rather than drawn."""
 
     edges: list[DrawnEdge]
     different: list[tuple[DrawnTerm, DrawnTerm]] = []
+    conditions: list[LogicText] = Key(default=[], description="such as ?x.age > 30")
 
 
 class WriteRequest(Strict):
@@ -160,8 +166,13 @@ class WriteRequest(Strict):
 
     free: list[Annotated[str, Key(pattern=r"^\w+$", max_length=100)]]
     clauses: list[DrawnClause]
+    shown: list[LogicText] = Key(default=[], description="columns such as ?x.age; the free variables if not given")
+    order: list[LogicText] = Key(default=[], description="keys such as ?x.age desc")
     limit: Whole | None = None
-    language: Literal["sparql", "logic"] = "logic"
+    offset: Whole = 0
+    form: Form = "select"
+    counted: str = Key(default="", max_length=1000, description="what the number of a count is called")
+    language: Literal["logic", "sparql"] = "logic"
     store: str | None = None
 
 

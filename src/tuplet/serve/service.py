@@ -228,11 +228,11 @@ class Service:
 
     def drawing(self, request: models.ParseRequest) -> bytes:
         """`POST /parse`."""
-        return encode(draw(request.query, self.store(request.store).graph, self.limits))
+        return encode(draw(request.query, self.store(request.store).source, self.limits))
 
     def writing(self, request: models.WriteRequest) -> bytes:
         """`POST /write`."""
-        return encode({"query": write(request, self.limits)})
+        return encode({"query": write(request, self.store(request.store).source, self.limits)})
 
     # --- what there is ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,151 @@
+"""Texts become drawings and drawings texts; nothing of a query is lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tuplet
+from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.query.source import Source
+from tuplet.serve import models
+from tuplet.serve.drawing import PRINTERS, draw, write
+from tuplet.serve.limits import ServerLimits
+
+LIMITS = ServerLimits()
+
+
+@pytest.fixture(scope="module")
+def people(people_path: Any) -> Source:
+    return Source(tuplet.read(people_path))
+
+
+def plain(term: dict[str, Any]) -> dict[str, Any]:
+    return {key: term[key] for key in ("kind", "name", "form")}
+
+
+def request(graph: dict[str, Any], **changes: Any) -> models.WriteRequest:
+    """What the page sends to have a drawing written."""
+    clauses = [
+        {
+            "edges": [
+                {k: e[k] for k in ("relation", "form", "negated")}
+                | {"head": plain(e["head"]), "tail": plain(e["tail"])}
+                for e in clause["edges"]
+            ],
+            "different": [[plain(a), plain(b)] for a, b in clause["different"]],
+            "conditions": [condition["text"] for condition in clause["conditions"]],
+        }
+        for clause in graph["clauses"]
+    ]
+    return models.WriteRequest(**{**graph, "clauses": clauses, **changes})
+
+
+def drawn(text: str, people: Source) -> dict[str, Any]:
+    found = draw(text, people, LIMITS)
+    assert found["problem"] is None, found["problem"]
+    graph: dict[str, Any] = found["graph"]
+    for clause in graph["clauses"]:
+        for edge in clause["edges"]:
+            del edge["position"], edge["length"]
+    return graph
+
+
+QUERIES = (
+    "?x : knows(?x, bob) & !likes(?x, cid) & ?x != cid | likes(?x, ann) limit 4",
+    "?x, ?y : knows(?x, ?y) & ?x.age > 20 & !(?y.age < 3) show ?x, ?x.age, ?y.born optional as b"
+    " order by ?x.age desc, truth limit 5 offset 1",
+    "?x : ?x.age >= 30",
+    '?x : exists ?y . knows(?x, ?y) & knows(?x, ?y).since > 2000 & ?y.nick contains "i"',
+    "?x : knows(?x, bob) & (?x.age in {30, 31} | has(?x.born) & ?x.born < 2000-01-01)",
+    "?x, ?p, ?y : ?p(?x, ?y) & ?p != likes & ?x not in {bob, cid}",
+    "?x, ?p : ?p(?x, ann) show ?p, ?x.age",
+    "?x : exists ?p . ?p(?x, ann)",
+    "ask : knows(ann, bob)",
+    "ask ?x : knows(?x, bob) & ?x.age > 20",
+    'count ?x as "how many" : exists ?y . knows(?x, ?y) & ?x.age > ?y.age',
+)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_what_is_drawn_is_written_back_whole(people: Source, text: str) -> None:
+    graph = drawn(text, people)
+    written = write(request(graph), people, LIMITS)
+    assert drawn(written, people) == graph
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?x WHERE { ?x :knows :bob . FILTER(?x != :cid) } LIMIT 2",
+        "MATCH (x)-[k:knows]->(y) WHERE x.age > 3 AND k.since > 1990 AND NOT (y)-[:likes]->(x)"
+        " RETURN x, x.age AS a ORDER BY a SKIP 1 LIMIT 2",
+    ],
+)
+def test_other_languages_are_drawn_alike(people: Source, text: str) -> None:
+    found = draw(text, people, LIMITS)
+    assert found["language"] == ("cypher" if text.startswith("MATCH") else "sparql")
+    assert found["problem"] is None
+    assert drawn(found["logic"], people) == drawn(text, people)
+    assert found.keys() >= PRINTERS.keys()
+
+
+def test_a_drawing_that_grows_keeps_its_conditions(people: Source) -> None:
+    graph = drawn("?x : knows(?x, bob) & ?x.age > 20 show ?x, ?x.age order by ?x.age limit 3", people)
+    x, y = graph["clauses"][0]["edges"][0]["head"], {"kind": "exists", "name": "y", "form": "name", "label": ""}
+    edge = {"head": y, "relation": "likes", "form": "name", "tail": x, "negated": False}
+    graph["clauses"][0]["edges"].append(edge)
+    assert write(request(graph), people, LIMITS) == (
+        "?x : exists ?y . knows(?x, bob) & likes(?y, ?x) & ?x.age > 20 show ?x, ?x.age order by ?x.age limit 3"
+    )
+
+
+def test_a_condition_may_bring_its_own_variable(people: Source) -> None:
+    graph = drawn("?x : knows(?x, bob)", people)
+    graph["clauses"][0]["conditions"] = [{"text": "exists ?w . likes(?x, ?w)"}, {"text": "?v.age > 3 & ?v != ?x"}]
+    written = write(request(graph), people, LIMITS)
+    assert written == "?x : exists ?w, ?v . knows(?x, bob) & likes(?x, ?w) & ?v.age > 3 & ?v != ?x"
+
+
+def test_problems_are_those_of_asking(people: Source) -> None:
+    found = draw("?x : knows(?x, bob) & ?x.ag > 3", people, LIMITS)
+    assert found["graph"] is not None
+    assert found["problem"]["error"] == "unknown attribute 'ag'; did you mean 'age'?"
+    assert (found["problem"]["position"], found["problem"]["length"]) == (25, 2)
+    found = draw("MATCH (x) WHERE NOT (x)-[:knows]->(y) RETURN y", people, LIMITS)
+    assert found["problem"] is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"conditions": ["?x.age >"]}, "?x.age >: expected a variable, a name or a value, found ')'"),
+        ({"conditions": ["?x.age > 3)"]}, "?x.age > 3): expected"),
+        ({"conditions": ['"open']}, '"open'),
+        ({"shown": ["?x.age as"]}, "?x.age as: expected a name for the column"),
+        ({"order": ["?q.age"]}, "?q.age: ?q is neither asked for nor quantified"),
+        ({"free": []}, "at least one node has to be free"),
+        ({"edges": []}, "draw at least one edge"),
+        ({"relation": "kn ows", "form": "id"}, "has digits only, not 'kn ows'"),
+        ({"relation": "a b", "form": "variable"}, "named with letters, digits and _, not 'a b'"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_a_line(people: Source, change: dict[str, Any], words: str) -> None:
+    graph = drawn("?x : knows(?x, bob)", people)
+    clause = graph["clauses"][0]
+    clause["conditions"] = [{"text": text} for text in change.pop("conditions", [])]
+    if "relation" in change:
+        clause["edges"][0].update(change)
+        change = {}
+    clause["edges"] = change.pop("edges", clause["edges"])
+    with pytest.raises(BadInput) as refused:
+        write(request(graph, **change), people, LIMITS)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_drawing_that_is_too_large_is_refused(people: Source) -> None:
+    graph = drawn("?x : knows(?x, bob) & ?x.age > 3", people)
+    with pytest.raises(BudgetExceeded, match="2 atoms"):
+        write(request(graph), people, ServerLimits(max_atoms=1))
