@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from tuplet.errors import BadInput, Option, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
 from tuplet.listing import Listing
-from tuplet.progress import Report, shown
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
@@ -33,21 +32,17 @@ from tuplet.query.many import answer_all
 from tuplet.query.question import Question
 from tuplet.query.source import Source
 from tuplet.settings import keywords
+from tuplet.store_edits import StoreEdits
 from tuplet.text_table import sizes
-from tuplet.train_config import PACKAGED
 from tuplet.truth.new_entities import stale
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
+from tuplet.truth.store_folder import StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
 from tuplet.truth.store_meta import StoreMeta
-
-if TYPE_CHECKING:
-    from tuplet.truth.edit import EditReport
-    from tuplet.truth.new_entities.predict import PredictionReport
 
 PAGE = 100  # answers in the first page of a stream
 
 
-class Store:
+class Store(StoreEdits):
     """A knowledge graph, with truth values if it has any, that can be asked.
 
     `tuplet.open(path)` makes one from a directory, `tuplet.build(facts, path)` from facts. Any number of threads and
@@ -278,68 +273,6 @@ class Store:
             raise BadInput(f"an entity is named by text, not {name!r}")
         return contents.entity(self.source, name, k)
 
-    def add(
-        self,
-        facts: Any,
-        new_entities: bool = False,
-        timeout: float = PATIENCE,
-        seconds: float | None = None,
-        progress: bool | Report = False,
-        model: str | os.PathLike[str] = PACKAGED,
-    ) -> EditReport:
-        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
-
-        With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
-        is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
-        folder of kind any-graph; what is left waits for `update`. Writers take turns; who has waited `timeout` seconds
-        in vain gets `StoreBusy`, and nothing has changed.
-        """
-        from tuplet.truth.edit import with_facts
-        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
-
-        refuse_wrong(seconds, model)
-        report, files = with_facts(self._editable(), _facts(facts), new_entities, timeout, self._opened()[2])
-        self._edited(files)
-        if new_entities:
-            with shown(progress) as told:
-                report, files = with_predictions(report, files, seconds, told, timeout, model)
-            self._edited(files)
-        return report
-
-    def remove(self, facts: Any, timeout: float = PATIENCE) -> EditReport:
-        """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does."""
-        from tuplet.truth.edit import without_facts
-
-        report, files = without_facts(self._editable(), _facts(facts), timeout, self._opened()[2])
-        self._edited(files)
-        return report
-
-    def update(
-        self,
-        seconds: float | None = None,
-        timeout: float = PATIENCE,
-        progress: bool | Report = False,
-        model: str | os.PathLike[str] = PACKAGED,
-    ) -> PredictionReport:
-        """Compute the predictions that new entities wait for, and bring the rows around these up to date.
-
-        It takes `seconds` at most, if given; what is left then waits on. `model` as in `add`.
-        """
-        from tuplet.truth.new_entities.update import update
-
-        with shown(progress) as told:
-            report, files = update(self._editable(), seconds, told, timeout, self._opened()[2], model)
-        self._edited(files)
-        return report
-
-    def compact(self, timeout: float = PATIENCE) -> bool:
-        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
-        from tuplet.truth.compact import compact
-
-        done = compact(self._editable(), timeout)
-        self.refresh()
-        return done
-
     def refresh(self) -> bool:
         """Take the newest generation, which others may have made; says whether there was one."""
         files = self._opened()[2]
@@ -408,6 +341,9 @@ class Store:
             raise BadInput(f"the store {self.path or ''} is closed".replace("  ", " "))
         return self._state
 
+    def _held(self) -> StoreFiles | None:
+        return self._opened()[2]
+
     def _editable(self) -> Path:
         if self.path is None or self.meta is None:
             raise BadInput("facts are added to a store (tuplet index, tuplet build), not to a plain graph")
@@ -427,12 +363,3 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
     graph = KnowledgeGraph.open(path)
     splits = observed.split(",") if isinstance(observed, str) else observed
     return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
-
-
-def _facts(facts: Any) -> Any:
-    """Facts as the editor takes them."""
-    if isinstance(facts, list | tuple | KnowledgeGraph):
-        return facts
-    from tuplet.graph.readers.read import read
-
-    return read(facts)

@@ -150,6 +150,9 @@ def _build(command: CommandParser) -> None:
 def _add(command: CommandParser) -> None:
     _remove(command)
     command.add_argument(
+        "--replace", action="store_true", help="the values of --attributes replace those that are there"
+    )
+    command.add_argument(
         "--new-entities", action="store_true", help="accept entities that the store does not know, and predict facts"
     )
     command.add_argument(
@@ -161,7 +164,12 @@ def _add(command: CommandParser) -> None:
 
 def _remove(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
-    command.add_argument("facts", metavar="FACTS", nargs="+", help="files as `import` reads them")
+    command.add_argument("facts", metavar="FACTS", nargs="*", help="files as `import` reads them")
+    command.add_argument(
+        "--attributes",
+        metavar="FILE",
+        help="values: a table with the columns entity, attribute and value, or with entities and a column for each",
+    )
     tables(command)
     _turn(command)
     command.set_defaults(new_entities=False)

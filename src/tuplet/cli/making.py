@@ -6,6 +6,8 @@ import argparse
 import shlex
 import sys
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
@@ -182,24 +184,31 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
 def run_edit(arguments: argparse.Namespace) -> None:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.graph.readers.read import read
+    from tuplet.graph.readers.value_files import read_values
     from tuplet.truth.compact import due
     from tuplet.truth.edit import with_facts, without_facts
     from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
     from tuplet.truth.store_folder import read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
-    given = _source(arguments.facts)
-    facts = read(given, columns=arguments.columns, header=arguments.header, nodes=arguments.nodes)
+    if not (arguments.facts or arguments.nodes or arguments.attributes):
+        raise BadInput("nothing to do: give files of facts, or --attributes FILE")
+    given = _source(arguments.facts) if arguments.facts else ()
+    facts: Any = ()
+    if arguments.facts or arguments.nodes:
+        facts = read(given, columns=arguments.columns, header=arguments.header, nodes=arguments.nodes)
+    values = read_values(Path(arguments.attributes)) if arguments.attributes else None
     if arguments.command == "add":
         refuse_wrong(arguments.seconds, arguments.model)
-        report, store = with_facts(arguments.store, facts, arguments.new_entities, _patience(arguments))
+        edit = (arguments.new_entities, _patience(arguments), None, values, arguments.replace)
+        report, store = with_facts(arguments.store, facts, *edit)
         if arguments.new_entities:
             with shown(not arguments.quiet) as told:
                 report, store = with_predictions(
                     report, store, arguments.seconds, told, _patience(arguments), arguments.model
                 )
     else:
-        report, store = without_facts(arguments.store, facts, _patience(arguments))
+        report, store = without_facts(arguments.store, facts, _patience(arguments), attributes=values)
     done = report.as_dict()
     if arguments.json:
         echo(done | {"generation": generation(store)})

@@ -46,7 +46,7 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
     newest(path)  # a wrong path is said before anything is written
     with locked(root / COMPACTING, timeout, called=path):
         store = newest(path)
-        if store.layer.empty and store.delta.empty:
+        if store.layer.empty and store.delta.empty and "attributes" not in store.folders:
             return False
         work = root / f".{COMPACTING}-{os.urandom(4).hex()}"
         try:
@@ -82,7 +82,7 @@ def _is_current(path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> bo
 
 def due(store: StoreFiles) -> bool:
     """Whether so much was changed that the store should be compacted."""
-    changed = store.layer.states.edges + store.delta.states.edges
+    changed = store.layer.changes + store.delta.changes
     return changed > max(ENOUGH, SHARE * store.table.edges)
 
 

@@ -6,10 +6,11 @@ they touch, which readers map instead of making them.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import open_directory
+from tuplet.array_folder import open_directory, write_directory
 from tuplet.array_writer import FolderWriter
 from tuplet.errors import CorruptStore
+from tuplet.files import reason
+from tuplet.graph.attribute_states import AttributeStates
+from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
+from tuplet.graph.attributes import Attributes
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Strings
+from tuplet.truth.store_parts import folder_name, is_named
 from tuplet.truth.table import TruthTable
 
-LAYER = "layer"
+LAYER, ATTRIBUTES = "layer", "attributes"
 
 
 @dataclass(frozen=True)
 class Delta:
-    """The states of changed edges, and the names of entities that came since.
+    """The states of changed edges and attributes, and the names of entities that came since.
 
     >>> Delta.decoded(Delta(names=("a", "b")).encoded(), "here").names
     ('a', 'b')
@@ -40,14 +46,17 @@ class Delta:
     states: EdgeStates = field(default_factory=EdgeStates.none)
     names: tuple[str, ...] = ()
     counts: dict[str, int] | None = None  # what is counted in the graph that has it: opening need not look
+    attributes: AttributeStates = field(default_factory=AttributeStates)
 
-    def then(self, states: EdgeStates, names: Sequence[str] = ()) -> Delta:
+    def then(self, later: Delta) -> Delta:
         """This delta and what came later."""
-        return Delta(self.states.then(states), (*self.names, *names))
+        attributes = self.attributes.then(later.attributes)
+        return Delta(self.states.then(later.states), (*self.names, *later.names), attributes=attributes)
 
     def since(self, older: Delta) -> Delta:
         """What came after an older state of the same delta."""
-        return Delta(self.states.differing(older.states), self.names[len(older.names) :])
+        attributes = self.attributes.differing(older.attributes)
+        return Delta(self.states.differing(older.states), self.names[len(older.names) :], attributes=attributes)
 
     def continues(self, older: Delta) -> bool:
         """Whether it says something of every edge and name of another one, over the same folders: then `since` is all.
@@ -56,11 +65,25 @@ class Delta:
         """
         edges = older.states
         known = (self.states.find(edges.relation, edges.heads, edges.tails) >= 0).all()
-        return bool(known) and self.names[: len(older.names)] == older.names
+        same_names = self.names[: len(older.names)] == older.names
+        return bool(known) and same_names and self.attributes.continues(older.attributes)
 
     @property
     def empty(self) -> bool:
-        return not self.names and not self.states.edges
+        return not self.names and not self.changes
+
+    @property
+    def changes(self) -> int:
+        """How many edges and attributes of subjects are changed."""
+        return self.states.edges + len(self.attributes)
+
+    def refuse_misfit(self, file: Path, entities: int, relations: int) -> None:
+        """Refuse what does not fit a graph of these sizes, naming the file."""
+        try:
+            self.states.check(entities, relations)
+            self.attributes.check(entities, relations)
+        except (TypeError, ValueError) as error:
+            raise CorruptStore(f"{file} does not belong to its store: {error}") from None
 
     def encoded(self) -> bytes:
         """The bytes of its file: arrays in a zip archive, the same for the same content."""
@@ -74,6 +97,8 @@ class Delta:
         arrays = {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
         if self.counts is not None:
             arrays["counts"] = np.frombuffer(json.dumps(self.counts).encode(), dtype=np.uint8)
+        if self.attributes:
+            arrays["attributes"] = self.attributes.array()
         return arrays
 
     @staticmethod
@@ -82,7 +107,8 @@ class Delta:
         names = Strings(arrays["name_blob"], arrays["name_offsets"], np.zeros(0, dtype=np.int32))
         states = EdgeStates(**{name: arrays[name] for name in EdgeStates._fields})
         counts = json.loads(arrays["counts"].tobytes()) if "counts" in arrays else None
-        return Delta(states, tuple(names.texts(range(len(names)))), counts)
+        attributes = AttributeStates.of_array(arrays["attributes"]) if "attributes" in arrays else AttributeStates()
+        return Delta(states, tuple(names.texts(range(len(names)))), counts, attributes)
 
     @staticmethod
     def decoded(data: bytes, where: object) -> Delta:
@@ -90,7 +116,7 @@ class Delta:
         try:
             with np.load(io.BytesIO(data)) as arrays:
                 return Delta.of_arrays(arrays)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
             raise CorruptStore(f"{where} is damaged: {error}") from None
 
 
@@ -126,3 +152,41 @@ def read_layer(
 
 def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def read_delta(root: Path, name: str | None, manifest: Path) -> Delta:
+    """What was changed since the folders of a store were written: the file that its manifest names, if any."""
+    if name is None:
+        return Delta()
+    file = root / name
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise CorruptStore(f"{file}, which {manifest} names, cannot be read: {reason(error)}") from None
+    if name != delta_name(data):
+        raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
+    return Delta.decoded(data, file)
+
+
+def delta_name(data: bytes) -> str:
+    """The name of the file with these bytes."""
+    return f"{folder_name('delta', hashlib.sha256(data).hexdigest())}.npz"
+
+
+def write_attributes(folder: Path, attributes: Attributes) -> str:
+    """Write all attributes of a store into a folder of their own; returns the content hash."""
+    tables = list(tables_of(attributes))
+    arrays = {name: array for i, table in enumerate(tables) for name, array in table.arrays(i).items()}
+    described = {"attributes": [table.described() for table in tables]}
+    return write_directory(folder, ATTRIBUTES, arrays, described, later=is_read_later)
+
+
+def read_attributes(folder: Path, manifest: Path) -> Attributes:
+    """The attributes that `write_attributes` wrote into the folder that a manifest names."""
+    opened = open_directory(folder, ATTRIBUTES)
+    if not is_named(folder.name, ATTRIBUTES, opened.hash):
+        raise CorruptStore(f"{folder}: not the attributes that {manifest} names")
+    try:
+        return of_directory(opened)
+    except (KeyError, ValueError) as error:
+        raise CorruptStore(f"{folder} does not hold whole attributes: {error}") from None

@@ -12,10 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option, UnknownName
+from tuplet.graph.attribute_states import AttributeStates
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.edges import ADDED, TRAIN, Floats
+from tuplet.truth.edit_attributes import (
+    Resolver,
+    entity_names,
+    named_values,
+    of_gone_facts,
+    with_values,
+    without_values,
+)
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
 
@@ -39,6 +48,8 @@ class EditReport:
     duplicates: int = 0  # given more than once
     new_entities: tuple[str, ...] = ()
     predicted: int = 0  # facts that are predicted about new entities now
+    values_added: int = 0  # of attributes
+    values_removed: int = 0
     waiting: int = 0  # new entities about which nothing is predicted yet, or not by all their facts: see `update`
     why: str | None = None  # nothing is predicted about them
 
@@ -64,6 +75,8 @@ def with_facts(
     new_entities: bool = False,
     timeout: float = PATIENCE,
     held: StoreFiles | None = None,
+    attributes: Any = None,
+    replace_values: bool = False,
 ) -> tuple[EditReport, StoreFiles]:
     """Make facts observed: those of a graph (such as `read` gives), or tuples (head, relation, tail[, truth]) of names.
 
@@ -71,10 +84,14 @@ def with_facts(
     predictions then (`new_entities.predict`). A relation it does not have is always refused. Changes wait their turn:
     after `timeout` seconds it is `StoreBusy`, and nothing has changed. `held` is the store as the caller has it open;
     what is returned beside the report is the store after the change.
+
+    `attributes` are values to be added too (see `named_values`), beside those of the graph that is given; with
+    `replace_values` they replace the values that an entity or a fact has of the same attribute.
     """
     with writing(path, timeout, held) as store:
         graph = store.graph
-        names = _NamedFacts.of(facts)
+        values = named_values(facts if isinstance(facts, KnowledgeGraph) else None) + named_values(attributes)
+        names = _NamedFacts.of(facts).naming(entity_names(values))
         entities, fresh = _entities(graph.entities, names, new_entities)
         given = _resolve(graph, names, entities)
         if not graph.weighted and (given.truth < 1).any():
@@ -84,14 +101,18 @@ def with_facts(
         now = states_of(store, given.relation, given.heads, given.tails)
         updated = now.observed & (now.truth != given.truth)
         changed = ~now.observed | updated
+        known = dict(zip(names.entities, entities.tolist(), strict=True))
+        more = with_values(graph, values, Resolver(graph, known, now), replace_values)
         report = EditReport(
             added=int((~now.observed).sum()),
             already=int((~changed).sum()),
             updated=int(updated.sum()),
             duplicates=given.duplicates,
             new_entities=tuple(fresh),
+            values_added=more.added,
+            values_removed=more.removed,
         )
-        if not changed.any():
+        if not changed.any() and not more.states:
             return report, store
         states = now._replace(
             truth=given.truth,
@@ -104,16 +125,24 @@ def with_facts(
         listed = int((now.truth[changed] > 0).sum())
         meta = _counted(store, report, states.edges - listed, states)
         if not store.table.double and (states.truth != states.truth.astype(np.float32)).any():
-            return report, _changed_in_double(store, states, fresh, meta)
-        return report, store.changed(states, fresh, meta)
+            return report, _changed_in_double(store, states, fresh, meta, more.states)
+        return report, store.changed(states, fresh, meta, more.states)
 
 
 def without_facts(
-    path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE, held: StoreFiles | None = None
+    path: str | os.PathLike[str],
+    facts: Triples,
+    timeout: float = PATIENCE,
+    held: StoreFiles | None = None,
+    attributes: Any = None,
 ) -> tuple[EditReport, StoreFiles]:
-    """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold."""
+    """Stop observing facts: each shows its prediction again, or is gone where that lies below the threshold.
+
+    A fact that is gone loses its attributes. `attributes` says which values are removed beside that.
+    """
     with writing(path, timeout, held) as store:
-        names = _NamedFacts.of(facts)
+        values = named_values(attributes, removing=True)
+        names = _NamedFacts.of(facts).naming(entity_names(values))
         entities, _ = _entities(store.graph.entities, names, None)
         given = _resolve(store.graph, names, entities)
         now = states_of(store, given.relation, given.heads, given.tails)
@@ -125,15 +154,20 @@ def without_facts(
             split=np.zeros_like(gone.split),
         )
         shown = int((states.truth > 0).sum())
+        known = dict(zip(names.entities, entities.tolist(), strict=True))
+        less = without_values(store.graph, values, Resolver(store.graph, known))
+        attribute_states = less.states.then(of_gone_facts(store.graph, gone))
         report = EditReport(
             removed=states.edges,
             shown_as_predicted=None if store.on_demand else shown,
-            not_found=int((~now.observed).sum()),
+            not_found=int((~now.observed).sum()) + less.not_found,
             duplicates=given.duplicates,
+            values_removed=less.removed,
         )
-        if not states.edges:
+        if not states.edges and not attribute_states:
             return report, store
-        return report, store.changed(states, (), _counted(store, report, shown - states.edges, states))
+        meta = _counted(store, report, shown - states.edges, states)
+        return report, store.changed(states, (), meta, attribute_states)
 
 
 def states_of(
@@ -186,6 +220,10 @@ class _NamedFacts:
     relations: list[str]
     edges: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # numbers into the two lists
     truth: Floats
+
+    def naming(self, others: Iterable[str]) -> _NamedFacts:
+        """The same facts, with further names of entities behind those that they name."""
+        return replace(self, entities=list(dict.fromkeys([*self.entities, *others])))
 
     @staticmethod
     def of(facts: Triples) -> _NamedFacts:
@@ -287,11 +325,14 @@ def _resolve(graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.i
     return _Given(relation, heads, tails, truth, len(order) - len(truth))
 
 
-def _changed_in_double(store: StoreFiles, states: EdgeStates, names: Sequence[str], meta: StoreMeta) -> StoreFiles:
+def _changed_in_double(
+    store: StoreFiles, states: EdgeStates, names: Sequence[str], meta: StoreMeta, attributes: AttributeStates
+) -> StoreFiles:
     """`StoreFiles.changed`, with all truth in double precision from now on: a given truth is kept as it is."""
     table, entities = store.table.flat, store.graph.entities.extended(names)
     wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
-    return store.replaced(store.graph.edited(states, entities), wide.edited(states, len(entities)), meta)
+    graph = replace(store.graph.edited(states, entities), attributes=attributes.applied(store.graph.attributes))
+    return store.replaced(graph, wide.edited(states, len(entities)), meta)
 
 
 def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:

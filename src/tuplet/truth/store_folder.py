@@ -9,6 +9,7 @@
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
       newcomers-5e10…/   the calibration of entities that came since (kind "newcomers"); likewise
+      attributes-81c9…/  all attributes, where many were changed since the graph was written (kind "attributes")
       layer-4b7d…/       many changes since graph and table were written, with the rows they touch (kind "layer")
       delta-e01c….npz    the last changes; read over all that
       cache/             on demand: what was computed about relations so far; may be deleted
@@ -39,7 +40,6 @@ from tuplet.files import (
     clean_leftovers,
     locked,
     read_sealed,
-    reason,
     remove,
     rename,
     render,
@@ -48,11 +48,14 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
+from tuplet.graph.attribute_states import AttributeStates
+from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.fact_rows import open_facts, write_facts
 from tuplet.graph.graph import KnowledgeGraph, hides
 from tuplet.graph.layers import LayeredRows
-from tuplet.truth.delta import Delta, read_layer, write_layer
+from tuplet.truth import delta as deltas
+from tuplet.truth.delta import Delta
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.store_parts import PARTS, copy_model, folder_name, is_named, place
 from tuplet.truth.table import TruthTable
@@ -104,6 +107,7 @@ class StoreFiles:
     layer: Delta = field(default_factory=Delta)  # what graph and table have beyond their folders
     delta: Delta = field(default_factory=Delta)  # and beyond their layer
     facts: LayeredRows | None = None  # the observed facts, where they have a folder of their own
+    attributes: Attributes = NO_ATTRIBUTES  # those of the folders; those of the graph have the delta too
 
     @property
     def on_demand(self) -> bool:
@@ -193,24 +197,35 @@ class StoreFiles:
             _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders, None, self.generation)
         return StoreFiles.open(self.path)
 
-    def changed(self, states: EdgeStates, names: Sequence[str], meta: StoreMeta) -> StoreFiles:
-        """The next generation: some edges are as the states say, and there are more entities.
+    def changed(
+        self,
+        states: EdgeStates,
+        names: Sequence[str],
+        meta: StoreMeta,
+        attributes: AttributeStates | None = None,
+    ) -> StoreFiles:
+        """The next generation: some edges and attributes are as the states say, and there are more entities.
 
         The caller holds `writing(path)` and has this state from it.
         """
-        root = Path(os.path.realpath(self.path))
-        delta = self.delta.then(states, names)
+        root, folders = Path(os.path.realpath(self.path)), dict(self.folders)
+        delta = self.delta.then(Delta(states, tuple(names), attributes=attributes or AttributeStates()))
         after = self._edited(delta)
+        rest = replace(delta, counts=after.graph.counts)
         with system_errors(self.path):
+            if len(delta.attributes) > RECENT:
+                write = partial(deltas.write_attributes, attributes=after.graph.attributes)
+                folders["attributes"] = place(root, "attributes", write)
+                rest = replace(rest, attributes=AttributeStates())
             if delta.states.edges > max(RECENT, RECENT_SHARE * self.layer.states.edges):
-                layer = self.layer.then(delta.states, delta.names)
-                write = partial(write_layer, layer=layer, graph=after.graph, table=after.table, facts=after.facts)
-                folders = self.folders | {"layer": place(root, "layer", write)}
-                _switch(root, folders, meta, Delta(), self.generation)
-                return newest(self.path)
-            counted = replace(delta, counts=after.graph.counts)
-            manifest = _switch(root, self.folders, meta, counted, self.generation)
-        return after._named(manifest)
+                layer = self.layer.then(replace(delta, attributes=AttributeStates()))
+                write = partial(
+                    deltas.write_layer, layer=layer, graph=after.graph, table=after.table, facts=after.facts
+                )
+                folders["layer"] = place(root, "layer", write)
+                rest = Delta(attributes=rest.attributes)
+            manifest = _switch(root, folders, meta, rest, self.generation)
+        return after._named(manifest) if folders == self.folders else newest(self.path)
 
     def noted(self, meta: StoreMeta, newcomers: Mapping[str, NDArray[Any]] | None = None) -> StoreFiles:
         """The next generation, in which the meta is another one, and perhaps the calibration of new entities.
@@ -230,13 +245,15 @@ class StoreFiles:
 
         The caller holds `writing(path)`. False, and nothing is changed, if there are other folders meanwhile.
         """
-        known, now = (files.layer.then(files.delta.states, files.delta.names) for files in (older, self))
-        same = all(self.folders.get(part) == older.folders.get(part) for part in ("graph", "table", "facts"))
+        known, now = (files.layer.then(files.delta) for files in (older, self))
+        parts = ("graph", "table", "facts", "attributes")
+        same = all(self.folders.get(part) == older.folders.get(part) for part in parts)
         if not (same and now.continues(known)):
             return False
         root = Path(os.path.realpath(self.path))
         later = replace(now.since(known), counts=self.graph.counts)
-        folders = {part: folder for part, folder in self.folders.items() if part not in ("layer", "facts")}
+        merged = ("layer", "facts", "attributes")
+        folders = {part: folder for part, folder in self.folders.items() if part not in merged}
         with system_errors(self.path):
             for part, digest in hashes.items():
                 folders[part] = folder_name(part, digest)
@@ -255,13 +272,17 @@ class StoreFiles:
         table = self.table.edited(new.states, len(entities))
         s = new.states
         facts = None if self.facts is None else self.facts.edited(s.relation, s.heads, s.tails, s.observed, {})
+        if new.attributes:
+            graph = replace(graph, attributes=delta.attributes.applied(self.attributes))
         return replace(self, graph=graph, table=table, facts=facts, delta=delta)
 
     def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
         """The state as store.json describes it."""
         graph, meta = self.graph, StoreMeta.of(manifest["meta"], self.path / MANIFEST)
-        if not (self.delta.empty and self.layer.empty):
-            parts = [manifest["folders"].get(part) for part in ("graph", "layer")]
+        folders = manifest["folders"]
+        if not (self.delta.empty and self.layer.empty and "attributes" not in folders):
+            parts = [folders.get(part) for part in ("graph", "layer")]
+            parts += [folders["attributes"]] if "attributes" in folders else []
             digest = hashlib.sha256(render({"made_of": [*parts, manifest.get("delta")]})).hexdigest()
             graph = replace(graph, hash=digest)
         return replace(self, graph=graph, meta=meta, hash=manifest["hash"], generation=manifest.get("generation", 0))
@@ -275,10 +296,11 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
         if held is not None and (manifest["hash"], manifest.get("generation", 0)) == (held.hash, held.generation):
             return held
         try:
-            delta = _read_delta(root, manifest)
+            delta = deltas.read_delta(root, manifest.get("delta"), root / MANIFEST)
             same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
             base = held if held is not None and same else _opened(root, manifest)
-            _check_delta(delta, base, root / str(manifest.get("delta")))
+            entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
+            delta.refuse_misfit(root / str(manifest.get("delta")), entities, len(base.graph.relations))
             return base._edited(delta)._named(manifest)
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
@@ -300,36 +322,14 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
         raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
     meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
-    layer = Delta()
+    layer, attributes = Delta(), graph.attributes
     if "layer" in folders:
-        layer, graph, table, facts = read_layer(root / folders["layer"], graph, table, facts)
-    return StoreFiles(root, graph, table, meta, folders, manifest["hash"], layer=layer, facts=facts)
-
-
-def _read_delta(root: Path, manifest: Mapping[str, Any]) -> Delta:
-    """What was changed since the folders were written."""
-    if manifest.get("delta") is None:
-        return Delta()
-    file = root / manifest["delta"]
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise CorruptStore(f"{file}, which {root / MANIFEST} names, cannot be read: {reason(error)}") from None
-    if manifest["delta"] != _delta_name(data):
-        raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
-    return Delta.decoded(data, file)
-
-
-def _check_delta(delta: Delta, base: StoreFiles, file: Path) -> None:
-    entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
-    try:
-        delta.states.check(entities, len(base.graph.relations))
-    except ValueError as error:
-        raise CorruptStore(f"{file} does not belong to its store: {error}") from None
-
-
-def _delta_name(data: bytes) -> str:
-    return f"{folder_name('delta', hashlib.sha256(data).hexdigest())}.npz"
+        layer, graph, table, facts = deltas.read_layer(root / folders["layer"], graph, table, facts)
+    if "attributes" in folders:
+        attributes = deltas.read_attributes(root / folders["attributes"], root / MANIFEST)
+        graph = replace(graph, attributes=attributes)
+    payload = (graph, table, meta, folders, manifest["hash"])
+    return StoreFiles(root, *payload, layer=layer, facts=facts, attributes=attributes)
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -413,7 +413,7 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
     if not delta.empty:
         data = delta.encoded()
-        content["delta"] = _delta_name(data)
+        content["delta"] = deltas.delta_name(data)
         made_of.append(content["delta"])
         write_bytes(root / content["delta"], data, force=True)
     content["hash"] = hashlib.sha256(render({"made_of": made_of})).hexdigest()

@@ -13,8 +13,8 @@ from tuplet.truth.store_parts import is_named
 
 
 def generation(store: StoreFiles) -> dict[str, Any]:
-    """Its number and hash, and how many changed edges are not merged into graph and table yet."""
-    waiting = {"layer": store.layer.states.edges, "delta": store.delta.states.edges}
+    """Its number and hash, and how many changed edges and attributes are not merged into graph and table yet."""
+    waiting = {"layer": store.layer.changes, "delta": store.delta.changes}
     return {"number": store.generation, "hash": store.hash, "waiting": waiting}
 
 
