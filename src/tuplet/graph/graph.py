@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tuplet.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
+from tuplet.graph.aliases import with_labels
 from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates
@@ -54,6 +55,9 @@ class KnowledgeGraph:
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
     counts: dict[str, int] | None = None  # what was counted when it was written: edges of each split and others
     attributes: Attributes = NO_ATTRIBUTES
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entities", with_labels(self.entities, self.attributes, self.notes))
 
     def __repr__(self) -> str:
         held = sizes(len(self.entities), len(self.relations))

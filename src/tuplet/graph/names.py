@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +135,19 @@ class Strings:
         return found
 
 
+class Aliases(Protocol):
+    """Further labels of entities."""
+
+    def find(self, label: str) -> list[int]:
+        """The ids that have a label, ascending."""
+
+    def beginning(self, text: str, most: int) -> list[tuple[str, int]]:
+        """Labels that begin with a text, each with an id that has it."""
+
+    def strings(self) -> Iterator[Strings]:
+        """All of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Names by id and ids by name; labels where known.
@@ -148,6 +162,13 @@ class Vocabulary:
     strings: Strings
     labels: Strings  # as many as names, "" where unknown; or none at all
     more: Vocabulary | None = None  # names that came later; their ids follow
+    aliases: Aliases | None = field(default=None, repr=False)
+
+    def called(self, aliases: Aliases | None) -> Vocabulary:
+        """The same names with further labels; what was made of the names stays."""
+        other = copy.copy(self)
+        object.__setattr__(other, "aliases", aliases)
+        return other
 
     def __len__(self) -> int:
         return len(self.strings) + (0 if self.more is None else len(self.more))
@@ -174,7 +195,7 @@ class Vocabulary:
         """
         if not names:
             return self
-        return Vocabulary(self.strings, self.labels, Vocabulary.of([*(self.more or ()), *names]))
+        return Vocabulary(self.strings, self.labels, Vocabulary.of([*(self.more or ()), *names]), self.aliases)
 
     @property
     def flat(self) -> Vocabulary:
@@ -189,7 +210,7 @@ class Vocabulary:
         if len(labels):
             ends = np.full(len(two), labels.offsets[-1])
             labels = Strings(labels.blob, np.append(labels.offsets, ends), labels.order)
-        return Vocabulary(Strings(blob, offsets, order), labels)
+        return Vocabulary(Strings(blob, offsets, order), labels, aliases=self.aliases)
 
     @staticmethod
     def of(names: Sequence[str], labels: Sequence[str] | None = None) -> Vocabulary:
@@ -288,8 +309,10 @@ class Vocabulary:
         return self.labels.text(i) if i < len(self.labels) else ""
 
     def find_label(self, label: str) -> list[int]:
-        """All ids with that label, ascending."""
+        """All ids with that label, ascending; if there is none, those for which it is a further label."""
         low, high = self.labels.span(label)
+        if low == high and self.aliases is not None:
+            return self.aliases.find(label)
         return sorted(int(i) for i in self.labels.order[low:high])
 
     def suggest(self, text: str, most: int = 3) -> list[str]:
@@ -303,7 +326,8 @@ class Vocabulary:
         matcher.set_seq2(folded)
         scored = {}
         # The last word of a label says less than the last part of a name.
-        for strings, last in ((self.labels, 0.9), (self.strings, 0.97)):
+        further = [] if self.aliases is None else [(strings, 0.9) for strings in self.aliases.strings()]
+        for strings, last in ((self.labels, 0.9), *further, (self.strings, 0.97)):
             for candidate in strings.near(text):
                 whole = candidate.casefold()
                 score = max(_likeness(matcher, whole), last * _likeness(matcher, _last_part(whole, len(folded))))

@@ -51,6 +51,10 @@ class Finder:
             for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
                 for i in strings.beginning(variant, 4 * most):
                     _note(found, i, strings, 0)
+        if self.words.aliases is not None:
+            for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
+                for text, i in self.words.aliases.beginning(variant, most):
+                    _better(found, i, (0, len(text), text))
         if len(found) < most:
             for strings, lowered in self._lowered:
                 _search_inside(strings, lowered, key.lower().encode("utf-8", "replace"), found, 40 * most)
@@ -79,6 +83,9 @@ def _search_inside(
 
 def _note(found: dict[int, tuple[int, int, str]], i: int, strings: Strings, grade: int) -> None:
     text = strings.text(i)
-    rank = (grade, len(text), text)
+    _better(found, i, (grade, len(text), text))
+
+
+def _better(found: dict[int, tuple[int, int, str]], i: int, rank: tuple[int, int, str]) -> None:
     if i not in found or rank < found[i]:
         found[i] = rank
