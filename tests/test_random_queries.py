@@ -19,8 +19,9 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.lang.logic_text import parse_logic
-from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.lang.printer import to_logic
 from tuplet.lang.sparql import parse_sparql
+from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind
 from tuplet.query.limits import NO_DEADLINE
 from tuplet.query.query_graph import QueryGraph

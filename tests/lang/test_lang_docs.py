@@ -1,14 +1,17 @@
-"""The examples of the language page run."""
+"""The examples of the pages about languages run."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_examples_of_the_language_page() -> None:
-    failed, tried = doctest.testfile(str(PAGE), module_relative=False)
+@pytest.mark.parametrize(("page", "least"), [("reference/language.md", 15), ("how-to/from-sparql.md", 8)])
+def test_examples_of_a_page(page: str, least: int) -> None:
+    failed, tried = doctest.testfile(str(DOCS / page), module_relative=False)
     assert failed == 0
-    assert tried > 15
+    assert tried > least

@@ -13,8 +13,9 @@ from lang_reference import Facts, answers, clause_answers
 from tuplet.errors import TupletError
 from tuplet.lang.ast import terms
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic, to_sparql
+from tuplet.lang.printer import to_logic
 from tuplet.lang.rules import clauses, push_negation
+from tuplet.lang.sparql_printer import to_sparql
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 

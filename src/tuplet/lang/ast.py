@@ -112,7 +112,7 @@ class Attribute:
 
 
 Operand: TypeAlias = "Term | Attribute | Value"
-Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches"]
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches", "language"]
 
 
 @dataclass(frozen=True, slots=True)

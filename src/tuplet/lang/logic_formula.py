@@ -25,7 +25,7 @@ from tuplet.lang.tokens import Reader, Side, Token, conjunction, disjunction, is
 AND, OR, NOT = ("&", "∧", "&&"), ("|", "∨", "||"), ("!", "¬")
 RESERVED = ("exists", "limit", "offset", "order", "show")
 SIGNS = {"=": "=", "!=": "!=", "≠": "!=", "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">="}
-WORDS = ("contains", "starts", "ends", "matches")
+WORDS = ("contains", "starts", "ends", "matches", "language")
 _SIGN_FOR = {"and": "&", "or": "|", "not": "!"}
 
 

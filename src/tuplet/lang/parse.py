@@ -19,7 +19,8 @@ from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.cypher_tokens import Parameters
 from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.rules import check_size
-from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
+from tuplet.lang.sparql import parse_sparql
+from tuplet.lang.sparql_triples import SUPPORTED, UNSUPPORTED
 from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
@@ -87,7 +88,7 @@ def _parse(
         )
     match _language(tokens):
         case "sparql":
-            return parse_sparql(text)
+            return parse_sparql(text, prefixes)
         case "efok":
             return parse_efok(text)
         case "betae":
@@ -116,8 +117,8 @@ def _is_form(tokens: list[Token]) -> bool:
 
 def _language(tokens: list[Token]) -> str:
     start = 0
-    while tokens[start].text.upper() == "PREFIX" and start + 3 < len(tokens):  # PREFIX p: <…>
-        start += 3
+    while (word := tokens[start].text.upper()) in ("PREFIX", "BASE") and start + 3 < len(tokens):
+        start += 3 if word == "PREFIX" else 2  # PREFIX p: <…>, BASE <…>
     first = tokens[start]
     if first.kind == "variable":
         return "logic"

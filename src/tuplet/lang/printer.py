@@ -1,4 +1,4 @@
-"""`Query` → text that reads back as the same query, in logic text and in SPARQL.
+"""`Query` → logic text that reads back as the same query.
 
 Names take the simplest form that reads back: bare (logic) or `:name`, else `<…>`, and if they contain `>` the escaped
 form `:a\\>b`. Existential variables are quantified once, in front: their scope is the clause of the normal form anyway.
@@ -16,7 +16,6 @@ from tuplet.lang.ast import (
     Attribute,
     Column,
     Compare,
-    Condition,
     Constant,
     Different,
     Exists,
@@ -36,7 +35,6 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.logic_formula import RESERVED
-from tuplet.lang.rules import disjunctive_normal_form, push_negation
 from tuplet.lang.values import UNQUOTED, is_ambiguous, quoted, write
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
@@ -206,69 +204,6 @@ def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> st
     return f"({text})" if isinstance(formula, inside) else text
 
 
-def to_sparql(query: Query) -> str:
-    """The query as SPARQL; what SPARQL has no words for (say `!(a & b)`) is printed in disjunctive normal form.
-
-    >>> from tuplet.lang.logic_text import parse_logic
-    >>> print(to_sparql(parse_logic('?x, ?y : treats(?x, asthma) & !worsens(?x, ?y) & likes(?y, ?x) & ?x != ?y')))
-    SELECT ?x ?y WHERE { ?x :treats :asthma . FILTER NOT EXISTS { ?x :worsens ?y } ?y :likes ?x . FILTER(?x != ?y) }
-    """
-    body = query.body
-    if _bound(body) is None:
-        body = disjunctive_normal_form(push_negation(query)).body
-    head = " ".join(f"?{variable.name}" for variable in query.free)
-    limit = "" if query.limit is None else f" LIMIT {query.limit}"
-    return f"SELECT {head} WHERE {{ {_patterns(body)} }}{limit}"
-
-
-def _patterns(formula: Formula) -> str:
-    match formula:
-        case Atom(relation, head, tail):
-            return f"{_sparql_term(head)} {_prefixed(relation)} {_sparql_term(tail)} ."
-        case Different() | Same() | Compare() | Among() | Has():
-            return f"FILTER({_expression(formula)})"
-        case Not(body):
-            return f"FILTER NOT EXISTS {{ {_patterns(body).removesuffix(' .')} }}"
-        case And(parts):
-            return " ".join(_patterns(part) for part in parts).removesuffix(" .")
-        case Or(parts):
-            return " UNION ".join(f"{{ {_patterns(part).removesuffix(' .')} }}" for part in parts)
-
-
-def _expression(condition: Condition) -> str:
-    """A condition as an expression of FILTER; of attributes as logic text has them, which SPARQL has no word for."""
-    match condition:
-        case Different(left, right):
-            return f"{_sparql_term(left)} != {_sparql_term(right)}"
-        case Same(left, right):
-            return f"{_sparql_term(left)} = {_sparql_term(right)}"
-        case _:
-            return formula_to_logic(condition)
-
-
-def _bound(formula: Formula) -> frozenset[Term] | None:
-    """The variables a SPARQL group of this formula binds for sure; None if its filters would not see theirs."""
-    match formula:
-        case Atom(_, head, tail):
-            return frozenset(term for term in (head, tail) if not isinstance(term, Constant))
-        case Or(parts):
-            branches = [_bound(part) for part in parts]
-            return frozenset.intersection(*(b for b in branches if b is not None)) if None not in branches else None
-        case And(parts):
-            bound: frozenset[Term] = frozenset()
-            for part in parts:
-                inner = _bound(part) if isinstance(part, Atom | Or) else frozenset()
-                if inner is None:
-                    return None
-                bound |= inner
-            filters = [part for part in parts if not isinstance(part, Atom | Or)]
-            plain = all(isinstance(f, Different) or (isinstance(f, Not) and isinstance(f.body, Atom)) for f in filters)
-            used = {term for f in filters for term in terms(f) if not isinstance(term, Constant)}
-            return bound if plain and used <= bound else None
-        case _:
-            return None
-
-
 # --- names -------------------------------------------------------------------------------------------------------
 
 
@@ -285,19 +220,15 @@ def _logic_term(term: Term) -> str:
     return _bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
-def _sparql_term(term: Term) -> str:
-    return _prefixed(term.name) if isinstance(term, Constant) else f"?{term.name}"
-
-
 def _bare(name: Name) -> str:
     plain = name.kind == "name" and _BARE.fullmatch(name.text) and not name.text.isdigit()
-    return name.text if plain and name.text.lower() not in RESERVED else _prefixed(name)
+    return name.text if plain and name.text.lower() not in RESERVED else prefixed(name)
 
 
-def _prefixed(name: Name) -> str:
+def prefixed(name: Name) -> str:
     """A name as both languages read it.
 
-    >>> [_prefixed(Name(text)) for text in ("asthma", "hay fever", "a>b")], _prefixed(Name('a "b"', "label"))
+    >>> [prefixed(Name(text)) for text in ("asthma", "hay fever", "a>b")], prefixed(Name('a "b"', "label"))
     ([':asthma', '<hay fever>', ':a\\\\>b'], '"a \\\\"b\\\\""')
     """
     if name.kind == "id":

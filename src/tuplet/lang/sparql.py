@@ -1,351 +1,219 @@
 """SPARQL subset → `Query`.
 
-    query    := prologue SELECT [DISTINCT] (variable+ | *) [WHERE] group [LIMIT number]
-    prologue := (PREFIX p: <…>)*
-    group    := { (triples ['.'] | group (UNION group)* ['.'] | filter ['.'])* }
+    query    := prologue (ASK | select) [WHERE] group modifier* [VALUES …]
+    select   := SELECT [DISTINCT] ((variable | renamed)+ | * | count)
+    prologue := (PREFIX p: <…> | BASE <…>)*
+    renamed  := '(' variable AS variable ')'
+    count    := (COUNT([DISTINCT] (* | variable)) AS variable)
+    modifier := ORDER BY (variable | ASC(variable) | DESC(variable))+ | LIMIT number | OFFSET number
+    group    := { (triples ['.'] | group (UNION group)* | FILTER … | OPTIONAL { term name variable }
+                   | VALUES … | BIND(value AS variable) | GRAPH name group)* }
     triples  := term list (';' list)*
-    list     := (name | a) term (',' term)*
-    filter   := FILTER NOT EXISTS { term name term }  |  FILTER ( term != term (&& term != term)* )
-    term     := variable | name
+    list     := (path | variable) term (',' term)*
+    path     := steps ('|' steps)*     steps := step ('/' step)*     step := name | a | '^' step | '(' path ')'
+    term     := variable | name | value | _:label | '[' [list (';' list)*] ']'
 
-Selected variables are free, all others existential; `SELECT *` selects every variable, in the order of appearance.
-Triples of one subject need '.' between them and the next. A filter belongs to its group, as in SPARQL: each of its
-variables has to be bound by the group's own patterns, whatever branch of a UNION is taken.
+`SELECT *` selects every variable, in the order of appearance. Triples of one subject need '.' between them and the
+next. Filters are told in `sparql_filters`, groups in `sparql_patterns`. Whether a word names a relation or an
+attribute, and a variable an entity or a value, only the graph knows; so a quoted word and a whole number are entities
+here, which `query.readings` takes for values where values stand.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import replace
 
-from tuplet.errors import hint, nearest
-from tuplet.lang.ast import Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term
-from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number
+from tuplet.errors import hint
+from tuplet.lang.ast import Atom, Attribute, Column, Exists, Form, Formula, Free, Name, Order, Query, atoms
+from tuplet.lang.sparql_patterns import PatternParser
+from tuplet.lang.tokens import Token, conjunction
 
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-
-# What SPARQL has and this subset has not, with the way out where there is one.
-UNSUPPORTED = {
-    "ADD": "queries only read",
-    "ASK": "select the variables with SELECT",
-    "BASE": "write names in full or declare a PREFIX",
-    "BIND": "",
-    "CLEAR": "queries only read",
-    "CONSTRUCT": "select the variables with SELECT",
-    "COPY": "queries only read",
-    "CREATE": "queries only read",
-    "DELETE": "queries only read",
-    "DESCRIBE": "select the variables with SELECT",
-    "DROP": "queries only read",
-    "EXISTS": "write its patterns into the group; variables that are not selected only have to exist",
-    "FROM": "a query reads one graph",
-    "GRAPH": "a query reads one graph",
-    "GROUP": "answers are sets of tuples, nothing is aggregated",
-    "HAVING": "answers are sets of tuples, nothing is aggregated",
-    "INSERT": "queries only read",
-    "LET": "",
-    "LOAD": "queries only read",
-    "MINUS": "write FILTER NOT EXISTS { one pattern }",
-    "MOVE": "queries only read",
-    "OFFSET": "",
-    "OPTIONAL": "every variable of an answer has a value",
-    "ORDER": "answers are ordered by their truth",
-    "REDUCED": "answers are sets; write SELECT",
-    "SERVICE": "a query reads one graph",
-    "VALUES": "ask one query for each value",
-    "WITH": "queries only read",
-}
-SUPPORTED = ("DISTINCT", "FILTER", "LIMIT", "NOT", "PREFIX", "SELECT", "UNION", "WHERE")
-_FULL = {"ORDER": "ORDER BY", "GROUP": "GROUP BY"}
+TRUTH = "truth"
 
 
-def parse_sparql(text: str) -> Query:
-    """Parse a SELECT query.
+def parse_sparql(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
+    """Parse a SELECT or ASK query.
 
     >>> query = parse_sparql('SELECT ?x WHERE { ?x :treats ?y . ?y :causes "asthma" }')
     >>> query.free, len(query.body.parts)
     ((Free(name='x'),), 2)
     """
-    return SparqlParser(text).query()
+    return SparqlParser(text, prefixes).query()
 
 
-class SparqlParser(Reader):
+class SparqlParser(PatternParser):
     """One query, from its first token to its last."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.selected: dict[str, Token] | None = {}
-        self.seen: dict[str, None] = {}
+    form: Form = "select"
+    counted = ""
 
-    # --- the frame ------------------------------------------------------------------------------------------------
+    def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
+        super().__init__(text, prefixes)
+        self.titles: dict[str, str] = {}  # under which name a selected variable is shown
 
     def query(self) -> Query:
         self.prologue()
-        if not self.keyword("SELECT"):
-            self.unexpected("SELECT", ("SELECT", "PREFIX"))
-        self.keyword("DISTINCT")
-        self.selection()
+        if self.keyword("ASK"):
+            self.form, self.selected = "ask", None
+        elif self.keyword("SELECT"):
+            self.keyword("DISTINCT", "REDUCED")
+            self.selection()
+        else:
+            self.unexpected("SELECT or ASK", ("SELECT", "PREFIX", "ASK"))
         self.keyword("WHERE")
-        if not self.at("{"):
+        if self.token.text != "{":
             self.unexpected("'{' with the patterns", ("WHERE",))
-        body, _ = self.group()
-        limit = self.number("after LIMIT") if self.keyword("LIMIT") else None
+        body, bound = self.group()
+        order, numbers = self.modifiers()
+        if self.keyword("VALUES"):
+            body = conjunction([body, self.values(set(bound))])
         if self.token.kind != "end":
-            self.unexpected("LIMIT or the end of the query" if limit is None else "the end of the query", ("LIMIT",))
-        return self.finish(body, limit)
+            self.unexpected("ORDER BY, LIMIT, OFFSET or the end of the query", ("LIMIT", "OFFSET", "ORDER"))
+        if self.relations:
+            body = self.with_relations(body)
+        free, shown = self.columns()
+        return Query(
+            free,
+            body,
+            numbers.get("LIMIT"),
+            numbers.get("OFFSET", 0),
+            shown,
+            tuple(Order(self.ordered(token, body), descending) for token, descending in order),
+            self.form,
+            self.counted,
+        )
 
     def selection(self) -> None:
         if self.accept("*"):
             self.selected = None
             return
         chosen: dict[str, Token] = {}
-        while self.token.kind == "variable":
-            token = self.advance()
-            if token.text[1:] in chosen:
-                self.fail(f"{token.text} is selected twice", token)
-            chosen[token.text[1:]] = token
-        if self.at("("):
-            self.refuse("expressions in SELECT are not supported; select variables")
-        if not chosen:
-            self.unexpected("a variable such as ?x, or *, after SELECT", ("DISTINCT",))
         self.selected = chosen
+        while self.token.kind == "variable" or self.renames():
+            start = self.accept("(")
+            token = self.advance()
+            title = token
+            if start:
+                self.advance()
+                title = self.advance()
+                self.expect(")", f"after {title.text}")
+            if title.text[1:] in self.titles.values() or token.text[1:] in chosen:
+                self.fail(f"{title.text} is selected twice", title)
+            chosen[token.text[1:]] = token
+            self.titles[token.text[1:]] = title.text[1:]
+        if self.token.text == "(" and not chosen:
+            self.count()
+        elif self.token.text == "(":
+            self.refuse("expressions in SELECT are not supported; select variables, or (COUNT(*) AS ?n) alone")
+        elif not chosen:
+            self.unexpected("a variable such as ?x, or *, after SELECT", ("DISTINCT",))
 
-    def finish(self, body: Formula, limit: int | None) -> Query:
-        if self.selected is None:
-            names = tuple(self.seen)
-            if not names:
-                self.fail("SELECT * selects the variables of the patterns, but they have none", self.tokens[0])
-        else:
-            names = tuple(self.selected)
-            for name, token in self.selected.items():
-                if name not in self.seen:
-                    advice = hint(name, self.seen, "?{}".format)
-                    self.fail(f"{token.text} is selected but no pattern contains it{advice}", token)
-        return Query(tuple(Free(name) for name in names), body, limit)
+    def renames(self) -> bool:
+        """Whether `(?x AS ?y)` stands here."""
+        tokens = self.tokens[self.index : self.index + 5]
+        kinds = [token.kind for token in tokens]
+        return kinds[1:4] == ["variable", "word", "variable"] and tokens[2].text.upper() == "AS"
 
-    # --- groups ---------------------------------------------------------------------------------------------------
-
-    def group(self) -> tuple[Formula, frozenset[str]]:
-        """A group and the variables it binds for sure."""
-        self.deeper()
-        opening = self.advance()
-        parts: list[Formula] = []
-        bound: set[str] = set()
-        compared: list[tuple[Token, bool]] = []
-        dotted = True  # whether a triple may start here
-        while not self.accept("}"):
-            if self.at("{"):
-                formula, names = self.union()
-                parts.append(formula)
-                bound |= names
-                dotted = True
-            elif self.keyword("FILTER"):
-                parts.append(self.filter(compared))
-                dotted = True
-            elif self.starts_term():
-                if not dotted:
-                    self.fail(f"expected '.' before the next pattern, found {self.found()}")
-                self.triples(parts, bound)
-                dotted = False
-            else:
-                self.unexpected("a pattern, FILTER, '{' or '}'", ("FILTER", "UNION"))
-            dotted = self.accept(".") or dotted
-        if not parts:
-            self.fail("a group needs at least one pattern", opening)
-        for token, negated in compared:
-            if token.text[1:] not in bound:
-                self.unbound(token, negated)
-        self.depth -= 1
-        return conjunction(parts), frozenset(bound)
-
-    def union(self) -> tuple[Formula, frozenset[str]]:
-        formula, bound = self.group()
-        branches = [formula]
-        while self.keyword("UNION"):
-            if not self.at("{"):
-                self.unexpected("'{' after UNION")
-            formula, names = self.group()
-            branches.append(formula)
-            bound &= names
-        return disjunction(branches), bound
-
-    def unbound(self, token: Token, negated: bool) -> NoReturn:
-        if negated:
-            self.refuse(
-                f"{token.text} occurs in this group only inside NOT EXISTS, which asks that there is none (¬∃); "
-                "only a single fact about bound variables can be negated",
-                token,
-            )
-        self.fail(f"{token.text} is compared, but no pattern of this group binds it in every case", token)
-
-    # --- patterns -------------------------------------------------------------------------------------------------
-
-    def triples(self, parts: list[Formula], bound: set[str]) -> None:
-        subject = self.term("a subject")
-        while True:
-            relation = self.verb()
-            while True:
-                item = self.term("an object")
-                parts.append(Atom(relation, subject, item))
-                for end in (subject, item):
-                    if not isinstance(end, Constant):
-                        bound.add(end.name)
-                        self.seen.setdefault(end.name)
-                if not self.accept(","):
-                    break
-            if not self.accept(";"):
-                return
-            while self.accept(";"):
-                pass
-            if self.at(".") or self.at("}"):
-                return
-
-    def verb(self) -> Name:
-        token = self.token
-        if token.kind == "variable":
-            self.refuse("a variable as predicate is not supported; name the relation")
-        if token.kind == "sign" and token.text in "^!(":
-            self.refuse("property paths are not supported; write one pattern for each step")
-        if token.kind == "word" and token.text == "a":
-            name: Name | None = Name(RDF_TYPE, "name", token.position, 1)
-        else:
-            name = self.name(token)
-        if name is None:
-            self.no_name("a relation", token)
-        self.advance()
-        after = self.token
-        if (after.kind == "sign" and after.text in "/|*+?^") or (after.kind == "word" and after.text.startswith("/")):
-            self.refuse("property paths are not supported; write one pattern for each step")
-        return name
-
-    def term(self, role: str) -> Term:
-        token = self.token
-        if token.kind == "variable":
-            self.advance()
-            name = token.text[1:]
-            return Free(name) if self.selected is None or name in self.selected else Exists(name)
-        if self.text.startswith(('"""', "'''"), token.position):
-            self.refuse("long strings are not supported; quote a label once")
-        constant = self.name(token)
-        if constant is None:
-            self.no_name(role, token)
-        self.advance()
-        after = self.token
-        adjacent = after.position == token.position + len(token.text)
-        if token.kind == "label" and adjacent and after.text in ("^^", "@"):
-            self.refuse("language tags and datatypes are not supported; a quoted string is a label")
-        return Constant(constant)
-
-    def no_name(self, role: str, token: Token) -> NoReturn:
-        text = token.text
-        if (token.kind == "sign" and text in ("[", "]")) or (token.kind == "word" and text.startswith("_")):
-            self.refuse("blank nodes are not supported; use a variable that is not selected")
-        if token.kind == "sign" and text == "(":
-            self.refuse("collections are not supported")
-        if token.kind == "word" and text[0].isdigit():
-            self.refuse("literals other than labels are not supported")
-        if token.kind == "word" and text.upper() not in UNSUPPORTED and text.upper() not in SUPPORTED:
-            self.fail(f"expected {role}, found {text!r}; write :{text} or <{text}> for that name")
-        self.unexpected(f"{role}: a name" if role == "a relation" else f"{role}: a variable or a name")
-
-    # --- filters --------------------------------------------------------------------------------------------------
-
-    def filter(self, compared: list[tuple[Token, bool]]) -> Formula:
-        if self.keyword("NOT"):
-            if not self.keyword("EXISTS"):
-                self.unexpected("EXISTS after NOT", ("EXISTS",))
-            return self.not_exists(compared)
-        if not self.at("("):
+    def count(self) -> None:
+        """`(COUNT(DISTINCT ?x) AS ?n)`; without DISTINCT all variables of the patterns tell answers apart."""
+        start = self.advance()
+        if not self.keyword("COUNT"):
+            self.refuse("expressions in SELECT are not supported; select variables, or (COUNT(*) AS ?n) alone", start)
+        self.expect("(", "after COUNT")
+        distinct = self.keyword("DISTINCT")
+        chosen: dict[str, Token] | None = None
+        if not self.accept("*"):
             token = self.token
-            if token.kind in ("word", "prefixed", "exact") and token.text.upper() not in UNSUPPORTED:
-                advice = hint(token.text.upper(), ("NOT",))
-                self.refuse(f"the function {self.found()} is not supported in FILTER{advice}")
-            self.unexpected("'(' or NOT EXISTS after FILTER")
-        return self.comparison(compared)
+            if token.kind != "variable":
+                self.unexpected("'*' or a variable in COUNT", ("DISTINCT",))
+            self.advance()
+            chosen = {token.text[1:]: token} if distinct else None
+        self.expect(")", "after what COUNT counts")
+        if not self.keyword("AS"):
+            self.unexpected("AS and a variable after COUNT(…)")
+        if self.token.kind != "variable":
+            self.unexpected("a variable after AS")
+        self.counted = self.advance().text[1:]
+        self.expect(")", "after COUNT(…) AS ?n")
+        if self.token.kind == "variable" or self.token.text == "(":
+            self.refuse("COUNT stands alone; nothing is grouped")
+        self.form, self.selected = "count", chosen
 
-    def not_exists(self, compared: list[tuple[Token, bool]]) -> Formula:
-        self.expect("{", "after NOT EXISTS")
-        if not self.starts_term():
-            self.unexpected("one pattern inside NOT EXISTS")
-        first = self.token
-        subject = self.term("a subject")
-        relation = self.verb()
-        last = self.token
-        item = self.term("an object")
-        self.accept(".")
-        if not self.accept("}"):
-            if self.token.kind == "end":
-                self.fail("expected '}' after the pattern, found the end of the query")
-            self.refuse("NOT EXISTS takes one pattern; more of them would negate a conjunction")
-        compared.extend((token, True) for token in (first, last) if token.kind == "variable")
-        return Not(Atom(relation, subject, item))
+    def columns(self) -> tuple[tuple[Free, ...], tuple[Column, ...]]:
+        """The variables asked for, and the columns if they are something else."""
+        names = (*self.seen, *self.optional) if self.selected is None else tuple(self.selected)
+        if not names and self.form == "select":
+            self.fail("SELECT * selects the variables of the patterns, but they have none", self.tokens[0])
+        shown = []
+        for name in names:
+            title = self.titles.get(name, name)
+            if name in self.optional:
+                shown.append(replace(self.optional[name], name=title))
+            elif name in self.relations:
+                shown.append(Column(title, Name(name, "variable")))
+            elif name in self.seen:
+                shown.append(Column(title, Free(name)))
+            else:
+                assert self.selected is not None
+                token = self.selected[name]
+                advice = hint(name, self.seen, "?{}".format)
+                if name in self.constants:
+                    self.refuse(f"{token.text} is a given value, not an answer; select other variables", token)
+                self.fail(f"{token.text} is selected but no pattern contains it{advice}", token)
+        free = tuple(column.what for column in shown if isinstance(column.what, Free))
+        plain = tuple(shown) == tuple(Column(variable.name, variable) for variable in free)
+        return free, () if plain or self.form != "select" else tuple(shown)
 
-    def comparison(self, compared: list[tuple[Token, bool]]) -> Formula:
-        """`( … )` of inequalities joined by &&."""
-        self.deeper()
-        self.expect("(", "after FILTER")
-        parts = [self.inequality(compared)]
-        while self.accept("&&"):
-            parts.append(self.inequality(compared))
-        if not self.accept(")"):
-            if self.token.kind == "sign" and self.token.text not in "{}":
-                self.refuse(f"{self.found()} is not supported in FILTER; only != joined by &&")
-            self.fail(f"expected ')' or '&&' in FILTER, found {self.found()}")
-        self.depth -= 1
-        return conjunction(parts)
+    def modifiers(self) -> tuple[list[tuple[Token, bool]], dict[str, int]]:
+        order: list[tuple[Token, bool]] = []
+        numbers: dict[str, int] = {}
+        while True:
+            word = self.token.text.upper()
+            if word in ("LIMIT", "OFFSET") and word not in numbers:
+                self.advance()
+                numbers[word] = self.number(f"after {word}")
+            elif word == "ORDER" and not order and not numbers:
+                self.advance()
+                if not self.keyword("BY"):
+                    self.unexpected("BY after ORDER")
+                while not order or self.token.kind == "variable" or self.token.text.upper() in ("ASC", "DESC"):
+                    order.append(self.key())
+            else:
+                return order, numbers
 
-    def inequality(self, compared: list[tuple[Token, bool]]) -> Formula:
-        if self.at("("):
-            return self.comparison(compared)
-        left = self.compared_term(compared)
+    def key(self) -> tuple[Token, bool]:
+        descending = self.keyword("DESC")
+        called = descending or self.keyword("ASC")
+        if called:
+            self.expect("(", "after DESC" if descending else "after ASC")
         token = self.token
-        if not self.accept("!="):
-            if token.text[:1] in ("=", "<", ">", "+", "-", "*", "/", "|"):
-                sign = token._replace(kind="sign", text=token.text[0])
-                self.refuse(f"{token.text[0]!r} is not supported in FILTER; only !=", sign)
-            if token.kind == "word":
-                self.refuse(f"{self.found()} is not supported in FILTER; only !=")
-            self.fail(f"expected '!=' in FILTER, found {self.found()}")
-        return Different(left, self.compared_term(compared))
+        if token.kind != "variable":
+            if token.kind in ("word", "sign", "prefixed"):
+                self.refuse("ORDER BY takes variables, also as DESC(?x); no expressions")
+            self.unexpected("a variable after ORDER BY")
+        self.advance()
+        if called:
+            self.expect(")", "after the variable")
+        return token, descending
 
-    def compared_term(self, compared: list[tuple[Token, bool]]) -> Term:
-        token = self.token
-        if token.kind == "variable":
-            compared.append((token, False))
-        elif token.text == "!" or (
-            token.kind == "word" and token.text.upper() not in UNSUPPORTED and not is_number(token.text)
-        ):
-            self.refuse(f"{self.found()} is not supported in FILTER; only != between variables and names")
-        return self.term("a variable or a name to compare")
-
-    # --- words ----------------------------------------------------------------------------------------------------
-
-    def at(self, sign: str) -> bool:
-        return self.token.kind == "sign" and self.token.text == sign
-
-    def starts_term(self) -> bool:
-        token = self.token
-        if token.kind == "word":
-            return token.text.upper() not in UNSUPPORTED and not nearest(token.text.upper(), (*SUPPORTED, *UNSUPPORTED))
-        return token.kind in ("variable", "prefixed", "exact", "label", "unclosed") or token.text in ("[", "(")
-
-    def keyword(self, word: str) -> bool:
-        token = self.token
-        if token.kind == "word" and token.text.upper() == word:
-            self.index += 1
-            return True
-        return False
-
-    def unexpected(self, expected: str, near: tuple[str, ...] = ()) -> NoReturn:
-        """Refuse the next word: by name if SPARQL knows it, with a suggestion if it is nearly a keyword."""
-        token = self.token
-        if token.kind == "word":
-            word = token.text.upper()
-            if word in UNSUPPORTED:
-                advice = f"; {UNSUPPORTED[word]}" if UNSUPPORTED[word] else ""
-                self.refuse(f"{_FULL.get(word, word)} is not supported{advice}")
-            if word == "SELECT":
-                self.refuse("a SELECT inside a query is not supported")
-            advice = hint(word, near) or hint(word, (*SUPPORTED, *UNSUPPORTED))
-            if word not in SUPPORTED:
-                self.fail(f"expected {expected}, found {self.found()}{advice}")
-        self.fail(f"expected {expected}, found {self.found()}")
+    def ordered(self, token: Token, body: Formula) -> str | Attribute:
+        """What a variable of ORDER BY stands for: a column, an attribute that is not shown, or the truth."""
+        name = token.text[1:]
+        if name in self.titles.values() or name == self.counted or (self.selected is None and name in self.seen):
+            return name
+        if name in self.titles:
+            return self.titles[name]
+        if name in self.optional:
+            what = self.optional[name].what
+            assert isinstance(what, Attribute)
+            return what
+        for atom in atoms(body):
+            if isinstance(atom, Atom) and atom.tail == Exists(name) and atom.relation.kind != "variable":
+                return Attribute(atom.head, atom.relation, name)
+        if name == TRUTH:
+            return TRUTH
+        if name in self.seen:
+            self.refuse(f"{token.text} is not selected; order by a selected variable or an attribute", token)
+        advice = hint(name, (*self.seen, TRUTH), "?{}".format)
+        self.fail(f"no pattern contains {token.text}{advice}", token)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
+from urllib.parse import urljoin
 
 from tuplet.errors import BudgetExceeded, ParseError, Unsupported, hint
 from tuplet.lang.ast import (
@@ -134,6 +135,7 @@ class Reader:
         self.index = 0
         self.depth = 0
         self.splits = 0
+        self.base = ""  # where names in <…> begin that are no whole IRI
         self.relations: dict[str, Token] = {}  # variables that stand for relations
         self.prefixes: dict[str, str] = dict(prefixes) if prefixes else {}
 
@@ -198,16 +200,28 @@ class Reader:
         return int(self.advance().text)
 
     def prologue(self) -> None:
-        """Read `PREFIX p: <start of names>` declarations."""
-        while self.token.kind == "word" and self.token.text.upper() == "PREFIX":
-            self.advance()
+        """Read `PREFIX p: <start of names>` and `BASE <…>` declarations."""
+        while self.token.kind == "word" and self.token.text.upper() in ("PREFIX", "BASE"):
+            word = self.advance().text.upper()
             prefix = self.token
+            if word == "BASE":
+                self.base = self._iri("after BASE")
+                continue
             if prefix.kind != "prefixed" or not prefix.text.endswith(":") or prefix.text.count(":") > 1:
                 self.fail(f"expected a prefix such as 'p:' after PREFIX, found {self.found()}")
             self.advance()
-            if self.token.kind != "exact":
-                self.fail(f"expected <…> after the prefix {prefix.text!r}, found {self.found()}")
-            self.prefixes[prefix.text[:-1]] = self.advance().text[1:-1]
+            self.prefixes[prefix.text[:-1]] = self._iri(f"after the prefix {prefix.text!r}")
+
+    def _iri(self, place: str) -> str:
+        if self.token.kind != "exact":
+            self.fail(f"expected <…> {place}, found {self.found()}")
+        return self._joined(self.advance().text[1:-1])
+
+    def _joined(self, text: str) -> str:
+        """A name in <…>, joined to the base if there is one."""
+        if not self.base:
+            return text
+        return urljoin(self.base, text) + "#" * (text.endswith("#") and text != "#")  # which urljoin leaves out
 
     def name(self, token: Token) -> Name | None:
         """The name a word stands for, or None if it is not a name; bare words other than numbers are not."""
@@ -215,7 +229,7 @@ class Reader:
         if kind == "prefixed":
             written = self._expand(token)
         elif kind == "exact":
-            written = text[1:-1]
+            written = self._joined(text[1:-1])
         elif kind == "label":
             if not text[1:-1]:
                 self.fail("an empty label names nothing", token)

@@ -141,6 +141,8 @@ class ConditionBinder:
         column, operator = choice.column, condition.operator
         value = condition.right
         assert isinstance(value, Value)
+        if operator == "language":
+            return replace(choice, column=_spoken(column, str(value.value), condition.negated))
         if operator not in COMPARES:
             return _marked(choice, self._matching(column, operator, value) != condition.negated)
         if condition.negated:
@@ -328,6 +330,17 @@ def _cut(choice: Allowed, low: int, high: int) -> Allowed:
 
 def _marked(choice: Allowed, marks: NDArray[np.bool_]) -> Allowed:
     return replace(choice, marks=marks if choice.marks is None else choice.marks & marks)
+
+
+def _spoken(column: AttributeColumn, language: str, negated: bool) -> AttributeColumn:
+    """The texts in a language: `en` is that tag alone, `en*` also en-GB, `*` any tag, an empty one none."""
+    wanted = language.lower()
+    tags = [tag.lower() for tag in column.tags or ("",)]
+    wide = [tag for tag in tags if tag and f"{tag}-".startswith(wanted.rstrip("*") + "-" * (len(wanted) > 1))]
+    codes = [i for i, tag in enumerate(tags) if (tag in wide if wanted.endswith("*") else tag == wanted)]
+    spoken = column.content.languages
+    marks = np.isin(np.zeros(len(column), np.int16) if spoken is None else spoken, codes)
+    return column.only(marks != negated)
 
 
 def _among(choice: Allowed, values: Sequence[Value], negated: bool) -> Allowed:

@@ -12,7 +12,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic, to_sparql, written
+from tuplet.lang.printer import to_logic, written
+from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.source import Source
 
 WORLD = Path(__file__).parents[1] / "data" / "world" / "examples.toml"

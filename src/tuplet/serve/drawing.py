@@ -35,9 +35,9 @@ from tuplet.lang.printer import (
     order_to_logic,
     title,
     to_logic,
-    to_sparql,
 )
 from tuplet.lang.rules import to_normal_form
+from tuplet.lang.sparql_printer import to_sparql
 from tuplet.lang.tokens import tokenize
 from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query

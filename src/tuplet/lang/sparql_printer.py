@@ -1,0 +1,299 @@
+"""`Query` → SPARQL that reads back as a query of the same meaning.
+
+An attribute in a condition becomes a pattern that binds its value, so that other SPARQL engines understand it. What
+SPARQL has no words for (say `!(a & b)`) is printed in disjunctive normal form.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tuplet.errors import Unsupported
+from tuplet.lang.ast import (
+    Among,
+    And,
+    Atom,
+    Attribute,
+    Compare,
+    Constant,
+    Different,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Order,
+    Query,
+    Same,
+    Term,
+    Value,
+    atoms,
+    terms,
+)
+from tuplet.lang.printer import prefixed
+from tuplet.lang.rules import disjunctive_normal_form, push_negation
+from tuplet.lang.values import is_ambiguous, quoted, write, write_sparql
+
+_FUNCTIONS = {"contains": "CONTAINS", "starts": "STRSTARTS", "ends": "STRENDS", "matches": "regex"}
+_WORD = re.compile(r"\w+")
+
+
+def to_sparql(query: Query) -> str:
+    """The query as SPARQL.
+
+    >>> from tuplet.lang.logic_text import parse_logic
+    >>> print(to_sparql(parse_logic('?x, ?y : treats(?x, asthma) & !worsens(?x, ?y) & likes(?y, ?x) & ?x != ?y')))
+    SELECT ?x ?y WHERE { ?x :treats :asthma . FILTER NOT EXISTS { ?x :worsens ?y } ?y :likes ?x . FILTER(?x != ?y) }
+    >>> print(to_sparql(parse_logic('?x : treats(?x, asthma) & ?x.phase > 2 order by ?x.phase desc limit 3')))
+    SELECT ?x WHERE { ?x :treats :asthma . ?x :phase ?phase . FILTER(?phase > 2) } ORDER BY DESC(?phase) LIMIT 3
+    """
+    return _Printer(query).text()
+
+
+class _Printer:
+    """One query; it knows which variable holds the value of which attribute."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.taken = {term.name for term in terms(query.body) if not isinstance(term, Constant)}
+        self.taken |= {
+            a.relation.text for a in atoms(query.body) if isinstance(a, Atom) and a.relation.kind == "variable"
+        }
+        self.variables: dict[Attribute, str] = {}
+        for atom in atoms(query.body):  # a value that a pattern binds anyway
+            if isinstance(atom, Atom) and not isinstance(atom.tail, Constant):
+                self.variables[Attribute(atom.head, atom.relation, atom.tail.name)] = atom.tail.name
+        self.patterned = set(self.variables)
+
+    def text(self) -> str:
+        query, body = self.query, self.query.body
+        for column in query.shown:
+            if isinstance(column.what, Attribute) and column.what not in self.variables:
+                self.variables[column.what] = self.fresh(column.name if _WORD.fullmatch(column.name) else "")
+        if _bound(body) is None:
+            body = disjunctive_normal_form(push_negation(query)).body
+        patterns = self.patterns(body).removesuffix(" .")
+        for column in query.shown:
+            if isinstance(column.what, Attribute):
+                pattern = self.pattern(column.what)
+                patterns += f" OPTIONAL {{ {pattern} }}" if column.optional else f" . {pattern}"
+        conditioned = {a for literal in atoms(body) for a in _attributes(literal)} | {c.what for c in query.shown}
+        conditioned |= self.patterned
+        for order in query.order:
+            if isinstance(order.by, Attribute) and order.by not in conditioned:
+                patterns += f" OPTIONAL {{ {self.pattern(order.by)} }}"
+        by = f" ORDER BY {' '.join(map(self.key, query.order))}" if query.order else ""
+        limit = "" if query.limit is None else f" LIMIT {query.limit}"
+        offset = f" OFFSET {query.offset}" if query.offset else ""
+        return f"{self.head()} {{ {patterns} }}{by}{limit}{offset}"
+
+    def head(self) -> str:
+        query = self.query
+        if query.form == "ask":
+            return "ASK"
+        if query.form == "count":
+            counted = query.counted if _WORD.fullmatch(query.counted) else "count"
+            if len(query.free) == 1:
+                return f"SELECT (COUNT(DISTINCT ?{query.free[0].name}) AS ?{counted}) WHERE"
+            if self.taken - {variable.name for variable in query.free}:
+                raise Unsupported("SPARQL counts one variable or all of them, not some")
+            return f"SELECT (COUNT(*) AS ?{counted}) WHERE"
+        if not query.shown:
+            return f"SELECT {' '.join(f'?{variable.name}' for variable in query.free)} WHERE"
+        columns = []
+        for column in query.shown:
+            match column.what:
+                case Attribute() as attribute:
+                    name = self.variables[attribute]
+                case Free(name) | Name(name):
+                    pass
+            titled = column.name if _WORD.fullmatch(column.name) else name
+            columns.append(f"?{name}" if titled == name else f"(?{name} AS ?{titled})")
+        return f"SELECT {' '.join(columns)} WHERE"
+
+    def key(self, order: Order) -> str:
+        if isinstance(order.by, Attribute):
+            name = self.variable(order.by)
+        elif _WORD.fullmatch(order.by):
+            name = order.by
+        else:
+            raise Unsupported(f"SPARQL has no variable of the name {order.by!r}")
+        return f"DESC(?{name})" if order.descending else f"?{name}"
+
+    # --- patterns ----------------------------------------------------------------------------------------------------
+
+    def patterns(self, formula: Formula) -> str:
+        match formula:
+            case Atom(relation, head, tail):
+                return f"{_term(head)} {prefixed(relation)} {_term(tail)} ."
+            case _ if _is_filter(formula):
+                return f"FILTER({self.expression(formula)})"
+            case Not(body):
+                return f"FILTER NOT EXISTS {{ {self.patterns(body).removesuffix(' .')} }}"
+            case And(parts):
+                graphs = {fact: name for fact, name in map(_in_graph, parts) if fact in parts}
+                parts = tuple(part for part in parts if _in_graph(part)[0] not in graphs)
+                bound = dict.fromkeys(a for p in parts if not isinstance(p, And | Or) for a in _attributes(p))
+                facts = [
+                    f"GRAPH {prefixed(graphs[part])} {{ {self.patterns(part).removesuffix(' .')} }}"
+                    if part in graphs
+                    else self.patterns(part)
+                    for part in parts
+                    if isinstance(part, Atom)
+                ]
+                if bound or graphs:  # values are bound after the entities they are values of
+                    rest = [self.patterns(part) for part in parts if not isinstance(part, Atom)]
+                    return " ".join([*facts, *(f"{self.pattern(a)} ." for a in bound), *filter(None, rest)])
+                return " ".join(self.patterns(part) for part in parts)
+            case Or(parts):
+                return " UNION ".join(f"{{ {self.patterns(part).removesuffix(' .')} }}" for part in parts)
+            case Has(attribute, negated):
+                return f"FILTER NOT EXISTS {{ {self.pattern(attribute)} }}" if negated else ""
+            case _:
+                return f"FILTER({self.expression(formula)})"
+
+    def pattern(self, attribute: Attribute) -> str:
+        """The pattern that binds the value of an attribute."""
+        if isinstance(attribute.of, Atom):
+            raise Unsupported("SPARQL has no words for attributes of facts; logic text has: treats(?x, ?y).since")
+        return f"{_term(attribute.of)} {prefixed(attribute.name)} ?{self.variable(attribute)}"
+
+    def variable(self, attribute: Attribute) -> str:
+        if attribute not in self.variables:
+            local = re.sub(r"\W+", "_", re.split(r"[#/:]", attribute.name.text)[-1]).strip("_")
+            self.variables[attribute] = self.fresh(attribute.variable or local)
+        return self.variables[attribute]
+
+    def fresh(self, name: str) -> str:
+        name = name or "value"
+        found, count = name, 1
+        while found in self.taken:
+            count += 1
+            found = f"{name}_{count}"
+        self.taken.add(found)
+        return found
+
+    # --- filters -----------------------------------------------------------------------------------------------------
+
+    def expression(self, condition: Formula) -> str:
+        match condition:
+            case And(parts):
+                return " && ".join(self.enclosed(part, Or) for part in parts)
+            case Or(parts):
+                return " || ".join(self.enclosed(part, Or) for part in parts)
+            case Different(left, right):
+                return f"{_term(left)} != {_term(right)}"
+            case Same(left, right):
+                return f"{_term(left)} = {_term(right)}"
+            case Among(item, choices, negated):
+                listed = ", ".join(write_sparql(c) if isinstance(c, Value) else prefixed(c) for c in choices)
+                values = [choice for choice in choices if isinstance(choice, Value)]
+                text = bool(values) and all(map(is_ambiguous, values))
+                return f"{self.operand(item, text)} {'NOT ' * negated}IN ({listed})"
+            case Compare(negated=True):
+                return f"!({self.comparison(condition)})"
+            case Compare():
+                return self.comparison(condition)
+            case _:
+                raise AssertionError("no condition of a filter")
+
+    def enclosed(self, part: Formula, kind: type[Or]) -> str:
+        return f"({self.expression(part)})" if isinstance(part, kind) else self.expression(part)
+
+    def comparison(self, compare: Compare) -> str:
+        left, right = compare.left, compare.right
+        if compare.operator == "language":
+            return f"LANG({self.operand(left)}) = {self.operand(right)}"
+        if compare.operator == "matches":
+            flags = re.match(r"\(\?([ims]+)\)", str(right.value)) if isinstance(right, Value) else None
+            if flags:
+                assert isinstance(right, Value)
+                pattern = quoted(str(right.value)[flags.end() :])
+                return f'regex({self.operand(left)}, {pattern}, "{flags.group(1)}")'
+        if compare.operator in _FUNCTIONS:
+            return f"{_FUNCTIONS[compare.operator]}({self.operand(left)}, {self.operand(right)})"
+        equality = compare.operator in ("=", "!=")
+        clear = any(isinstance(o, Attribute) or (isinstance(o, Value) and not is_ambiguous(o)) for o in (left, right))
+        text = equality and not clear
+        if text and any(isinstance(o, Value) and isinstance(o.value, int) for o in (left, right)):
+            shown = [write(o, full=True) if isinstance(o, Value) else self.operand(o) for o in (left, right)]
+            return f"{shown[0]} {compare.operator} {shown[1]}"
+        return f"{self.operand(left, text)} {compare.operator} {self.operand(right, text)}"
+
+    def operand(self, operand: Operand, text: bool = False) -> str:
+        match operand:
+            case Attribute():
+                return f"?{self.variable(operand)}"
+            case Value():
+                return write_sparql(operand)
+            case Constant(name) if text or name.kind in ("label", "id"):
+                return f"STR({_term(operand)})"
+            case term:
+                return f"STR({_term(term)})" if text else _term(term)
+
+
+def _term(term: Term) -> str:
+    return prefixed(term.name) if isinstance(term, Constant) else f"?{term.name}"
+
+
+def _is_filter(formula: Formula) -> bool:
+    """Whether a formula is made of conditions on terms alone: an expression of FILTER."""
+    match formula:
+        case And(parts) | Or(parts):
+            return all(map(_is_filter, parts))
+        case Different() | Same() | Compare() | Among():
+            return not _attributes(formula)
+        case _:
+            return False
+
+
+def _in_graph(literal: Formula) -> tuple[Formula | None, Name]:
+    """The fact and the named graph that a condition says it is from."""
+    match literal:
+        case Compare("=", Attribute(Atom() as fact, Name("graph")), Value(str() as name), negated=False):
+            return fact, Name(name)
+        case _:
+            return None, Name("")
+
+
+def _attributes(literal: Formula) -> list[Attribute]:
+    """The attributes whose values a literal needs."""
+    match literal:
+        case Compare(_, left, right):
+            return [operand for operand in (left, right) if isinstance(operand, Attribute)]
+        case Among(Attribute() as item):
+            return [item]
+        case Has(attribute, negated=False):
+            return [attribute]
+        case _:
+            return []
+
+
+def _bound(formula: Formula) -> frozenset[Term] | None:
+    """The variables a SPARQL group of this formula binds for sure; None if its filters would not see theirs."""
+    match formula:
+        case Atom(relation, head, tail):
+            own: set[Term] = {Free(relation.text)} if relation.kind == "variable" else set()
+            return frozenset(term for term in (head, tail) if not isinstance(term, Constant)) | own
+        case Or(parts):
+            if _is_filter(formula):
+                return None
+            branches = [_bound(part) for part in parts]
+            return frozenset.intersection(*(b for b in branches if b is not None)) if None not in branches else None
+        case And(parts):
+            bound: frozenset[Term] = frozenset()
+            for part in parts:
+                if isinstance(part, And):
+                    return None
+                inner = _bound(part) if isinstance(part, Atom | Or) and not _is_filter(part) else frozenset()
+                if inner is None:
+                    return None
+                bound |= inner
+            filters = [part for part in parts if not isinstance(part, Atom | Or) or _is_filter(part)]
+            plain = all(not isinstance(f, Not) or isinstance(f.body, Atom) for f in filters)
+            used = {term for f in filters for term in terms(f) if not isinstance(term, Constant)}
+            return bound if plain and used <= bound else None
+        case _:
+            return None
