@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -280,6 +281,36 @@ def test_the_command_line(path: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "bad.csv").write_text("entity,attribute,value\nann,age\n")
     assert main(["add", str(path), "--attributes", str(tmp_path / "bad.csv")]) == 1
     assert "bad.csv:2: 2 columns where the header has 3" in capsys.readouterr().err
+
+
+def test_what_there_is_can_be_seen(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tuplet.open(path)
+    store.add(attributes=[("bob", "born", BORN), ("ann", "vegan", True), ("ann", "note", "word " * 30)])
+    rows = {(row.attribute, row.of): row for row in store.attributes()}
+    age = rows["age", "entities"]
+    shown = (age.kind, age.values, age.distinct, age.low, age.high, age.example)
+    assert shown == ("integer", 2, 2, "31", "40", "ann: 31")
+    assert (rows["since", "knows"].example, rows["born", "entities"].low) == ("ann, bob: 2001", "1990-05-01")
+    assert store.attributes().to_pandas().shape == (6, 8)
+    assert store.relations().attributes is not None
+    assert store.info()["attributes"]["age"] == "integer, 2 of entities"
+    assert main(["relations", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "knows" in said
+    assert "attribute  of        kind" in said
+    assert main(["relations", str(path), "--json"]) == 0
+    assert {row.get("attribute") for row in json.loads(capsys.readouterr().out)} >= {None, "age", "since"}
+    assert main(["entity", str(path), "ann"]) == 0
+    said = capsys.readouterr().out
+    assert "age        31\n" in said
+    assert "label      Anna @de\n" in said
+    assert "word word word word word word word word…" in said
+    found = store.entity("ann").attributes
+    assert found is not None
+    assert (found[0].attribute, found[0].value) == ("age", 31)
+    assert set(found.to_arrow()["value"].to_pylist()) >= {"31", "Anna"}
+    assert main(["info", str(path)]) == 0
+    assert "integer, 2 of entities" in capsys.readouterr().out
 
 
 VALUE = st.one_of(st.integers(-2, 2), st.floats(-1, 1), st.booleans(), st.sampled_from(["", "a", "b", "é"]), st.dates())

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from tuplet.attribute_rows import attributes, values_of_entity
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.ast import Name
 from tuplet.listing import Listing
@@ -87,7 +88,7 @@ def relations(source: Source) -> Listing[RelationRow]:
         lift = round(0.3 / rate) if rate else None
         name, label = graph.relations.name(r), graph.relations.label(r)
         rows.append(RelationRow(name, label, int(stated[r]), predicted, head, tail, rate, lift))
-    return Listing(rows, RelationRow, prefixes=graph.prefixes)
+    return Listing(rows, RelationRow, prefixes=graph.prefixes, attributes=attributes(graph))
 
 
 def _example(source: Source, relation: int) -> tuple[str, str]:
@@ -129,7 +130,8 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
     stated = sum(fact.status == "observed" for fact in found.values())
     shown = show_entity(entities.name(known), entities.label(known))
     title = f"{shown}: {stated:,} facts, {len(found) - stated:,} predictions (at most {k} of each relation)"
-    return EntityFacts(list(found.values()), EntityFact, title, source.graph.prefixes)
+    values = values_of_entity(source.graph, known)
+    return EntityFacts(list(found.values()), EntityFact, title, source.graph.prefixes, values)
 
 
 def _best(source: Source, entity: int, relation: int, inverse: bool, k: int) -> list[tuple[int, float, bool]]:

@@ -32,8 +32,16 @@ class Listing(Sequence[R], Generic[R]):
     Lyon   520,000
     """
 
-    def __init__(self, rows: Sequence[R], kind: type[R], title: str = "", prefixes: Prefixes = NO_PREFIXES) -> None:
+    def __init__(
+        self,
+        rows: Sequence[R],
+        kind: type[R],
+        title: str = "",
+        prefixes: Prefixes = NO_PREFIXES,
+        attributes: Listing[Any] | None = None,
+    ) -> None:
         self._rows, self.kind, self.title, self.prefixes = tuple(rows), kind, title, prefixes
+        self.attributes: Listing[Any] | None = attributes if attributes is not None and len(attributes) else None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -54,14 +62,20 @@ class Listing(Sequence[R], Generic[R]):
         return iter(self._rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows, ready for JSON."""
-        return [asdict(row) for row in self]  # type: ignore[call-overload]
+        """The rows, ready for JSON; those of attributes follow."""
+        rows = [asdict(row) for row in self]  # type: ignore[call-overload]
+        return rows + ([] if self.attributes is None else self.attributes.to_dicts())
 
     def to_arrow(self) -> pyarrow.Table:
         """The rows as an Arrow table."""
         import pyarrow as pa
 
-        return pa.table({name: [getattr(row, name) for row in self] for name in self.columns})
+        columns = {name: [getattr(row, name) for row in self] for name in self.columns}
+        try:
+            return pa.table(columns)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several kinds
+            columns["value"] = list(map(str, columns["value"]))
+            return pa.table(columns)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a data frame."""
@@ -76,7 +90,8 @@ class Listing(Sequence[R], Generic[R]):
     def __str__(self) -> str:
         short = self.prefixes.short
         cells = [[short(cell) for cell in row] for row in self._shown()]
-        return "\n".join([*([short(self.title)] if self.title else []), *aligned(cells)])
+        below = [] if self.attributes is None else ["", str(self.attributes)]
+        return "\n".join([*([short(self.title)] if self.title else []), *aligned(cells), *below])
 
     def __repr__(self) -> str:
         return str(self)
@@ -86,7 +101,8 @@ class Listing(Sequence[R], Generic[R]):
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        return f"<table>{title}<tr>{names}</tr>{body}</table>"
+        below = "" if self.attributes is None else self.attributes._repr_html_()
+        return f"<table>{title}<tr>{names}</tr>{body}</table>{below}"
 
 
 def _cell(value: Any) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet import contents, registry
+from tuplet import attribute_rows, contents, registry
+from tuplet.attribute_rows import AttributeRow
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
@@ -259,6 +260,10 @@ class Store(StoreEdits):
         """The relations with their facts, predictions and one example each, most used first; prints as a table."""
         return contents.relations(self.source)
 
+    def attributes(self) -> Listing[AttributeRow]:
+        """The attributes of entities and facts with their kind, range and one example each; prints as a table."""
+        return attribute_rows.attributes(self.source.graph)
+
     def find(self, text: str, k: int = 20, relations: bool = False) -> Listing[FoundName]:
         """Entities (or relations) whose name or label begins with `text` or contains it, best first."""
         whole_number("k", k, 0)
@@ -309,6 +314,8 @@ class Store(StoreEdits):
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
             about |= stale.told(files)
+        if told := attribute_rows.told(source.graph):
+            about["attributes"] = told
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
 
