@@ -57,6 +57,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         ".rdf": "tuplet.graph.readers.rdf:read_rdfxml",
         ".owl": "tuplet.graph.readers.rdf:read_rdfxml",
         ".jsonld": "tuplet.graph.readers.rdf:read_jsonld",
+        ".graphml": "tuplet.graph.readers.property_graphs:read_graphml",
+        ".duckdb": "tuplet.graph.readers.databases:read_duckdb",
+        ".lbug": "tuplet.graph.readers.databases:read_ladybug",
     },
     "languages": {},
 }

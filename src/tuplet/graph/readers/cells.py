@@ -212,3 +212,8 @@ _NORMAL: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pa.types.is_large_string, pa.large_string()),
     (getattr(pa.types, "is_string_view", pa.types.is_string), pa.large_string()),
 )
+
+
+def kind_reader(kind: Kind) -> Callable[[str], Any]:
+    """What makes a value of a kind from a text; a ValueError says that it is none."""
+    return _READ[kind]

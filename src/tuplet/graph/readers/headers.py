@@ -24,7 +24,7 @@ from tuplet.graph.readers.layouts import (
 )
 from tuplet.graph.readers.lines import SEPARATORS, rows, separator_of, wrong_separator
 from tuplet.graph.readers.load import BOM, Data
-from tuplet.graph.readers.neo4j import is_neo4j_header, neo4j_layout
+from tuplet.graph.readers.neo4j import apoc_layout, is_apoc_header, is_neo4j_header, neo4j_layout
 
 _FIRST = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)")
 _FEW = 10  # facts: of so few, many names occur once
@@ -81,6 +81,8 @@ def _layout(
     known = known_columns(first)
     if is_neo4j_header(first) and not chosen and said is not False:
         return neo4j_layout(place, first), True, True
+    if is_apoc_header(first) and not chosen and said is not False:
+        return apoc_layout(first), True, True
     if nodes and not chosen:
         return layout_of(str(path), first, node_choice(first), numbers_are_names=False), True, True
     if chosen:

@@ -39,6 +39,9 @@ class TableLayout:
     split: str = ""  # what stands between several values in a cell
     spaces: Mapping[str, str] = field(default_factory=dict)  # id spaces of head, tail and id
     relation_name: str = ""  # of all facts, where no column has it
+    type_name: str = ""  # of all entities, where no column has it
+    only: int | None = None  # only rows that have something here are of this layout
+    also: TableLayout | None = None  # the layout of other rows
     unused: tuple[str, ...] = ()  # names of columns that nobody asked for
 
     @property
@@ -48,7 +51,8 @@ class TableLayout:
     @property
     def used(self) -> list[int]:
         """The places that matter, ascending."""
-        return sorted({*self.role.values(), *self.relations.values(), *self.attributes.values()})
+        others = [] if self.also is None else self.also.used
+        return sorted({*self.role.values(), *self.relations.values(), *self.attributes.values(), *others})
 
 
 def known_columns(names: Sequence[str]) -> dict[str, int]:

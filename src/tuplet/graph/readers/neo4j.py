@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuplet.errors import BadInput
 from tuplet.graph.attributes import Kind
@@ -32,6 +32,32 @@ def is_neo4j_header(names: Sequence[str]) -> bool:
     (True, False)
     """
     return any(_MARKED.fullmatch(name.strip()) for name in names)
+
+
+def is_apoc_header(names: Sequence[str]) -> bool:
+    """Whether these are the columns that `apoc.export.csv` writes: nodes and relationships in one table."""
+    return {"_id", "_labels", "_start", "_end", "_type"} <= set(names)
+
+
+def apoc_layout(names: Sequence[str]) -> TableLayout:
+    """Where everything stands in such a table: rows with an `_id` are nodes, those with a `_start` relationships.
+
+    >>> nodes = apoc_layout(["_id", "_labels", "name", "_start", "_end", "_type"])
+    >>> nodes.role, nodes.also.role
+    ({'id': 0, 'type': 1, 'label': 2}, {'head': 3, 'tail': 4, 'relation': 5})
+    """
+    place = {name: i for i, name in enumerate(names)}
+    attributes = {name: i for name, i in place.items() if not name.startswith("_")}
+    ends = {"head": place["_start"], "tail": place["_end"], "relation": place["_type"]}
+    edges = TableLayout(len(names), ends, attributes=attributes, only=place["_start"])
+    role = {"id": place["_id"], "type": place["_labels"], **_label(attributes)}
+    return TableLayout(len(names), role, attributes=attributes, split=":", only=place["_id"], also=edges)
+
+
+def _label(attributes: Mapping[str, int]) -> dict[str, int]:
+    """The property that says what a node is called."""
+    called = {name.lower(): i for name, i in attributes.items()}
+    return {"label": next(called[word] for word in _LABELS if word in called)} if called.keys() & set(_LABELS) else {}
 
 
 def neo4j_layout(place: str, names: Sequence[str]) -> TableLayout:
@@ -76,10 +102,7 @@ def neo4j_layout(place: str, names: Sequence[str]) -> TableLayout:
                     f"{place}: a Neo4j header has :ID (nodes) or :START_ID, :END_ID and :TYPE; no :{mark} here"
                 )
     else:
-        called = {name.lower(): i for name, i in attributes.items()}
-        for word in _LABELS[::-1]:
-            if word in called:
-                role["label"] = called[word]
+        role |= _label(attributes)
     return TableLayout(
         len(names), role, attributes=attributes, kinds=kinds, lists=frozenset(lists), split=";", spaces=spaces
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -37,8 +37,23 @@ class BadRow(Exception):
         self.row, self.message = row, message
 
 
-def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
+def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
     """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
+    if layout.only is None:
+        yield _said_by(where, columns, layout, text)
+    else:
+        there = names_of("", columns[layout.only], needed=False)
+        rows = pc.indices_nonzero(pc.and_(pc.is_valid(there), pc.fill_null(pc.not_equal(there, ""), False)))
+        if len(rows):
+            try:
+                yield _said_by(where, {i: columns[i].take(rows) for i in layout.used}, layout, text)
+            except BadRow as error:
+                raise BadRow(rows[error.row].as_py() if error.row >= 0 else NO_ROW, error.message) from None
+    if layout.also is not None:
+        yield from facts_of(where, columns, layout.also, text)
+
+
+def _said_by(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
     return _by_entity(where, columns, layout, text) if layout.by_entity else _by_fact(where, columns, layout, text)
 
 
@@ -69,6 +84,9 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
     if "type" in layout.role:
         heads, types = _linked(ids, names_of("type", columns[layout.role["type"]], needed=False), layout.split)
         facts.append((heads, TYPE_RELATION, types))
+        notes["type_relation"] = TYPE_RELATION
+    if layout.type_name:
+        facts.append((ids, TYPE_RELATION, _same(layout.type_name, len(ids)).cast(pa.large_string())))
         notes["type_relation"] = TYPE_RELATION
     labels = {}
     if "label" in layout.role:

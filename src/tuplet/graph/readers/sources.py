@@ -23,6 +23,8 @@ from tuplet.graph.readers.tables import of_frame, of_table, of_tuples
 Source: TypeAlias = Any  # a path, a pattern of paths, a DataFrame, an Arrow table, tuples, or a list of the former
 PathLike: TypeAlias = str | os.PathLike[str]
 
+_LIBRARIES = ("pandas", "polars", "networkx", "rdflib", "pyoxigraph", "duckdb", "_duckdb", "ladybug")
+
 
 def each_source(source: Source) -> list[Source]:
     """The sources that a source stands for: the files of a pattern, the members of a list."""
@@ -49,9 +51,23 @@ def fact_batches(source: Source, choice: Choice | None = None, nodes: bool = Fal
     if isinstance(source, FactColumns):
         yield source
     elif isinstance(source, pa.Table):
-        yield of_table("the table", source, choice, nodes)
+        yield from of_table("the table", source, choice, nodes)
     elif package == "pandas" and hasattr(source, "columns"):
-        yield of_frame(source, choice, nodes)
+        yield from of_frame(source, choice, nodes)
+    elif package == "networkx":
+        from tuplet.graph.readers.property_graphs import of_networkx
+
+        yield of_networkx(source, choice)
+    elif hasattr(source, "__arrow_c_stream__"):  # polars, DuckDB relations and others
+        yield from of_table(f"the {type(source).__name__}", pa.table(source), choice, nodes)
+    elif package in ("duckdb", "_duckdb"):
+        from tuplet.graph.readers.databases import of_duckdb
+
+        yield from of_duckdb(source, choice)
+    elif package == "ladybug":
+        from tuplet.graph.readers.databases import of_ladybug
+
+        yield from of_ladybug(source)
     elif package in ("rdflib", "pyoxigraph") and isinstance(source, Iterable):
         from tuplet.graph.readers.rdf import of_graph
 
@@ -62,7 +78,7 @@ def fact_batches(source: Source, choice: Choice | None = None, nodes: bool = Fal
         if isinstance(first, FactColumns):
             yield from chain([first], facts)
         else:
-            yield of_tuples(facts if first is None else chain([first], facts))
+            yield from of_tuples(facts if first is None else chain([first], facts))
     else:
         raise BadInput(f"cannot read facts from a {type(source).__name__}; give a path, table, DataFrame or tuples")
 
@@ -74,7 +90,7 @@ def is_path(source: Source) -> bool:
 
 def _stands_alone(source: Source) -> bool:
     """Whether a member of a list is a source and no fact."""
-    return is_path(source) or isinstance(source, pa.Table) or type(source).__module__.split(".")[0] == "pandas"
+    return is_path(source) or isinstance(source, pa.Table) or type(source).__module__.split(".")[0] in _LIBRARIES
 
 
 def _matching(path: str) -> list[Source]:

@@ -30,7 +30,7 @@ def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False)
             names = file.schema_arrow.names
             layout = table_layout(str(path), names, columns, nodes)
             for batch in file.iter_batches(_BATCH, columns=[names[i] for i in layout.used]):
-                yield _part(str(path), pa.Table.from_batches([batch]), names, layout, seen)
+                yield from _parts(str(path), pa.Table.from_batches([batch]), names, layout, seen)
                 seen += len(batch)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
@@ -38,25 +38,32 @@ def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False)
         raise BadInput(f"{path}: no facts")
 
 
-def of_table(where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False) -> FactColumns:
+def of_table(where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
     """What an Arrow table says; `where` is its name in errors."""
     layout = table_layout(where, table.column_names, columns, nodes)
     if not len(table):
         raise BadInput(f"{where}: no {'nodes' if nodes else 'facts'}")
-    return _part(where, table, table.column_names, layout, 0)
+    return _parts(where, table, table.column_names, layout, 0)
 
 
-def _part(where: str, table: pa.Table, names: Sequence[str], layout: TableLayout, before: int) -> FactColumns:
+def of_layout(where: str, table: pa.Table, layout: TableLayout) -> Iterator[FactColumns]:
+    """What an Arrow table of a known layout says."""
+    return _parts(where, table, table.column_names, layout, 0) if len(table) else iter(())
+
+
+def _parts(
+    where: str, table: pa.Table, names: Sequence[str], layout: TableLayout, before: int
+) -> Iterator[FactColumns]:
     try:
         columns = {i: table.column(names[i]) for i in layout.used}
-        part = facts_of(where, columns, layout, text=False)
+        for part in facts_of(where, columns, layout, text=False):
+            yield part if before else part.said(*unused_remark(where, layout))
     except BadRow as error:
         row = "" if error.row == NO_ROW else f", row {before + error.row + 1}"
         raise BadInput(f"{where}{row}: {error.message}") from None
-    return part if before else part.said(*unused_remark(where, layout))
 
 
-def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> FactColumns:
+def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
     """What a pandas DataFrame says."""
     try:
         table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
@@ -65,7 +72,7 @@ def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> 
     return of_table("the DataFrame", table, columns, nodes)
 
 
-def of_tuples(facts: Iterable[Any]) -> FactColumns:
+def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
     """The facts of tuples (head, relation, tail), perhaps with a truth."""
     columns: list[list[Any]] = []
     for number, fact in enumerate(facts, start=1):

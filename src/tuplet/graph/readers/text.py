@@ -53,7 +53,7 @@ def read_rows(path: Path, usual: str, choice: Choice | None = None, nodes: bool 
             triples = ([table.column(str(begin.layout.role[r])) for r in ROLES] for table in _tables(data, begin))
             begin = judged(path, begin, map(tuple, triples))
         for table in _tables(data, begin):
-            yield _facts(path, data, begin, table, seen)
+            yield from _facts(path, data, begin, table, seen)
             seen += len(table)
             release(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
@@ -63,11 +63,11 @@ def read_rows(path: Path, usual: str, choice: Choice | None = None, nodes: bool 
     yield FactColumns(none, none, none, blank_lines=_blank_lines(data, seen + begin.header), remarks=begin.remarks)
 
 
-def _facts(path: Path, data: Data, begin: Opening, table: pa.Table, seen: int) -> FactColumns:
+def _facts(path: Path, data: Data, begin: Opening, table: pa.Table, seen: int) -> Iterator[FactColumns]:
     """What some rows say."""
     columns = {int(name): table.column(name) for name in table.column_names}
     try:
-        return facts_of(str(path), columns, begin.layout, text=True)
+        yield from facts_of(str(path), columns, begin.layout, text=True)
     except BadRow as error:
         if error.row == NO_ROW:
             raise BadInput(f"{path}: {error.message}") from None
