@@ -70,6 +70,20 @@ def test_neo4j_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "born (integer, 1 of entities)" in capsys.readouterr().out
 
 
+def test_a_neo4j_header_may_have_a_file_of_its_own(tmp_path: Path) -> None:
+    whole = [write(tmp_path / f"{i}.csv", text) for i, text in enumerate((PEOPLE, MOVIES, ROLES))]
+    parts = []
+    for i, text in enumerate((PEOPLE, MOVIES, ROLES)):
+        header, *lines = text.splitlines(keepends=True)
+        parts.append(write(tmp_path / f"{i}-header.csv", header))
+        parts += [write(tmp_path / f"{i}-part{j}.csv", line) for j, line in enumerate(lines)]
+    assert read(parts).hash == read(whole).hash
+    with pytest.raises(BadInput, match=r"f\.csv:1: 3 columns where the header before it has 7"):
+        read([parts[0], write(tmp_path / "f.csv", "a,b,c\n")])
+    with pytest.raises(BadInput, match="no facts"):
+        read(parts[0])
+
+
 def test_neo4j_files_without_id_spaces(tmp_path: Path) -> None:
     nodes = write(tmp_path / "n.csv", "id:ID,born:long\na,1990\nb,\n")
     for header in (":START_ID,:END_ID,:TYPE", ":START_ID,:TYPE,:END_ID", ":TYPE,:END_ID,:START_ID"):

@@ -183,3 +183,17 @@ def test_kinds_of_cells(tmp_path: Path) -> None:
     }
     assert fact_values(graph, "a", "r", "b2")["odd"] == 3
     assert report.remarks == [f"{path}: 1 of 3 values of 'odd' are texts, such as 'old'"]
+
+
+def test_names_that_differ_by_spaces_are_said(tmp_path: Path) -> None:
+    report = read_with_report(write(tmp_path / "f.tsv", "a\tr\tb \n a\tr\tb\nb\tr \ta\nc \tr\ta\n"))[1]
+    assert report.remarks == [
+        "names that differ from others only by spaces around them: 2, as ' a'",
+        "names that differ from others only by spaces around them: 1, as 'r '",
+    ]
+
+
+def test_nodes_alone_can_be_read_for_a_store() -> None:
+    graph = read((), nodes=pd.DataFrame({"id": ["a", "b"], "age": [3, 4]}))
+    assert facts(graph) == set()
+    assert values(graph, "b") == {"age": 4}

@@ -43,6 +43,9 @@ class GraphWriter:
 
     def finish(self, notes: Mapping[str, Any], attributes: Iterable[AttributeTable] = ()) -> dict[str, Any]:
         """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
+        if not len(self.relations):  # nodes alone
+            nothing = {"row_entity": np.zeros(0, np.int32), "neighbour": np.zeros(0, np.int32)}
+            self._sink.section({**nothing, "split": np.zeros(0, np.uint8)})
         self._views.finish()
         for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():

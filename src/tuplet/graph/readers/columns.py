@@ -33,6 +33,7 @@ class Choice(Mapping[str, Place]):
     rest: str = ""  # what the columns are that are not named: relation, attribute or nothing
     split: str = ""  # what stands between several values in one cell
     header: bool | None = None  # whether the first line is one; None: find out
+    names: tuple[str, ...] = ()  # of the columns, where another file has the header
 
     def __getitem__(self, role: str) -> Place:
         return self.role[role]
@@ -47,6 +48,11 @@ class Choice(Mapping[str, Place]):
     def by_entity(self) -> bool:
         """Whether each row is about an entity."""
         return "id" in self.role
+
+    @property
+    def says_something(self) -> bool:
+        """Whether columns are named at all."""
+        return bool(self.role or self.attributes or self.rest)
 
     @property
     def by_position(self) -> bool:

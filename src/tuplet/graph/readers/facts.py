@@ -231,7 +231,7 @@ class FactCollector:
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
             unused_labels=_absent(known, found, found_relations) + known.repeated,
-            remarks=list(self._remarks),
+            remarks=[*self._remarks, *_spaced(found), *_spaced(found_relations)],
             attributes=self._values.found(),
             blank_lines=self._blank_lines,
             **counts,
@@ -249,6 +249,17 @@ def _joined(known: Any, note: Any) -> Any:
     if isinstance(note, Mapping):
         return dict(note) | (known or {})
     return list(dict.fromkeys([*(known or []), *note])) if isinstance(note, list) else note
+
+
+def _spaced(names: pa.Array) -> list[str]:
+    """What is said of names that differ from others only by spaces before or after them."""
+    spaced = names.filter(pc.or_(pc.starts_with(names, " "), pc.ends_with(names, " ")))
+    if not len(spaced):
+        return []
+    doubtful = spaced.filter(pc.is_in(pc.utf8_trim(spaced, " "), names))
+    if not len(doubtful):
+        return []
+    return [f"names that differ from others only by spaces around them: {len(doubtful):,}, as {doubtful[0].as_py()!r}"]
 
 
 def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:

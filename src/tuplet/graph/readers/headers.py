@@ -23,7 +23,7 @@ from tuplet.graph.readers.layouts import (
     unused_remark,
 )
 from tuplet.graph.readers.lines import SEPARATORS, rows, separator_of, wrong_separator
-from tuplet.graph.readers.load import BOM, Data
+from tuplet.graph.readers.load import BOM, Data, load
 from tuplet.graph.readers.neo4j import apoc_layout, is_apoc_header, is_neo4j_header, neo4j_layout
 
 _FIRST = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)")
@@ -59,6 +59,11 @@ def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bo
     assert match is not None, "load refuses files without a line"
     line, first = next(rows(path, data, separator))
     place = f"{path}:{line}"
+    if choice is not None and choice.names and not is_neo4j_header(first):
+        if len(first) != len(choice.names):
+            raise BadInput(f"{place}: {len(first)} columns where the header before it has {len(choice.names)}")
+        layout = neo4j_layout(place, choice.names)
+        return Opening(separator, layout, start, False, True, tuple(first), match.end(), remarks)
     layout, header, sure = _layout(path, place, separator, first, choice, nodes)
     return Opening(
         separator,
@@ -77,7 +82,7 @@ def _layout(
 ) -> tuple[TableLayout, bool, bool]:
     """Where everything stands, whether the first line is a header, and whether that is certain."""
     said = None if choice is None else choice.header
-    chosen = choice is not None and bool(choice.role or choice.attributes or choice.rest)
+    chosen = choice is not None and choice.says_something
     known = known_columns(first)
     if is_neo4j_header(first) and not chosen and said is not False:
         return neo4j_layout(place, first), True, True
@@ -106,6 +111,14 @@ def _layout(
         raise BadInput(f"{place}: {_wrong_width(first, separator)}; choose some with ", Option("columns", None))
     role = dict(zip(ALL_ROLES, range(len(first)), strict=False))
     return TableLayout(len(first), role), said is True, said is not None
+
+
+def lone_header(path: Path, usual: str) -> tuple[str, ...]:
+    """The names of the columns if a file has a Neo4j header and nothing else: it belongs to the files after it."""
+    data = load(path)
+    separator = separator_of(path, data, usual, 2)
+    found = [fields for _, fields in islice(rows(path, data, separator), 2)]
+    return tuple(found[0]) if len(found) == 1 and is_neo4j_header(found[0]) else ()
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,12 +14,14 @@ from tuplet.errors import BadInput
 from tuplet.files import kind_of, make_folder, system_errors
 from tuplet.graph.graph import KIND, KnowledgeGraph
 from tuplet.graph.graph_writer import GraphWriter, graph_of_arrays
-from tuplet.graph.readers.columns import Columns, choice_of
+from tuplet.graph.readers.columns import Choice, Columns, choice_of
 from tuplet.graph.readers.facts import FactCollector, ImportReport, NameList
+from tuplet.graph.readers.headers import lone_header
 from tuplet.graph.readers.sources import PathLike, Source, each_source, fact_batches, folder_file, is_path, suffix_of
 from tuplet.graph.readers.text import DELIMITERS, read_names
 from tuplet.graph.views import ArraySink, GrowingArrays
 
+_LONG_HEADER = 1 << 16  # bytes of a file that is only a header, at most
 _FOLDER_NAMES = {"train": ("train",), "valid": ("valid", "dev"), "test": ("test",)}
 
 
@@ -132,22 +134,37 @@ def _gather(
             raise BadInput(_no_train(folder))
         entity_list, relation_list = (_listed(folder_file(folder, (stem,))) for stem in ("entities", "relations"))
     facts = FactCollector(memory, place)
+    nodes_given = not _is_nothing(nodes)
     blank = 0  # nodes without a name so far: those of two files are never the same
     for name, given in sources.items():
-        for source in [] if given is None else each_source(given):
+        for source in [] if given is None or (nodes_given and _is_nothing(given)) else each_source(given):
+            if header_names := _lone_header(source):
+                choice = replace(choice or Choice(), names=header_names)
+                continue
             unnamed = 0
             for part in fact_batches(source, choice):
                 facts.add(name, part.after_blank(blank))
                 unnamed = max(unnamed, part.blank_nodes)
             blank += unnamed
-    for table in each_source(nodes) if not isinstance(nodes, list | tuple) or nodes else []:
+    for table in each_source(nodes) if nodes_given else []:
         for part in fact_batches(table, nodes=True):
             facts.add("train", part)
-    if facts.empty:
+    if facts.empty and not nodes_given:
         raise BadInput(f"{splits[0] if is_path(splits[0]) else 'the source'}: no facts, only attributes of entities")
     files = [labels] if isinstance(labels, (str, os.PathLike)) else list(labels)
     names = _merge([_read_names(Path(file)) for file in files])
     return _Gathered(facts, entity_list, relation_list, names)
+
+
+def _lone_header(source: Source) -> tuple[str, ...]:
+    """The column names of a file that is the header of others, as Neo4j's importer takes them."""
+    if not is_path(source) or DELIMITERS.get(suffix_of(Path(source))) is None or os.path.getsize(source) > _LONG_HEADER:
+        return ()
+    return lone_header(Path(source), DELIMITERS[suffix_of(Path(source))])
+
+
+def _is_nothing(source: Source) -> bool:
+    return isinstance(source, list | tuple) and not source
 
 
 def _no_train(folder: Path) -> str:

@@ -102,7 +102,7 @@ def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
 
 def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes: bool) -> TableLayout:
     """Where everything stands in a table with columns of these names."""
-    if choice is not None and (choice.role or choice.attributes or choice.rest):
+    if choice is not None and choice.says_something:
         layout = layout_of(where, names, choice)
         if layout.role:
             return layout
