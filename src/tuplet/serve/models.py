@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Form
-from tuplet.query.answer import Answer
 from tuplet.query.limits import Limits
+from tuplet.query.witness import Fact, Status
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, str | int]
@@ -179,6 +179,25 @@ class WriteRequest(Strict):
 # --- what comes back -----------------------------------------------------------------------------------------------
 
 
+class AnswerBody(BaseModel):
+    """One answer: names of entities and relations, and values of attributes."""
+
+    values: dict[str, Any]
+    labels: dict[str, str]
+    truth: float
+    status: Status | None
+    witness: list[Fact]
+
+
+class CountBody(BaseModel):
+    """How many answers there are; `complete` is false where there may be more."""
+
+    name: str
+    answers: int
+    expected: float
+    complete: bool
+
+
 class AnswersBody(BaseModel):
     """The answers of a query: the JSON of `tuplet ask --format json`."""
 
@@ -193,7 +212,9 @@ class AnswersBody(BaseModel):
     stale: float | None
     elapsed_ms: float
     about: dict[str, Any]
-    answers: list[Answer]
+    boolean: bool | None = None
+    count: CountBody | None = None
+    answers: list[AnswerBody]
 
 
 class ErrorBody(BaseModel):
