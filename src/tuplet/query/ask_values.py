@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.lang.ast import Order
+from tuplet.lang.ast import Name, Order
 from tuplet.query.answers import AnswerCount, Answers
 from tuplet.query.bind import resolve
 from tuplet.query.bind_conditions import ConditionBinder
@@ -22,6 +22,7 @@ from tuplet.query.evidence import find_evidence
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.question import BoundReading, Question
 from tuplet.query.ranking import Ranking, nothing
+from tuplet.query.readings import Reading
 from tuplet.query.source import Source
 from tuplet.query.status import Judge, about, status
 from tuplet.query.value_columns import AnswerRow, Cell, ColumnReader, distinct, entity_columns, in_order
@@ -117,6 +118,7 @@ def find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline:
     entities = entity_columns([bound.reading for bound in readings])
     readers = [_reader(bound, question) for bound in readings]
     rank = source.graph.entities.sort_rank
+    in_turn = all(_in_turn(bound.reading) for bound in readings)
     size = wanted
     while True:
         tuples: Limits = replace(limits, k="all" if size is None else size, offset=0)
@@ -127,12 +129,20 @@ def find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline:
             for row in reader.rows(number, ranking, entities, order[number])
         ]
         rows = distinct(found, lambda entity: int(rank[entity]), entities)
-        more = size is not None and any(len(ranking.tuples) >= size for ranking in rankings)
-        if not more or wanted is None or len(rows) >= wanted or deadline.over():
+        more = [ranking for ranking in rankings if size is not None and len(ranking.tuples) >= size]
+        if not more or wanted is None or deadline.over():
             break
+        if len(rows) >= wanted and (in_turn or all(rows[wanted - 1].truth > ranking.truth[-1] for ranking in more)):
+            break  # with ties, further tuples might show what comes first
         size = 4 * (size or 1)
     bound = max((ranking.bound for ranking in rankings), default=0.0)
     return _cut(rows, rankings, order[0], limits, [c.name for c in shown[0]], entities, bound, not everything)
+
+
+def _in_turn(reading: Reading) -> bool:
+    """Whether rows come in the order of their tuples: the first columns are the variables."""
+    columns = [column.what for column in reading.columns if not isinstance(column.what, Name)]
+    return tuple(columns[: len(reading.free)]) == reading.free
 
 
 def _cut(

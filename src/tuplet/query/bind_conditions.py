@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ from tuplet.errors import BadInput, ParseError
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, comparable, kind_of
 from tuplet.graph.names import Strings
-from tuplet.graph.ranked import Ids, Ranked, members
+from tuplet.graph.ranked import Ids, members
 from tuplet.lang.ast import Among, Atom, Attribute, Compare, Condition, Has, Operator, Term, Value
+from tuplet.query.allowed_values import Allowed, common, together
 from tuplet.query.conditions import COMPARES, PAIR, BoundCondition, Compared, Outside, Paired, Within
 
 if TYPE_CHECKING:
@@ -36,30 +38,6 @@ Relation = Callable[[Atom], int]
 
 class NeverHolds(Exception):
     """A condition on named entities that does not hold: the clause has no answers."""
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """The values of one attribute that some conditions allow: ranks of a column from `low` on, below `high`, and of
-    these the marked ones, if marks are given [distinct values]."""
-
-    column: AttributeColumn
-    low: int
-    high: int
-    marks: NDArray[np.bool_] | None = None
-
-    def keys(self) -> Ids:
-        """The entities or facts that have such a value, ascending."""
-        ranked = self.column.ranked
-        inside = (ranked.rank >= self.low) & (ranked.rank < self.high)
-        if self.marks is not None:
-            inside &= self.marks[ranked.rank]
-        return np.unique(ranked.keys[inside])
-
-    def allows(self, rank: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which ranks are allowed."""
-        inside = (rank >= self.low) & (rank < self.high)
-        return inside if self.marks is None else inside & self.marks[rank]
 
 
 @dataclass(frozen=True)
@@ -101,6 +79,11 @@ class ConditionBinder:
                 bound += self._kept(attribute, choices)
         for pair in pairs:
             bound += self._pair(pair, allowed)
+        others = [pair for pair in pairs if pair.left != pair.right]
+        for side, number in Counter(side for pair in others for side in (pair.left, pair.right)).items():
+            if number > 1 and isinstance(side, Attribute) and any(c.has_several() for c in allowed[side]):
+                said = f"{side.name.text} has several values and is compared with two others"
+                raise BadInput(f"{said}; compare it with one of them, or with a given value")
         return bound
 
     # --- one attribute ----------------------------------------------------------------------------------------------
@@ -128,9 +111,10 @@ class ConditionBinder:
     def _fitting(self, found: list[Allowed], attribute: Attribute, values: Sequence[Value]) -> list[Allowed]:
         """The columns whose values compare with the given ones; none of them is refused by name."""
         kept = [choice for choice in found if any(_fits(value, choice.column) is not None for value in values)]
-        if not found or kept or not values:
+        columns = self.columns(attribute)
+        if kept or not values or not columns or any(_fits(v, column) is not None for v in values for column in columns):
             return kept
-        known = " or ".join(FAMILY_WORDS[choice.column.family] for choice in found)
+        known = " or ".join(FAMILY_WORDS[column.family] for column in columns)
         wrong = values[0]
         said = repr(wrong.value) if isinstance(wrong.value, str) else str(wrong.value)
         message = f"{attribute.name.text} holds {known}, and {said} is {_word(wrong)}"
@@ -266,14 +250,22 @@ class ConditionBinder:
         if pair.operator not in COMPARES:
             raise BadInput(f"{pair.operator} compares with a given text, not with another attribute")
         operator = OPPOSITE[pair.operator] if pair.negated else pair.operator
+        if left == right:  # one and the same value
+            if operator not in ("=", "<=", ">="):
+                raise NeverHolds
+            return self._kept(left, allowed[left])
         found = [(a, b) for a in allowed[left] for b in allowed[right] if a.column.family == b.column.family]
         if isinstance(left.of, Atom) or isinstance(right.of, Atom):
             return self._pair_of_facts(left, right, operator, found)
         one, other = self.node(left.of), self.node(right.of)
-        parts = [(operator, *_common(a, b)) for a, b in found]
-        if one >= 0 and other >= 0 and one != other and len(parts) == 1:
-            return [Compared(one, other, *parts[0])]
+        if not found:
+            raise NeverHolds
+        parts = [(operator, *common(a, b)) for a, b in found]
         if one >= 0 and other >= 0 and one != other:
+            if len(parts) == 1:
+                return [Compared(one, other, *parts[0])]
+            if operator == "=":
+                return [Compared(one, other, operator, *together([(a, b) for _, a, b in parts]))]
             raise BadInput(f"{left.name.text} or {right.name.text} holds values of several kinds, which do not compare")
         # one entity, or one of them is named: the entities for which it holds can be listed
         variable = max(one, other)
@@ -299,7 +291,7 @@ class ConditionBinder:
         fact = left.of
         listed = []
         for a, b in found:
-            first, second = _common(a, b)
+            first, second = common(a, b)
             keys = np.unique(first.keys)
             if right.of == fact:
                 others = keys
@@ -401,22 +393,3 @@ def _arrow(strings: Strings) -> pyarrow.Array:
 
     blob, offsets = np.ascontiguousarray(strings.blob), np.ascontiguousarray(strings.offsets)
     return pa.LargeStringArray.from_buffers(len(strings), pa.py_buffer(offsets), pa.py_buffer(blob))
-
-
-def _common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
-    """The allowed values of two columns by their ranks in one common order."""
-    one, other = a.column.values, b.column.values
-    if isinstance(one, Strings) and isinstance(other, Strings):
-        texts = [np.array(strings.texts(range(len(strings))), dtype=object) for strings in (one, other)]
-        together = {text: i for i, text in enumerate(sorted({*texts[0], *texts[1]}, key=str.encode))}
-        ranks = [np.array([together[text] for text in part], np.int32) for part in texts]
-    else:
-        merged = np.unique(np.concatenate([np.asarray(one), np.asarray(other)]))
-        ranks = [np.searchsorted(merged, np.asarray(part)).astype(np.int32) for part in (one, other)]
-    found = []
-    for choice, new in zip((a, b), ranks, strict=True):
-        ranked = choice.column.ranked
-        whole = choice.marks is None and choice.low == 0 and choice.high == choice.column.distinct
-        inside = slice(None) if whole else choice.allows(ranked.rank)
-        found.append(Ranked(ranked.keys[inside], new[ranked.rank[inside]]))
-    return found[0], found[1]

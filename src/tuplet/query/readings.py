@@ -8,10 +8,10 @@ same way are one reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from tuplet.errors import ParseError, UnknownName
 from tuplet.graph.attribute_words import NAME_WORD, AttributeWords
@@ -47,6 +47,8 @@ from tuplet.lang.rules import Clause, Literal, clauses, rename
 from tuplet.query.bind import find_relation
 from tuplet.query.relation_variables import relation_choices
 
+F = TypeVar("F", bound=Formula)
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -66,6 +68,10 @@ class Impossible(Exception):
 def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: str = "") -> list[Reading]:
     """Everything that a query may mean on a graph; none if it contradicts itself."""
     found: list[Reading] = []
+    columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
+    # Before clauses get variables of their own: what is shown is the same in all of them.
+    free, (body,), columns, order = _shown_are_free(query.free, (query.body,), columns, query.order)
+    query = replace(query, free=free, body=body, shown=columns, order=order)
     for chosen, relations in relation_choices(query, graph):
         found += _grouped(_missing_values(chosen, graph, words), graph, words, relations, text)
     return found
@@ -131,7 +137,7 @@ def _grouped(
             except Impossible:
                 continue
             free = tuple(variable for variable in clause.free if variable not in reader.values)
-            free, literals, columns, order = _shown_are_free(free, literals, columns, order)
+            free, literals, columns, order = _shown_are_free(free, literals, columns, order)  # those of values
             shown = {column.what for column in columns if isinstance(column.what, Attribute)}
             about = frozenset(part for part in literals if shown & set(_attributes(part)))
             key = free, columns, about
@@ -143,14 +149,15 @@ def _grouped(
 
 
 def _shown_are_free(
-    free: tuple[Free, ...], literals: tuple[Literal, ...], columns: tuple[Column, ...], order: tuple[Order, ...]
-) -> tuple[tuple[Free, ...], tuple[Literal, ...], tuple[Column, ...], tuple[Order, ...]]:
+    free: tuple[Free, ...], parts: tuple[F, ...], columns: tuple[Column, ...], order: tuple[Order, ...]
+) -> tuple[tuple[Free, ...], tuple[F, ...], tuple[Column, ...], tuple[Order, ...]]:
     """The same with free variables in place of existential ones whose values are shown: a tuple has to name them."""
-    wanted = [c.what for c in columns if isinstance(c.what, Attribute)]
-    wanted += [o.by for o in order if isinstance(o.by, Attribute)]
+    wanted = {c.what for c in columns if isinstance(c.what, Attribute)}
+    wanted |= {o.by for o in order if isinstance(o.by, Attribute)}
+    _add_compared(wanted, [found for part in parts for found in map(_attributes, atoms(part))])
     bound = {term for attribute in wanted for term in terms(Has(attribute)) if isinstance(term, Exists)}
     if not bound:
-        return free, literals, columns, order
+        return free, parts, columns, order
     renamed: dict[Term, Term] = {variable: Free(variable.name) for variable in bound}
 
     def attribute(old: Attribute) -> Attribute:
@@ -161,10 +168,19 @@ def _shown_are_free(
     more = tuple(sorted((Free(variable.name) for variable in bound), key=lambda variable: variable.name))
     return (
         (*free, *more),
-        tuple(rename(literal, renamed) for literal in literals),  # type: ignore[misc]
+        tuple(rename(part, renamed) for part in parts),  # type: ignore[misc]
         tuple(replace(c, what=attribute(c.what)) if isinstance(c.what, Attribute) else c for c in columns),
         tuple(replace(o, by=attribute(o.by)) if isinstance(o.by, Attribute) else o for o in order),
     )
+
+
+def _add_compared(wanted: set[Attribute], compared: Iterable[Iterable[Attribute]]) -> None:
+    """Add what is compared with a wanted value: it says which of several values is shown."""
+    pairs = [pair for pair in map(set, compared) if len(pair) == 2]
+    while pairs and any(wanted & pair and not pair <= wanted for pair in pairs):
+        for pair in pairs:
+            if wanted & pair:
+                wanted |= pair
 
 
 def _choices(
@@ -333,7 +349,7 @@ def graph_has(graph: KnowledgeGraph, name: Name) -> bool:
     return graph.relations.find(name.text) >= 0
 
 
-def _attributes(literal: Literal) -> Iterator[Attribute]:
+def _attributes(literal: Formula) -> Iterator[Attribute]:
     """The attributes that a condition speaks of."""
     match literal:
         case Compare(_, left, right):

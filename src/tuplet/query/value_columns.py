@@ -71,7 +71,7 @@ class ColumnReader:
         values = {attribute: self._values(attribute, ranking) for attribute in shown}
         for pair in self.pairs:
             self._narrow(pair, values, ranking)
-        optional = {c.what for c in columns if c.optional} | set(ordered)
+        optional = {c.what for c in columns if c.optional} | (set(ordered) - {c.what for c in columns})
         named = [c.what for c in columns]
         names = self.graph.entities.name
         rows = []
