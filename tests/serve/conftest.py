@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -96,6 +97,16 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def server(start: Start, store_path: Path, world_directory: Path, people_path: Path) -> Server:
     """Three stores, no keys, default limits."""
     return start(stores=(f"world={store_path}", f"facts={world_directory}", f"people={people_path}"))
+
+
+@pytest.fixture(scope="module")  # while it is open, no other event loop runs
+def browser() -> Iterator[Any]:
+    from browsing import CHROMIUM, FLAGS, playwright
+
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +144,28 @@ def test_what_cannot_be_written_is_refused_in_a_line(people: Source, change: dic
         write(request(graph, **change), people, LIMITS)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_language_without_words_for_it_gives_way_to_logic_text(people: Source) -> None:
+    text = "?x : knows(?x, bob) & knows(?x, bob).since > 1990"
+    found = draw(text, people, LIMITS)
+    assert found["sparql"] is None
+    assert found["refused"]["sparql"].startswith("SPARQL has no words for attributes of facts")
+    assert write(request(found["graph"], language="sparql"), people, LIMITS) == text
+
+
+def test_prefixes_of_the_graph_are_read_and_written(tmp_path: Path) -> None:
+    turtle = "@prefix ex: <http://example.org/> . ex:ann ex:knows ex:bob ; ex:age 30 . ex:bob ex:knows ex:ann ."
+    (tmp_path / "people.ttl").write_text(turtle)
+    people = Source(tuplet.read(tmp_path / "people.ttl"))
+    found = draw("?x : ex:knows(?x, ex:bob) & ?x.ex:age > 3", people, LIMITS)
+    assert found["problem"] is None
+    assert found["logic"] == "?x : ex:knows(?x, ex:bob) & ?x.ex:age > 3"
+    assert found["sparql"].startswith("SELECT ?x WHERE { ?x ex:knows ex:bob . ?x ex:age ?age .")
+    [clause] = found["graph"]["clauses"]
+    assert (clause["edges"][0]["label"], clause["edges"][0]["tail"]["label"]) == ("ex:knows", "ex:bob")
+    assert clause["conditions"][0]["text"] == "?x.ex:age > 3"
+    assert write(request(found["graph"]), people, LIMITS) == found["logic"]
 
 
 def test_a_drawing_that_is_too_large_is_refused(people: Source) -> None:

@@ -12,62 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import CONTRAST, NAMELESS, SIZES, Visit, expect, needs_browser, run
 from running_server import Server, Start
 
 from tuplet.serve.keys import add_key
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-expect = playwright.expect
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
-SIZES = {"desk": (1280, 800), "phone": (390, 844), "narrow": (360, 640)}
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="chromium is not installed (make browser)")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """A page in a fresh browser window, with everything it complained about."""
-
-    def __init__(self, browser: Any, server: Server, size: str, scheme: str = "light") -> None:
-        width, height = SIZES[size]
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme=scheme,
-            accept_downloads=True,
-            has_touch=size != "desk",
-        )
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.elsewhere: list[str] = []
-        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on(
-            "request",
-            lambda r: None if r.url.startswith((server.url, "blob:", "data:")) else self.elsewhere.append(r.url),
-        )
-        self.url = server.url
-
-    def open(self, path: str = "/") -> Any:
-        self.page.goto(self.url + path)
-        self.page.wait_for_selector("html[data-ready=yes]")
-        return self.page
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.complaints == []
-        assert self.elsewhere == [], "nothing is loaded from elsewhere"
+pytestmark = needs_browser
 
 
 @pytest.fixture(params=["desk", "phone"])
@@ -82,12 +34,6 @@ def desk(browser: Any, server: Server) -> Iterator[Visit]:
     visit = Visit(browser, server, "desk")
     yield visit
     visit.close()
-
-
-def run(page: Any, text: str) -> None:
-    page.fill("#query", text)
-    page.click("#ask")
-    page.wait_for_selector("#ask:text-is('Ask')")
 
 
 def test_the_way_of_a_new_user(visit: Visit) -> None:
@@ -279,33 +225,6 @@ def test_nothing_is_wider_than_the_screen(browser: Any, server: Server, size: st
     page.wait_for_selector("#why:visible")
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
     visit.close()
-
-
-# Text against the nearest opaque ground behind it, by the formula of WCAG 2.
-CONTRAST = """() => {
-  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
-  const linear = (v) => (v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
-  const ground = (e) => {
-    for (; e; e = e.parentElement) {
-      const c = parse(getComputedStyle(e).backgroundColor);
-      if (c[3] > .9) return c;
-    }
-    return [255, 255, 255, 1];
-  };
-  const bad = [];
-  for (const e of document.querySelectorAll("body *")) {
-    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !e.checkVisibility() || e.closest("#mirror, .skip, :disabled, select")) continue;
-    const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
-    const ratio = (a + .05) / (b + .05);
-    if (ratio < 4.5) bad.push(`${e.tagName} ${e.className} ${e.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
-  }
-  return bad;
-}"""
-NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, [role=img], [role=listbox]")]
-  .filter((e) => !e.getAttribute("aria-label") && !e.labels?.length && !e.textContent.trim())
-  .map((e) => e.outerHTML)"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -47,9 +47,14 @@ class AttributeWords:
         """Whether a word names an attribute that was given, not one that every entity has."""
         return word in self._own or word in self._local
 
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """The attributes that were given, each with the shortest word that names it."""
+        return {**self._own, **{name: word for word, name in self._local.items()}}
+
     def suggest(self, word: str) -> list[str]:
         """The attributes that may be meant; all of a few."""
-        known = [*self._local, *(name for name in self._own if name not in self._local.values())]
+        known = list(self.short.values())
         return nearest(word, known) or (known if len(known) <= 8 else [])
 
     def of_entities(self, name: str) -> list[AttributeColumn]:

@@ -7,6 +7,7 @@ form `:a\\>b`. Existential variables are quantified once, in front: their scope 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from tuplet.lang.ast import (
@@ -35,6 +36,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.logic_formula import RESERVED
+from tuplet.lang.tokens import tokenize
 from tuplet.lang.values import UNQUOTED, is_ambiguous, quoted, write
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
@@ -214,6 +216,22 @@ def written(name: str) -> str:
     ('asthma', '<hay fever>', ':17')
     """
     return _bare(Name(name))
+
+
+def with_short_names(text: str, short: Callable[[str], str]) -> str:
+    """Logic text or SPARQL in which names in angle brackets have their short form, if they have one.
+
+    >>> with_short_names("<http://a.b/knows>(?x, <x y>)", lambda name: name.replace("http://a.b/", "ab:"))
+    'ab:knows(?x, <x y>)'
+    """
+    pieces, end = [], 0
+    for token in tokenize(text):
+        if token.kind == "exact":
+            whole = token.text[1:-1]
+            name = short(whole)
+            pieces += [text[end : token.position], token.text if name == whole else name]
+            end = token.position + len(token.text)
+    return "".join([*pieces, text[end:]])
 
 
 def _logic_term(term: Term) -> str:

@@ -22,6 +22,8 @@ from tuplet.query.ranking import Ranking
 from tuplet.query.status import Judge, about, status
 from tuplet.query.witness import Witnesses
 
+MOST_PLANS = 4  # that are printed where a query means several things
+
 
 def ask(
     question: Question,
@@ -101,15 +103,27 @@ def score(
 
 
 def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMITS) -> str:
-    """What `--plan` prints: the query as understood, its clauses and the steps of the engine."""
-    clauses, graph = question.clauses, question.source.graph
-    shapes = ", ".join(clause.shape() for clause in clauses) or "no clause can hold"
-    head = f"query   {to_logic(question.tree)}\nclauses {len(clauses)} ({shapes})\nengine  {engine.name}\n"
-    if not clauses:
-        return head + "nothing to do"
-    plan = engine.planned(clauses, question.source, limits)
-    steps: str = plan.text(graph.entities.name, graph.relations.name)
-    return head + steps
+    """What `--plan` prints: the query as understood, its clauses and the steps of the engine, for all that it means."""
+    graph, meanings = question.source.graph, question.readings
+    lines = [f"query   {to_logic(question.tree)}"]
+    for number, bound in enumerate(meanings[:MOST_PLANS], 1):
+        if len(meanings) > 1:
+            stands = ", ".join(f"?{variable} = {name}" for variable, name in bound.reading.relations.items())
+            lines.append(
+                f"meaning {number} of {len(meanings)}" + (f": {graph.prefixes.short(stands)}" if stands else "")
+            )
+        shapes = ", ".join(clause.shape() for clause in bound.clauses) or "no clause can hold"
+        lines += [f"clauses {len(bound.clauses)} ({shapes})", f"engine  {engine.name}"]
+        if bound.clauses:
+            plan = engine.planned(bound.clauses, question.source, limits)
+            lines.append(plan.text(graph.entities.name, graph.relations.name))
+        else:
+            lines.append("nothing to do")
+    if not meanings:
+        lines += ["clauses 0 (no clause can hold)", f"engine  {engine.name}", "nothing to do"]
+    if len(meanings) > MOST_PLANS:
+        lines.append(f"… {len(meanings) - MOST_PLANS} more meanings")
+    return "\n".join(lines)
 
 
 def in_name_order(ranking: Ranking, graph: KnowledgeGraph) -> Ranking:

@@ -108,7 +108,9 @@ def _routes(app: FastAPI, service: Service) -> None:
     async def write(request: models.WriteRequest) -> Response:
         return JSON(service.writing(request))
 
-    @app.get("/schema", response_class=JSON, summary="Stores, engines, relations with counts, examples, limits")
+    @app.get(
+        "/schema", response_class=JSON, summary="Stores, engines, relations with counts, attributes, examples, limits"
+    )
     async def schema(store: str | None = None) -> Response:
         return JSON(service.schema(store))
 

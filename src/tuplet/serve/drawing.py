@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tuplet.errors import BadInput, PlacedError, TupletError
+from tuplet.errors import BadInput, PlacedError, TupletError, Unsupported
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import (
     And,
@@ -35,6 +35,7 @@ from tuplet.lang.printer import (
     order_to_logic,
     title,
     to_logic,
+    with_short_names,
 )
 from tuplet.lang.rules import to_normal_form
 from tuplet.lang.sparql_printer import to_sparql
@@ -61,9 +62,9 @@ def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
         query = read_query(text, None, source.graph)
         limits.check_query(query)
         drawing["graph"] = _graph(query, source.graph)
-        for name, printer in PRINTERS.items():
+        for name in PRINTERS:
             try:
-                drawing[name] = printer(query)
+                drawing[name] = _printed(query, name, source.graph)
             except TupletError as error:
                 drawing["refused"][name] = error.message
         with with_place(text):
@@ -80,8 +81,8 @@ def _graph(query: Query, graph: KnowledgeGraph) -> dict[str, Any]:
     return {
         "free": asked,
         "clauses": [_clause(part.parts if isinstance(part, And) else (part,), graph) for part in parts],
-        "shown": [column_to_logic(column) for column in columns],
-        "order": [order_to_logic(order) for order in query.order],
+        "shown": [_short(column_to_logic(column), graph) for column in columns],
+        "order": [_short(order_to_logic(order), graph) for order in query.order],
         "limit": query.limit,
         "offset": query.offset,
         "form": query.form,
@@ -111,7 +112,7 @@ def _clause(literals: tuple[Formula, ...], graph: KnowledgeGraph) -> dict[str, A
             case _:
                 about = dict.fromkeys(term for term in terms(literal) if not _is_relation(term))
                 shown = [_term(term, graph) for term in about]
-                conditions.append({"text": formula_to_logic(literal), "terms": shown})
+                conditions.append({"text": _short(formula_to_logic(literal), graph), "terms": shown})
     return {"edges": edges, "different": different, "conditions": conditions}
 
 
@@ -135,12 +136,24 @@ def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
     try:
         number = resolve(name, kind, words)
     except TupletError:
-        return name.text
-    return words.label(number) or words.name(number)
+        return graph.prefixes.short(name.text)
+    return words.label(number) or graph.prefixes.short(words.name(number))
+
+
+def _printed(query: Query, language: str, graph: KnowledgeGraph) -> str:
+    """A query as text, with the prefixes of the graph where it reads back alike."""
+    text = PRINTERS[language](query)
+    short = text if language == "cypher" else _short(text, graph)
+    return short if short == text or read_query(short, None, graph) == read_query(text, None, graph) else text
+
+
+def _short(text: str, graph: KnowledgeGraph) -> str:
+    """Logic text or SPARQL with the prefixes of the graph."""
+    return with_short_names(text, graph.prefixes.short) if graph.prefixes.known else text
 
 
 def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> str:
-    """A drawing as text."""
+    """A drawing as text; as logic text if the language wanted has no words for it."""
     if not drawn.free and drawn.form != "ask":
         raise BadInput("a query asks for something: at least one node has to be free")
     clauses = [clause for clause in drawn.clauses if clause.edges or clause.different or clause.conditions]
@@ -157,7 +170,10 @@ def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> s
     stated = set(atoms(query.body))
     if any(_atom(edge) not in stated for clause in clauses for edge in clause.edges):
         raise BadInput("a name in the drawing cannot be written as text")
-    return PRINTERS[drawn.language](query)
+    try:
+        return _printed(query, drawn.language, source.graph)
+    except Unsupported:
+        return _printed(query, "logic", source.graph)
 
 
 def _logic(drawn: models.WriteRequest, clauses: list[models.DrawnClause]) -> str:

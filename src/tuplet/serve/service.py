@@ -237,7 +237,7 @@ class Service:
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def _schema(self, name: str | None) -> bytes:
-        """`GET /schema`: stores, engines, relations with counts, example queries, limits, the generation served."""
+        """`GET /schema`: stores, engines, relations and attributes, example queries, limits, the generation served."""
         store = self.store(name)
         about = store.info()
         relations, graph = store.graph.relations, store.graph
@@ -255,11 +255,22 @@ class Service:
                 "relations": [
                     {"name": relations.name(i), "label": relations.label(i), "count": counts[i]} for i in often
                 ],
+                "attributes": self._attributes(store),
+                "prefixes": dict(graph.prefixes.known),
                 "engines": list(self.engines(store)),
                 "examples": examples(store.source),
                 "limits": {name.removeprefix("max_"): value for name, value in asdict(self.limits).items()},
             }
         )
+
+    def _attributes(self, store: Store) -> list[dict[str, Any]]:
+        """The attributes by the words that name them: what kind of values, and how many."""
+        words = store.source.attribute_words.short
+        found: dict[tuple[str, str], int] = {}
+        for column in store.graph.attributes.columns:
+            key = (words[column.name], column.kind)
+            found[key] = found.get(key, 0) + len(column)
+        return [{"word": word, "kind": kind, "count": count} for (word, kind), count in found.items()]
 
     def find(self, name: str | None, text: str, most: int) -> bytes:
         """`GET /schema/entities`: entities by the beginning of their name or label, then by what they contain."""

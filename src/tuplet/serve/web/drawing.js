@@ -98,10 +98,8 @@ export class QueryDrawing {
     this.changed = changed;
     this.selectedTold = selected;
     this.cy = canvas(container);
-    this.clauses = [{ edges: [], different: [] }];
     this.loose = []; // nodes without an edge yet
-    this.limit = null;
-    this.free = [];
+    this.take(null);
     this.places = new Map(); // where the user put things
     this.picked = [];
     this.cy.on("tap", (event) => {
@@ -118,21 +116,29 @@ export class QueryDrawing {
   /** Shows what the server read; nodes the user added but did not join yet stay. */
   show(graph) {
     const before = this.key();
-    this.clauses = graph ? graph.clauses : [{ edges: [], different: [] }];
-    if (!this.clauses.length) this.clauses = [{ edges: [], different: [] }];
-    this.free = graph ? graph.free : [];
-    this.limit = graph ? graph.limit : null;
-    const used = new Set(this.terms(0).map((t) => this.id(0, t)));
+    this.take(graph);
+    const used = new Set(this.joined(0).map((t) => this.id(0, t)));
     this.loose = graph ? this.loose.filter((t) => !used.has(this.id(0, t))) : [];
     if (this.key() !== before) this.render();
     else this.render(true);
   }
 
+  /** A graph of the server: what is drawn, and what is only written beside it. */
+  take(graph) {
+    this.clauses = graph?.clauses.length ? graph.clauses : [{ edges: [], different: [], conditions: [] }];
+    this.free = graph?.free ?? [];
+    this.rest = graph ? { shown: graph.shown, order: graph.order, limit: graph.limit, offset: graph.offset, form: graph.form, counted: graph.counted }
+      : { shown: [], order: [], limit: null, offset: 0, form: "select", counted: "" };
+  }
+
   key() { return JSON.stringify([this.clauses.map((c) => [c.edges.map((e) => [this.id(0, e.head), e.relation, this.id(0, e.tail), e.negated]), c.different]), this.free]); }
   id(clause, term) { return `${clause}/${term.kind === "constant" ? "c" : "v"}/${term.name}`; }
+  joined(clause) {
+    const { edges, different, conditions } = this.clauses[clause];
+    return [...edges.flatMap((e) => [e.head, e.tail]), ...different.flat(), ...conditions.flatMap((c) => c.terms)];
+  }
   terms(clause) {
-    const { edges, different } = this.clauses[clause];
-    const all = [...edges.flatMap((e) => [e.head, e.tail]), ...different.flat(), ...(clause === 0 ? this.loose : [])];
+    const all = [...(clause === 0 ? this.loose : []), ...this.joined(clause)];
     return [...new Map(all.map((t) => [this.id(clause, t), t])).values()];
   }
 
@@ -181,7 +187,7 @@ export class QueryDrawing {
     const sentences = this.clauses.flatMap((c) => c.edges.map((e) => {
       const name = (t) => (t.kind === "constant" ? t.label || t.name : `?${t.name}`);
       return `${e.negated ? "not " : ""}${e.label || e.relation} from ${name(e.head)} to ${name(e.tail)}`;
-    }));
+    }).concat(c.conditions.map((condition) => condition.text)));
     this.container.setAttribute("aria-label", sentences.length ? `Query graph: ${sentences.join("; ")}` : "The query is empty");
   }
 
@@ -246,8 +252,10 @@ export class QueryDrawing {
     this.clauses.forEach((_, c) => {
       this.clauses[c].edges.forEach((e) => { change(e.head); change(e.tail); });
       this.clauses[c].different.flat().forEach(change);
+      this.clauses[c].conditions.forEach((x) => x.terms.forEach(change));
     });
     this.loose.forEach(change);
+    if (kind === "exists") this.rest.shown = this.rest.shown.filter((column) => !new RegExp(`^\\?${name}(?:\\s|$)`, "u").test(column));
     this.render(true);
     this.changed();
   }
@@ -262,29 +270,40 @@ export class QueryDrawing {
       const left = this.terms(Number(kind)).filter((t) => this.id(Number(kind), t) !== id);
       clause.edges = clause.edges.filter((x) => ![x.head, x.tail].some((t) => this.id(Number(kind), t) === id));
       clause.different = clause.different.filter((x) => !x.some((t) => this.id(Number(kind), t) === id));
+      clause.conditions = clause.conditions.filter((x) => !x.terms.some((t) => this.id(Number(kind), t) === id));
+      const gone = new RegExp(`\\?${id.split("/").slice(2).join("/")}(?![\\p{L}\\p{N}_])`, "u");
+      if (c === "v") for (const part of ["shown", "order"]) this.rest[part] = this.rest[part].filter((text) => !gone.test(text));
       if (Number(kind) === 0) {
         this.loose = left.filter((t) => !clause.edges.some((x) => [x.head, x.tail].some((o) => this.id(0, o) === this.id(0, t))));
       }
     }
-    if (this.clauses.length > 1) this.clauses = this.clauses.filter((x) => x.edges.length || x.different.length);
+    if (this.clauses.length > 1) this.clauses = this.clauses.filter((x) => x.edges.length || x.different.length || x.conditions.length);
     this.selection = null;
     this.picked = [];
     this.render(true);
     this.changed();
   }
 
+  /** The names asked for: those of the text first, then those that were drawn. */
+  asked() {
+    const variables = this.clauses.flatMap((c) => c.edges).filter((e) => e.form === "variable").map((e) => e.relation);
+    const joined = this.clauses.flatMap((_, c) => this.joined(c)).filter((t) => t.kind === "free").map((t) => t.name);
+    const all = [...new Set([...joined, ...variables.filter((name) => this.free.includes(name))])];
+    return [...this.free.filter((name) => all.includes(name)), ...all.filter((name) => !this.free.includes(name))];
+  }
+
   /** What the server needs to write the query; null while nothing is joined. */
   drawn() {
-    if (!this.clauses.some((c) => c.edges.length)) return null;
+    if (!this.clauses.some((c) => c.edges.length || c.conditions.length)) return null;
     const plain = ({ kind, name, form }) => ({ kind, name, form });
-    const joined = this.clauses.flatMap((c) => [...c.edges.flatMap((e) => [e.head, e.tail]), ...c.different.flat()]);
-    const asked = [...new Set(joined.filter((t) => t.kind === "free").map((t) => t.name))];
-    const free = [...this.free.filter((name) => asked.includes(name)), ...asked.filter((name) => !this.free.includes(name))];
+    const free = this.asked();
+    const fresh = free.filter((name) => !this.free.includes(name)).map((name) => `?${name}`);
     const clauses = this.clauses.map((c) => ({
       edges: c.edges.map((e) => ({ head: plain(e.head), relation: e.relation, form: e.form, tail: plain(e.tail), negated: e.negated })),
       different: c.different.map((pair) => pair.map(plain)),
+      conditions: c.conditions.map((condition) => condition.text),
     }));
-    return { free, clauses, limit: this.limit };
+    return { ...this.rest, free, clauses, shown: this.rest.shown.length ? [...this.rest.shown, ...fresh] : [] };
   }
 }
 
@@ -300,7 +319,8 @@ export class WitnessDrawing {
   restyle() { this.cy.style(look()); }
 
   show(answer, labels, query, percent) {
-    const asked = new Map(Object.entries(answer.values).map(([variable, name]) => [name, variable]));
+    const free = query?.free ?? Object.keys(answer.values);
+    const asked = new Set(Object.entries(answer.values).filter(([variable]) => free.includes(variable)).map(([, name]) => name));
     const constants = new Set((query?.clauses || []).flatMap((c) => c.edges.flatMap((e) => [e.head, e.tail])).filter((t) => t.kind === "constant").map((t) => t.name));
     const names = [...new Set(answer.witness.flatMap((f) => [f.head, f.tail]))];
     const kind = (name) => (asked.has(name) ? "free" : constants.has(name) ? "constant" : "exists");

@@ -11,13 +11,27 @@ const BARE = /^\/?[\p{L}\p{N}_](?:[\p{L}\p{N}_./-]*[\p{L}\p{N}_])?$/u;
 const LOCAL = /^[\p{L}\p{N}_](?:[\p{L}\p{N}_-]|\.+(?=[\p{L}\p{N}_-]))*$/u;
 const WORD = /(?:[?$][\p{L}\p{N}_]*|<[^<>\n]*|:?[\p{L}\p{N}_/](?:[\p{L}\p{N}_./-])*|:|"[^"\n]*)$/u;
 
-export const isSparql = (text) => /^\s*(?:#[^\n]*\n\s*)*(?:prefix|select|\{)/i.test(text);
+/** The language of a text, as the page can tell before the server does. */
+export function languageOf(text) {
+  const bare = text.replace(/^(?:\s|#[^\n]*\n|\/\/[^\n]*\n)+/, "");
+  if (/^(?:prefix|base|select|\{|ask\s*(?:where\b)?\s*\{)/i.test(bare)) return "sparql";
+  return /^(?:(?:optional\s+)?match|unwind|return|with|create|merge)\b(?!\s*:)/i.test(bare) ? "cypher" : "logic";
+}
+
+const RESERVED = /^(exists|limit|offset|order|show)$/i;
 
 /** A name as the language of the text writes it. */
-export function written(name, text) {
-  if (!isSparql(text) && BARE.test(name) && !/^\d+$/.test(name) && !/^(exists|limit)$/i.test(name)) return name;
+export function written(name, language) {
+  if (language === "cypher") return /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
+  if (language === "logic" && BARE.test(name) && !/^\d+$/.test(name) && !RESERVED.test(name)) return name;
   if (LOCAL.test(name)) return `:${name}`;
-  return name.includes(">") ? ":" + name.replace(/[^\p{L}\p{N}_]/gu, "\\$&") : `<${name}>`;
+  return shorter(name) ?? (name.includes(">") ? ":" + name.replace(/[^\p{L}\p{N}_]/gu, "\\$&") : `<${name}>`);
+}
+
+/** A name with a prefix of the graph, where it has one. */
+export function shorter(name) {
+  const [prefix, space] = prefixes.find(([, space]) => space && name.startsWith(space) && LOCAL.test(name.slice(space.length))) || [];
+  return prefix === undefined ? null : `${prefix}:${name.slice(space.length)}`;
 }
 
 /** Offsets of the server count characters, those of the page UTF-16 units. */
@@ -46,6 +60,13 @@ export function showProblem(problem) {
   message.textContent = `line ${problem.line}, column ${problem.column}: ${problem.error}`;
 }
 
+/** A word about the text that is no mistake in it. */
+export function showNote(text) {
+  showProblem(null);
+  message.className = "fine";
+  message.textContent = text;
+}
+
 area.addEventListener("scroll", () => { mirror.scrollTop = area.scrollTop; });
 
 // --- completion ----------------------------------------------------------------------------------------------------
@@ -54,11 +75,13 @@ let choices = [];
 let chosen = -1;
 let asked = 0;
 let relations = [];
+let attributes = [];
+let prefixes = [];
 let store = () => null;
 
 export function setUp(context) {
-  relations = context.relations;
-  store = context.store;
+  ({ relations, attributes, store } = context);
+  prefixes = Object.entries(context.prefixes).sort((a, b) => b[1].length - a[1].length); // the longer one fits better
 }
 
 function close() {
@@ -69,17 +92,27 @@ function close() {
   area.removeAttribute("aria-activedescendant");
 }
 
-function wordAtCaret() {
-  if (area.selectionStart !== area.selectionEnd) return "";
-  const found = area.value.slice(0, area.selectionStart).match(WORD);
-  return found ? found[0] : "";
+/** The word before the caret, and whether it is the name of an attribute: what stands behind `?x.` or `treats(?x, ?y).` */
+function atCaret() {
+  if (area.selectionStart !== area.selectionEnd) return { word: "", attribute: false };
+  const before = area.value.slice(0, area.selectionStart);
+  const owner = languageOf(area.value) === "cypher" ? /(?<![\p{L}\p{N}_"'`.:])[\p{L}_][\p{L}\p{N}_]*\.([\p{L}\p{N}_]*)$/u : /(?:[?$][\p{L}\p{N}_]+|\))\.([\p{L}\p{N}_]*)$/u;
+  const named = before.match(owner);
+  if (named) return { word: named[1], attribute: true };
+  return { word: before.match(WORD)?.[0] ?? "", attribute: false };
 }
 
 async function complete() {
-  const word = wordAtCaret();
+  const { word, attribute } = atCaret();
   const number = ++asked;
-  if (!word || word === ":") return close();
   const text = area.value;
+  const language = languageOf(text);
+  if (attribute) {
+    const folded = word.toLowerCase();
+    return show(attributes.filter((a) => a.word.toLowerCase().startsWith(folded) && a.word !== word).slice(0, 12)
+      .map((a) => ({ text: written(a.word, language), title: a.word, kind: `${a.kind} · ${a.count.toLocaleString("en")}` })), word);
+  }
+  if (!word || word === ":") return close();
   if (word[0] === "?" || word[0] === "$") {
     const before = text.slice(0, area.selectionStart - word.length) + text.slice(area.selectionStart);
     const names = [...new Set(before.match(/[?$][\p{L}\p{N}_]+/gu) || [])];
@@ -90,13 +123,13 @@ async function complete() {
   if (key.length < 1) return close();
   const folded = key.toLowerCase();
   const near = relations.filter((r) => `${r.name} ${r.label}`.toLowerCase().includes(folded)).slice(0, 6)
-    .map((r) => ({ text: written(r.name, text), title: r.label || r.name, kind: `relation · ${r.count.toLocaleString("en")}` }));
+    .map((r) => ({ text: (language === "cypher" && word[0] === ":" ? ":" : "") + written(r.name, language), title: r.label || shorter(r.name) || r.name, kind: `relation · ${r.count.toLocaleString("en")}` }));
   let entities = [];
   try {
     entities = (await get("/schema/entities", { search: key, store: store(), limit: 8 })).entities;
   } catch { /* completion is a courtesy: without it the text is typed */ }
-  if (number !== asked || wordAtCaret() !== word) return;
-  const named = entities.map((e) => ({ text: written(e.name, text), title: e.label || e.name, kind: e.label && e.label !== e.name ? e.name : "entity" }));
+  if (number !== asked || atCaret().word !== word) return;
+  const named = entities.map((e) => ({ text: language === "cypher" ? JSON.stringify(e.name) : written(e.name, language), title: e.label || shorter(e.name) || e.name, kind: e.label && e.label !== e.name ? shorter(e.name) || e.name : "entity" }));
   show([...near, ...named].filter((choice) => choice.text !== word), word);
 }
 

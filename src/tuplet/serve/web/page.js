@@ -1,9 +1,10 @@
 // The page: text ↔ drawing ↔ answers. The server parses and prints; here is only what is shown.
 
 import { get, post, postJson, Problem } from "/web/api.js";
-import { isSparql, setUp, showProblem } from "/web/editor.js";
+import { languageOf, setUp, shorter, showNote, showProblem, written } from "/web/editor.js";
 import { QueryDrawing, WitnessDrawing } from "/web/drawing.js";
 import { evidence } from "/web/evidence.js";
+import { addPart, parts } from "/web/parts.js";
 import { keysOf, panel, percent } from "/web/table.js";
 
 const $ = (id) => document.getElementById(id);
@@ -32,25 +33,42 @@ const store = () => $("store").value || null;
 const drawing = new QueryDrawing($("graph"), writeDrawing, showSelection);
 const witness = new WitnessDrawing($("why-graph"));
 
+const LANGUAGES = {
+  logic: "?x, ?y : relation(?x, ?y) & relation(?y, entity)",
+  sparql: "SELECT ?x ?y WHERE { ?x :relation ?y . ?y :relation :entity }",
+  cypher: 'MATCH (x)-[:RELATION]->(y) WHERE y.name = "entity" RETURN x, y',
+};
+const press = (language) => Object.keys(LANGUAGES).forEach((name) => $(`as-${name}`).setAttribute("aria-pressed", String(name === language)));
+const pressed = () => Object.keys(LANGUAGES).find((name) => $(`as-${name}`).getAttribute("aria-pressed") === "true") || "logic";
+
+function showDrawing(graph) {
+  drawing.show(graph);
+  showParts();
+}
+
+function showParts() {
+  $("parts").replaceChildren(...parts(drawing, () => { showParts(); writeDrawing(); }));
+  $("parts").hidden = !$("parts").children.length;
+}
+
 let reading = 0;
 async function read() {
   const text = area.value;
   const number = ++reading;
-  const sparql = isSparql(text);
-  $("as-sparql").setAttribute("aria-pressed", String(sparql));
-  $("as-logic").setAttribute("aria-pressed", String(!sparql));
   if (!text.trim()) {
     parsed = null;
     showProblem(null);
-    drawing.show(null);
+    showDrawing(null);
     return;
   }
+  press(languageOf(text));
   try {
     const found = await postJson("/parse", { query: text, store: store() });
     if (number !== reading) return;
     parsed = found;
+    press(found.language);
     showProblem(found.problem);
-    if (found.graph) drawing.show(found.graph);
+    if (found.graph) showDrawing(found.graph);
   } catch (error) {
     if (number === reading) showProblem({ error: error.message });
   }
@@ -73,31 +91,43 @@ async function writeDrawing() {
   const number = ++writing;
   if (!drawn) return;
   try {
-    const language = isSparql(area.value) || (!area.value && $("as-sparql").getAttribute("aria-pressed") === "true") ? "sparql" : "logic";
+    const language = area.value.trim() ? languageOf(area.value) : pressed();
     const { query } = await postJson("/write", { ...drawn, language, store: store() });
-    if (number === writing) await setText(query);
+    if (number === writing) await setText(pretty(query));
   } catch (error) {
-    showProblem({ error: error.message });
+    if (number === writing) showProblem({ error: error.message });
   }
 }
 
-function translate(language) {
+async function translate(language) {
   if (!area.value.trim()) {
-    $("as-sparql").setAttribute("aria-pressed", String(language === "sparql"));
-    $("as-logic").setAttribute("aria-pressed", String(language === "logic"));
-    area.placeholder = language === "sparql" ? "SELECT ?x ?y WHERE { ?x :relation ?y . ?y :relation :entity }" : "?x, ?y : relation(?x, ?y) & relation(?y, entity)";
+    press(language);
+    area.placeholder = LANGUAGES[language];
     return;
   }
-  if (parsed && parsed[language] && parsed.language !== language) setText(language === "sparql" ? pretty(parsed.sparql) : parsed.logic);
+  clearTimeout(pause);
+  await read();
+  if (!parsed || parsed.language === language) return;
+  if (parsed[language]) await setText(pretty(parsed[language]));
+  else if (parsed.refused[language]) showNote(parsed.refused[language]);
 }
-const pretty = (sparql) => sparql.replace("WHERE { ", "WHERE {\n  ").replace(/ \. (?=[?:<"F{])/g, " .\n  ").replace(/ \}( LIMIT \d+)?$/, "\n}$1");
-$("as-logic").addEventListener("click", () => translate("logic"));
-$("as-sparql").addEventListener("click", () => translate("sparql"));
+
+/** SPARQL and Cypher with a line for each pattern and clause; texts in quotes stay as they are. */
+function pretty(text) {
+  const language = languageOf(text);
+  if (language === "logic") return text;
+  const quoted = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|<[^<>\s]*>/;
+  const broken = language === "sparql" ? / \. (?=[?:<"\w{])| (?=FILTER\b|OPTIONAL\b)/ : / (?=(?:MATCH|WHERE|RETURN|ORDER BY|SKIP|LIMIT)\b)/;
+  const indent = language === "sparql" ? "  " : "";
+  const lines = text.replace(new RegExp(`${quoted.source}|${broken.source}`, "g"), (found) => (/^ (\. )?$/.test(found) ? `${found.trimEnd()}\n${indent}` : found));
+  return language === "sparql" ? lines.replace("{ ", "{\n  ").replace(/ \}((?: ORDER BY [^{}]*)?(?: LIMIT \d+)?(?: OFFSET \d+)?)$/, "\n}$1") : lines;
+}
+for (const language of Object.keys(LANGUAGES)) $(`as-${language}`).addEventListener("click", () => translate(language));
 $("clear").addEventListener("click", () => { drawing.loose = []; setText(""); area.focus(); });
 
 // --- drawing by hand -----------------------------------------------------------------------------------------------
 
-const titleOf = (term) => (term.kind === "constant" ? term.label || term.name : `?${term.name}`);
+const titleOf = (term) => (term.kind === "constant" ? term.label || shown(term.name) : `?${term.name}`);
 
 function showSelection(id, picked) {
   const terms = drawing.nodes();
@@ -136,6 +166,19 @@ $("edge-form").addEventListener("submit", (event) => {
   drawing.addEdge({ ...head }, relation, { ...tail }, $("edge-negated").checked);
   $("edge-relation").value = "";
   $("edge-negated").checked = false;
+});
+
+$("part-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = $("part-text").value.trim();
+  if (!text) { $("part-text").focus(); return; }
+  addPart(drawing, $("part-kind").value, text);
+  $("part-text").value = "";
+  showParts();
+  writeDrawing();
+});
+$("part-kind").addEventListener("change", () => {
+  $("part-text").placeholder = { where: "?x.age > 30", shown: "?x.age", order: "?x.age desc" }[$("part-kind").value];
 });
 
 $("node-form").addEventListener("submit", async (event) => {
@@ -213,7 +256,7 @@ function show(found) {
   $("empty").hidden = true;
   $("tools").hidden = false;
   $("panels").classList.toggle("two", found.length > 1);
-  $("panels").replaceChildren(...found.map((data, i) => panel(data, explain, $("only").value, found.length > 1 ? keysOf(found[1 - i]) : null)));
+  $("panels").replaceChildren(...found.map((data, i) => panel(data, explain, $("only").value, found.length > 1 ? keysOf(found[1 - i]) : null, shorter)));
   const [first, second] = found;
   if (second) {
     const shared = [...keysOf(first)].filter((key) => keysOf(second).has(key)).length;
@@ -221,6 +264,7 @@ function show(found) {
   } else tell("");
 }
 
+const shown = (value) => (typeof value === "string" && shorter(value)) || String(value);
 const why = Object.fromEntries(["why", "why-title", "why-facts", "why-close"].map((id) => [id, $(id)]));
 
 function explain(answer, place) {
@@ -229,7 +273,7 @@ function explain(answer, place) {
   const all = Object.fromEntries([...relations, ...entities]);
   place.append(why.why);
   why.why.hidden = false;
-  why["why-title"].textContent = `Why ${Object.keys(answer.values).map((v) => answer.labels[v] || answer.values[v]).join(", ")}? Truth ${percent(answer.truth)}`;
+  why["why-title"].textContent = `Why ${Object.keys(answer.values).filter((v) => answer.values[v] !== null).map((v) => answer.labels[v] || shown(answer.values[v])).join(", ") || "yes"}? Truth ${percent(answer.truth)}`;
   witness.show(answer, all, parsed?.graph, percent);
   why["why-facts"].replaceChildren(...answer.witness.map((fact) => {
     const item = document.createElement("li");
@@ -247,13 +291,21 @@ function explain(answer, place) {
   tellEvidence(answer, all);
   why.why.scrollIntoView({ block: "nearest", behavior: "instant" });
 }
+/** Facts as a query that asks for their entities, so that they can be explained whatever query they came from. */
+function asQuery(facts) {
+  const names = [...new Set(facts.flatMap((fact) => [fact.head, fact.tail]))];
+  const variable = (name) => `?e${names.indexOf(name)}`;
+  const body = facts.map((fact) => `${written(fact.relation, "logic")}(${variable(fact.head)}, ${variable(fact.tail)})`);
+  return { query: `${names.map(variable).join(", ")} : ${body.join(" & ")}`, values: Object.fromEntries(names.map((name, i) => [`e${i}`, name])) };
+}
+
 /** Below each predicted fact what speaks for it: looked up when it is opened, for this answer alone. */
 async function tellEvidence(answer, all) {
   const open = answer.witness.map((fact, i) => [fact, why["why-facts"].children[i]]).filter(([fact]) => !fact.observed && !fact.negated);
   if (!open.length || !last) return;
   let found;
   try {
-    const { witness } = await postJson("/explain", { query: last.query, values: answer.values, store: last.store, evidence: true });
+    const { witness } = await postJson("/explain", { ...asQuery(open.map(([fact]) => fact)), store: last.store, evidence: true });
     found = (fact) => witness.find((f) => f.head === fact.head && f.relation === fact.relation && f.tail === fact.tail)?.evidence;
   } catch (error) { return tell(error.message); }
   for (const [fact, item] of open) item.append(evidence(found(fact), fact.lift, all, percent));
@@ -349,14 +401,14 @@ async function load(name) {
   $("examples").replaceChildren(new Option("Choose a query to start from…", ""), ...schema.examples.map((e, i) => new Option(e.title, String(i))));
   $("relation-list").replaceChildren(...schema.relations.map((r) => new Option(r.label || r.name, r.name)));
   $("k").replaceChildren(...[10, 50, 200, 1000].filter((k) => k <= schema.limits.k).map((k) => new Option(k, k, k === 50, k === 50)));
-  setUp({ relations: schema.relations, store });
+  setUp({ relations: schema.relations, attributes: schema.attributes, prefixes: schema.prefixes, store });
   showBudget();
 }
 
 if (innerWidth <= 900) $("draw-tools").open = false;
 try {
   await load(null);
-  if (!(await open())) drawing.show(null);
+  if (!(await open())) showDrawing(null);
 } catch (error) {
   showProblem({ error: error.message });
 }

@@ -31,10 +31,22 @@ function nothing(data, only) {
   return only ? `No ${only} tuple makes this query true; “Show” is set to only ${only}.` : "No tuple makes this query true.";
 }
 
+const DATE = /^\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?$/;
+
+/** What a query that counts or asks whether there is an answer wants to know first. */
+function verdict(data) {
+  if (data.boolean !== undefined) return data.boolean === null ? ["not known", ": the time was up"] : [data.boolean ? "yes" : "no", ""];
+  if (!data.count) return null;
+  const { name, answers, expected, complete } = data.count;
+  const least = complete ? "" : "at least ";
+  const sum = expected.toLocaleString("en", { maximumSignificantDigits: 6 });
+  return [`${least}${answers.toLocaleString("en")}`, ` ${name || "answers"}; ${least}${sum} of them expected to be true`];
+}
+
 const keyOf = (answer) => JSON.stringify(answer.values);
 
 /** One panel of answers; `others` are the keys of the other engine's answers, where two are compared. */
-export function panel(data, onRow, only = "", others = null) {
+export function panel(data, onRow, only = "", others = null, shorter = () => null) {
   let page = 0;
   const root = make("section", { class: "panel", "aria-label": `Answers of ${data.engine}` });
   const other = `no other ${only ? `${only} ` : ""}tuple`;  // of those that the filter keeps
@@ -42,14 +54,20 @@ export function panel(data, onRow, only = "", others = null) {
   const proven = (data.exact ? "exact" : "not proven exact") + (data.pruned ? `: ${data.pruned}` : "");
   const badge = make("span", { class: data.exact ? "badge" : "badge unproven" }, proven);
   const count = data.answers.length;
-  const told = make("span", { class: "quiet" }, `${count} ${count === 1 ? "answer" : "answers"} · ${data.engine} · ${rest} · ${data.elapsed_ms.toFixed(1)} ms`);
+  const told = make("span", { class: "quiet" }, `${data.count ? "" : `${count} ${count === 1 ? "answer" : "answers"} · `}${data.engine} · ${rest} · ${data.elapsed_ms.toFixed(1)} ms`);
   const why = data.about.not_calibrated;
   if (data.calibrated === false) told.append(` · truth values are not calibrated${why ? ` (${why})` : ""}: they rank, but 0.7 does not mean 7 in 10`);
   else if (why) told.append(` · nothing is predicted: ${why}`);
   if (data.stale) told.append(` · ${Math.round(100 * data.stale)} % of the facts changed since the truth values were made`);
   if (data.about.waiting) told.append(` · nothing is predicted yet about ${data.about.waiting} new ${data.about.waiting === 1 ? "entity" : "entities"}`);
   const body = make("tbody");
-  const head = make("tr", {}, ...["#", ...data.variables.map((v) => `?${v}`), "truth", "status"].map((name) => make("th", { scope: "col" }, name)));
+  const numbers = new Set(data.variables.filter((v) => {
+    const values = data.answers.map((answer) => answer.values[v]).filter((value) => value !== null);
+    return values.length && values.every((value) => typeof value === "number");
+  }));
+  const titles = data.variables.map((v) => make("th", { scope: "col", class: numbers.has(v) ? "number" : "" }, /^[\p{L}\p{N}_]+$/u.test(v) ? `?${v}` : v));
+  const column = (name) => make("th", { scope: "col" }, name);
+  const head = make("tr", {}, column("#"), ...titles, column("truth"), column("status"));
   const table = make("table", {}, make("thead", {}, head), body);
   const earlier = make("button", { type: "button" }, "Previous");
   const later = make("button", { type: "button" }, "Next");
@@ -57,7 +75,11 @@ export function panel(data, onRow, only = "", others = null) {
   const pages = make("div", { class: "bar pages" }, where, earlier, later);
   const scroll = make("div", { class: "scroll" }, table);
   root.append(make("div", { class: "bar" }, badge, told));
-  if (!count) {
+  const said = verdict(data);
+  if (said) root.append(make("p", { class: "verdict" }, make("strong", {}, said[0]), said[1]));
+  if (data.about.hints?.length) root.append(make("ul", { class: "hints quiet" }, ...data.about.hints.map((hint) => make("li", {}, hint))));
+  if (!count || !data.variables.length) {
+    if (said) return root;
     root.append(make("p", { class: "quiet" }, nothing(data, only)));
     return root;
   }
@@ -65,7 +87,10 @@ export function panel(data, onRow, only = "", others = null) {
 
   function row(answer, i) {
     const cells = data.variables.map((variable) => {
-      const name = answer.values[variable], label = answer.labels[variable];
+      const value = answer.values[variable], label = answer.labels[variable];
+      if (typeof value !== "string") return make("td", { class: typeof value === "number" ? "number" : "" }, value === null ? "" : String(value));
+      const name = shorter(value) ?? value;
+      if (!label && DATE.test(value)) return make("td", { class: "date" }, value.replace("T", " "));
       const plain = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
       const cell = make("td", {}, label || name);
       if (label && plain(label) !== plain(name)) cell.append(make("small", {}, name));
