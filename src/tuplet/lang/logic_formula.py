@@ -130,7 +130,7 @@ class FormulaParser(Reader):
     def applied(self) -> Formula:
         """`relation(?x, ?y)`, an attribute of such a fact and its condition, `has(…)` and `str(…)`."""
         start = self.token
-        word = start.text.lower() if start.kind == "word" else ""
+        word = start.text.lower()
         if word == "has" and self.is_attribute(self.index + 2):
             self.index += 2
             attribute = self.side().what
@@ -151,15 +151,14 @@ class FormulaParser(Reader):
         """The relation of an atom and its bracket; a variable may stand for it."""
         token = self.token
         if token.kind == "variable":
-            self.advance()
-            name: Name | None = Name(self.variable(token).name, "variable", token.position, len(token.text))
-            self.relations.setdefault(self.variable(token).name, token)
+            variable = self.variable(token).name
+            self.relations.setdefault(variable, token)
+            name: Name | None = Name(variable, "variable", token.position, len(token.text))
         else:
             name = self.named()
             if name is None:
                 self.unexpected("an atom such as relation(?x, ?y)")
-            self.advance()
-        self.index += 1
+        self.index += 2  # the name and the bracket
         assert name is not None
         return name
 
@@ -255,13 +254,14 @@ class FormulaParser(Reader):
         return Attribute(of, name, token.text)
 
     def term(self) -> Term:
-        token = self.token
+        token = self.tokens[self.index]
         if token.kind == "variable":
-            return self.variable(self.advance())
+            self.index += 1
+            return self.variable(token)
         name = self.named()
         if name is None:
             self.unexpected("a variable or a name")
-        self.advance()
+        self.index += 1
         return Constant(name)
 
     def variable(self, token: Token) -> Variable:
@@ -273,7 +273,7 @@ class FormulaParser(Reader):
         return variable
 
     def named(self) -> Name | None:
-        token = self.token
+        token = self.tokens[self.index]
         if token.kind == "word" and not is_number(token.text):
             return Name(token.text, "name", token.position, len(token.text))
         return self.name(token)

@@ -24,7 +24,10 @@ from tuplet.lang.sparql_triples import SUPPORTED, UNSUPPORTED
 from tuplet.lang.tokens import Token, is_number, tokenize
 
 MAX_CHARACTERS = 100_000
-_LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first
+_LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first: most queries
+_SPARQL = re.compile(  # the usual beginnings: told without splitting the text twice
+    r"\s*(?:(?:PREFIX\s+[\w.-]*:|BASE)\s*<[^>]*>\s*)*(?:SELECT\s*(?:DISTINCT\b|[?*(])|ASK\s*\{)", re.IGNORECASE
+)
 _CYPHER = re.compile(  # after comments, a clause with which a query of Cypher may begin
     r"(?:\s|//[^\n]*|/\*.*?\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
     r"|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
@@ -76,8 +79,10 @@ def _parse(
 ) -> Query:
     if grounding is not None:
         return parse_efok(text, grounding)
-    if _LOGIC.match(text):  # most queries: told without splitting the text twice
+    if _LOGIC.match(text):
         return parse_logic(text, prefixes)
+    if _SPARQL.match(text):
+        return parse_sparql(text, prefixes)
     if _CYPHER.match(text):
         return parse_cypher(text, parameters)
     tokens = tokenize(text)
