@@ -128,11 +128,12 @@ class TripleParser(FilterParser):
         return PathSteps(tuple(steps)) if len(steps) > 1 else steps[0]
 
     def slashed(self) -> bool:
-        """`/a` is one word so far."""
+        """`/a` and `/ex` of `/ex:name` are words so far."""
         token = self.token
-        if token.kind != "word" or token.text != "/a":
+        if token.kind != "word" or token.text[0] != "/":
             return False
-        self.tokens[self.index] = token._replace(text="a", position=token.position + 1)
+        self.split(token.position, Token("sign", "/", token.position))
+        self.index += 1
         return True
 
     def step(self) -> SparqlPath:

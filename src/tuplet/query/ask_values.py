@@ -20,6 +20,7 @@ from tuplet.query.bind_conditions import ConditionBinder
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
 from tuplet.query.limits import Deadline, Limits
+from tuplet.query.loose import is_loose, loose_ranking
 from tuplet.query.question import BoundReading, Question
 from tuplet.query.ranking import Ranking, nothing
 from tuplet.query.readings import Reading
@@ -212,4 +213,6 @@ def ranked(bound: BoundReading, source: Source, engine: Engine[Any], limits: Lim
         # it speaks of named entities alone, whose values are as they should be
         none = np.empty((1, 0), np.int32)
         return Ranking(none, np.ones(1), (none,) * len(bound.clauses), exact=True, bound=0.0)
+    if any(map(is_loose, bound.clauses)):
+        return loose_ranking(bound.clauses, source, engine, limits, deadline)
     return engine.run(engine.planned(bound.clauses, source, limits), limits, deadline)

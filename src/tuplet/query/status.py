@@ -12,6 +12,7 @@ from tuplet._version import __version__
 from tuplet.query.engine import Engine
 from tuplet.query.hints import hints
 from tuplet.query.limits import Deadline, Limits
+from tuplet.query.loose import judged
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
@@ -55,7 +56,10 @@ def status(
     if not engine.needs_truth:
         return np.ones(len(ranking.tuples), dtype=np.int8), None
     crisp = witnesses.rest_on_facts().astype(np.int8)
+    for clause, assigned in zip(clauses, ranking.assignments, strict=False):
+        if not clause.edges:  # conditions alone, which are about what is stated
+            crisp[(assigned >= 0).all(axis=1)] = 1
     open_cases = np.flatnonzero(crisp == 0)
     if len(open_cases):
-        crisp[open_cases] = judge(clauses, source, ranking.tuples[open_cases], deadline)
+        crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline)
     return crisp, "timeout" if (crisp < 0).any() else None
