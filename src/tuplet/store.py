@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from tuplet.truth.new_entities import stale
 from tuplet.truth.store_folder import StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
 from tuplet.truth.store_meta import StoreMeta
+
+if TYPE_CHECKING:
+    from tuplet.export.export import ExportReport
 
 PAGE = 100  # answers in the first page of a stream
 
@@ -263,6 +266,21 @@ class Store(StoreEdits):
     def attributes(self) -> Listing[AttributeRow]:
         """The attributes of entities and facts with their kind, range and one example each; prints as a table."""
         return attribute_rows.attributes(self.source.graph)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        predicted: bool = False,
+        threshold: float = 0.0,
+        force: bool = False,
+    ) -> ExportReport:
+        """Write facts, labels and attributes to a file: .nt, .ttl, .parquet, .csv or .graphml.
+
+        With `predicted` also what is predicted with a truth of `threshold` or more.
+        """
+        from tuplet.export.export import export
+
+        return export(self.source, path, predicted, threshold, force)
 
     def find(self, text: str, k: int = 20, relations: bool = False) -> Listing[FoundName]:
         """Entities (or relations) whose name or label begins with `text` or contains it, best first."""

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tuplet._version import __version__
 from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.exporting import exporting
 from tuplet.cli.reading_flags import reading, tables
 from tuplet.registry import OURS
 from tuplet.settings import flags
@@ -423,6 +424,7 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "ask": ("answer a query", _ask),
     "info": ("describe a graph, model or store", _info),
     "relations": ("list the relations of a store or graph, with counts and examples", _relations),
+    "export": ("write facts, predictions and attributes in other formats", exporting),
     "find": ("find entities by a part of their name or label", _find),
     "entity": ("show what is known and predicted about one entity", _entity),
     "train": ("train a link predictor or a query model; --resume continues after Ctrl-C", _train),

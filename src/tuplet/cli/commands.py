@@ -98,6 +98,7 @@ PLACES: Mapping[str, str] = {
         for name in ("import", "train", "adopt", "index", "build", "update", "compact", "upgrade")
     },
     **dict.fromkeys(("add", "remove"), "making:run_edit"),
+    "export": "exporting:run_export",
     **{name: f"commands:run_{name}" for name in ("serve", "data", "bench", "doctor", "demo")},
 }
 

@@ -23,6 +23,7 @@ from tuplet.graph.readers.columns import Choice
 from tuplet.graph.readers.facts import AttributeBatch, FactColumns
 from tuplet.graph.readers.load import load
 from tuplet.graph.readers.rdf_annotations import NO_ANNOTATIONS, annotated, may_have_annotations
+from tuplet.graph.readers.rdf_names import NAMES, with_plain_names
 from tuplet.graph.readers.rdf_terms import ALIASES, GRAPH, LABELS, TYPE, kind_of_datatype, namespace, of_rdflib
 
 _BATCH = 1 << 18
@@ -67,8 +68,9 @@ def read_rdf(path: Path, form: ox.RdfFormat, columns: Choice | None = None) -> I
     try:
         parser = ox.parse(text, format=form)
         gathered = _Statements(str(path))
-        yield from gathered.parts(list(parser) if may_have_annotations(text) else parser)
-        yield gathered.rest(dict(parser.prefixes))
+        ours = with_plain_names if NAMES.encode() in text else _same
+        yield from map(ours, gathered.parts(list(parser) if may_have_annotations(text) else parser))
+        yield ours(gathered.rest(dict(parser.prefixes)))
     except SyntaxError as error:
         raise BadInput(f"{path}:{error.lineno or 1}: {_one_line(error.msg)}") from None
     except ValueError as error:
@@ -83,6 +85,10 @@ def of_graph(graph: Any) -> Iterator[FactColumns]:
     # rdflib knows many prefixes that nobody has bound
     known, used = {} if ours else {prefix: str(iri) for prefix, iri in graph.namespaces()}, gathered.used()
     yield gathered.rest({prefix: iri for prefix, iri in known.items() if iri in used})
+
+
+def _same(part: FactColumns) -> FactColumns:
+    return part
 
 
 def _one_line(message: str) -> str:

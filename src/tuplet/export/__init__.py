@@ -1,0 +1,1 @@
+"""Facts, predictions, labels and attributes in formats that other programs read; reading them back gives the same."""
