@@ -1,6 +1,9 @@
-"""Compiled look-ups of conditions, in arrays that are given by their addresses: see `condition_tests`."""
+"""Compiled look-ups of conditions, in arrays that are given by their addresses: see `condition_tests`.
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-untyped-def"
+Searches call `holds` by its address, too: inlined where conditions are looked at, it would make them slow to compile.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
 import ctypes
@@ -9,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import cfunc, types
 from numba.extending import intrinsic
 
 from tuplet.engines.condition_tests import (
     AT_LEAST,
     AT_MOST,
+    CODE,
     COUNT,
     EQUAL,
     HIGH,
@@ -32,37 +36,39 @@ from tuplet.engines.condition_tests import (
     RANKS,
     WIDE,
     WITHIN,
+    Longs,
 )
-from tuplet.graph.kernels import compiled, inlined
+from tuplet.graph.kernels import inlined
 
-TESTS = types.Array(types.int64, 2, "C")
+_INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # for debugging, see `graph.kernels`
+_LONG = ir.IntType(64)
 
 
 def _reader(bits: int, plain: Any) -> Any:
     """Reads the whole number at a place of an array that is given by its address."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
-        return lambda address, place: plain.from_address(address + bits // 8 * place).value
+    if _INTERPRETED:
+        return lambda address, place: plain.from_address(int(address) + bits // 8 * int(place)).value
 
     @intrinsic
     def read(typing_context, address, place):
         def code(context, builder, signature, arguments):
             pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
             value = builder.load(builder.gep(pointer, [arguments[1]]))
-            return value if bits == 64 else builder.sext(value, ir.IntType(64))
+            return value if bits == 64 else builder.sext(value, _LONG)
 
         return types.int64(types.int64, types.int64), code
 
     return read
 
 
-_int_at = _reader(32, ctypes.c_int32)
-_long_at = _reader(64, ctypes.c_int64)
+int_at = _reader(32, ctypes.c_int32)
+long_at = _reader(64, ctypes.c_int64)
 
 
 @inlined
 def key_at(keys, wide, place):
     """The key at a place."""
-    return _long_at(keys, place) if wide else _int_at(keys, place)
+    return long_at(keys, place) if wide else int_at(keys, place)
 
 
 @inlined
@@ -81,38 +87,6 @@ def first_of(keys, count, wide, key):
     return low
 
 
-@compiled
-def holds(tests, test, x, y):
-    """Whether a test lets through entity x of its left variable and y of its right one."""
-    kind = tests[test, KIND]
-    keys, count, wide = tests[test, KEYS], tests[test, COUNT], tests[test, WIDE]
-    key = np.int64(x)
-    if kind == PAIRED:
-        key = (key << 32) + y
-    at = first_of(keys, count, wide, key)
-    if kind == OUTSIDE:
-        return not (at < count and key_at(keys, wide, at) == key)
-    ranks = tests[test, RANKS]
-    if kind in (WITHIN, PAIRED):
-        while at < count and key_at(keys, wide, at) == key:
-            rank = _int_at(ranks, at)
-            if tests[test, LOW] <= rank < tests[test, HIGH]:
-                return True
-            at += 1
-        return False
-    others, size, broad = tests[test, OTHER_KEYS], tests[test, OTHER_COUNT], tests[test, OTHER_WIDE]
-    start = first_of(others, size, broad, np.int64(y))
-    while at < count and key_at(keys, wide, at) == key:
-        rank = _int_at(ranks, at)
-        other = start
-        while other < size and key_at(others, broad, other) == y:
-            if compares(kind, rank, _int_at(tests[test, OTHER_RANKS], other)):
-                return True
-            other += 1
-        at += 1
-    return False
-
-
 @inlined
 def compares(kind, rank, other):
     """Whether two ranks compare as a test says."""
@@ -125,3 +99,54 @@ def compares(kind, rank, other):
     if kind == AT_LEAST:
         return rank >= other
     return (rank == other) == (kind == EQUAL)
+
+
+def holds(test, x, y):
+    """1 if the test at an address lets through entity x of its left variable and y of its right one, else 0."""
+    kind = long_at(test, KIND)
+    keys, count, wide, ranks = long_at(test, KEYS), long_at(test, COUNT), long_at(test, WIDE), long_at(test, RANKS)
+    key = (x << 32) + y if kind == PAIRED else x
+    at = first_of(keys, count, wide, key)
+    if kind == OUTSIDE:
+        return 0 if at < count and key_at(keys, wide, at) == key else 1
+    if kind in (WITHIN, PAIRED):
+        low, high = long_at(test, LOW), long_at(test, HIGH)
+        while at < count and key_at(keys, wide, at) == key:
+            if low <= int_at(ranks, at) < high:
+                return 1
+            at += 1
+        return 0
+    others, size, broad = long_at(test, OTHER_KEYS), long_at(test, OTHER_COUNT), long_at(test, OTHER_WIDE)
+    start, beside = first_of(others, size, broad, y), long_at(test, OTHER_RANKS)
+    while at < count and key_at(keys, wide, at) == key:
+        other = start
+        while other < size and key_at(others, broad, other) == y:
+            if compares(kind, int_at(ranks, at), int_at(beside, other)):
+                return 1
+            other += 1
+        at += 1
+    return 0
+
+
+if _INTERPRETED:
+    call_test = holds
+
+    def ready(tests: Longs) -> None:
+        """Makes tests callable."""
+else:
+    _compiled = cfunc(types.int64(types.int64, types.int64, types.int64), cache=True)(holds)
+
+    @intrinsic
+    def call_test(typing_context, test, x, y):
+        """Calls the code whose address a test begins with."""
+
+        def code(context, builder, signature, arguments):
+            address = builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()))
+            kind = ir.FunctionType(_LONG, [_LONG, _LONG, _LONG])
+            return builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
+
+        return types.int64(types.int64, types.int64, types.int64), code
+
+    def ready(tests: Longs) -> None:
+        """Makes tests callable: an address is of this process alone, so it is never compiled in."""
+        tests[:, CODE] = int(_compiled.address or 0)

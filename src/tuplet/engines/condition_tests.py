@@ -16,14 +16,16 @@ from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Pa
 
 Longs: TypeAlias = NDArray[np.int64]
 
-# Columns of `tests` [tests, 13]:
+# Columns of a table of tests [tests, 14]:
+#   CODE                         the address of the compiled test, filled in when it is loaded
 #   KIND                         what is tested, below
 #   LEFT, RIGHT                  the variables, one and the same if there is only one
 #   KEYS, COUNT, WIDE, RANKS     keys of the left variable (or pairs): address, number, 1 if int64; address of the ranks
 #   OTHER_KEYS … OTHER_RANKS     the same of the right variable
 #   LOW, HIGH                    the range of ranks
-KIND, LEFT, RIGHT, KEYS, COUNT, WIDE, RANKS, OTHER_KEYS, OTHER_COUNT, OTHER_WIDE, OTHER_RANKS, LOW, HIGH = range(13)
-TEST_COLUMNS = 13
+CODE, KIND, LEFT, RIGHT, KEYS, COUNT, WIDE, RANKS = range(8)
+OTHER_KEYS, OTHER_COUNT, OTHER_WIDE, OTHER_RANKS, LOW, HIGH = range(8, 14)
+COLUMNS = 14
 WITHIN, OUTSIDE, PAIRED, LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(9)
 
 _SIGNS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
@@ -32,11 +34,19 @@ SMALL = 4096  # values that are gone through without asking if that is worth it
 SAMPLE = 512  # values by which the share of a range is judged
 
 
-def tests_of(conditions: Sequence[BoundCondition]) -> tuple[Longs, list[NDArray[Any]]]:
-    """The tests of conditions other than equalities, and the arrays that must stay as long as the tests are used."""
-    kept: list[NDArray[Any]] = []
-    rows = [_row(condition, kept) for condition in conditions]
-    return np.array(rows, dtype=np.int64).reshape(-1, TEST_COLUMNS), kept
+class ConditionTests:
+    """The tests of conditions other than equalities. It must stay as long as they are used: they lie in its arrays."""
+
+    def __init__(self, conditions: Sequence[BoundCondition]) -> None:
+        self.kept: list[NDArray[Any]] = []
+        rows = [[0, *_row(condition, self.kept)] for condition in conditions]
+        self.rows: Longs = np.array(rows, dtype=np.int64).reshape(-1, COLUMNS)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where each test lies."""
+        first = self.rows.ctypes.data
+        return [first + i * self.rows.strides[0] for i in range(len(self.rows))]
 
 
 def _row(condition: BoundCondition, kept: list[NDArray[Any]]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tuplet.engines.condition_tests import tests_of
+from tuplet.engines.condition_tests import ConditionTests
 from tuplet.engines.crisp.atoms import ClauseAtoms
 from tuplet.engines.crisp.program import (
     DIFFERENT,
@@ -26,7 +26,6 @@ from tuplet.engines.crisp.program import (
     TEST,
     Ints,
     JoinProgram,
-    Longs,
 )
 from tuplet.query.conditions import BoundCondition, Within
 
@@ -50,8 +49,8 @@ class JoinPart(NamedTuple):
     distinct: bool  # the same tuple may be reached twice
     program: JoinProgram
     atoms: tuple[Origin, ...]  # of each list of the program
-    tested: tuple[BoundCondition, ...]  # of each test of the program
-    kept: tuple[object, ...]  # the arrays that tests look into
+    tested: dict[int, BoundCondition]  # by the address of the test
+    tests: ConditionTests | None
     memo_width: int  # columns of the set of searched depths; 0 if none is needed
 
 
@@ -66,7 +65,9 @@ class _Lists:
         self.origin: list[Origin] = []
         self.checks: list[tuple[int, int]] = []
         self.listed: list[Ints] = []
-        self.tested = [c for c in atoms.tested() if c.variables[0] in self.depth_of]
+        conditions = [c for c in atoms.tested() if c.variables[0] in self.depth_of]
+        self.tests = ConditionTests(conditions) if conditions else None
+        self.tested = dict(zip(self.tests.addresses, conditions, strict=True)) if self.tests else {}
 
     def step(self, depth: int, v: int) -> tuple[int, int, int, int, int]:
         """Adds what restricts variable v at its depth; returns the columns LISTS to CHECKS_END of the step."""
@@ -108,9 +109,9 @@ class _Lists:
                 self.checks.append((DIFFERENT_ENTITY, ~other))
             elif self.depth_of[other] < depth:
                 self.checks.append((DIFFERENT, other))
-        for i, condition in enumerate(self.tested):
+        for address, condition in self.tested.items():
             if v in condition.variables and all(self.depth_of[u] <= depth for u in condition.variables):
-                self.checks.append((TEST, i))
+                self.checks.append((TEST, address))
         return first_list, first_negated, len(self.lists), first_check, len(self.checks)
 
     def _list(self, row: tuple[int, int, int, int], origin: Origin) -> None:
@@ -199,15 +200,14 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
         failed = flow.needs[depth].bit_length() - 1
         steps += (v, *spans, failed, flow.succeeded[depth], first_memo, len(memo), early)
     steps += (-1, 0, 0, 0, 0, 0, -1, flow.succeeded[n], 0, 0, 0)
-    tests, arrays = tests_of(lists.tested) if lists.tested else (_NO_TESTS, [])
     return JoinPart(
         tuple(order),
         free,
         bool(flow.repeated),
-        _program(steps, lists, memo, free, tests),
+        _program(steps, lists, memo, free),
         tuple(lists.origin),
-        tuple(lists.tested),
-        tuple(arrays),
+        lists.tested,
+        lists.tests,
         memo_width,
     )
 
@@ -217,7 +217,6 @@ def _program(
     made: _Lists,
     memo: Sequence[int],
     free: Sequence[int],
-    tests: Longs,
 ) -> JoinProgram:
     """All tables as parts of one block: one array to make instead of five."""
     lists, checks = made.lists, made.checks
@@ -232,7 +231,6 @@ def _program(
         memo=block[ends[1] : ends[2]],
         free=block[ends[2] :],
         entities=_read_only(made.listed) if made.listed else _NO_ENTITIES,
-        tests=tests,
     )
 
 
@@ -243,5 +241,4 @@ def _read_only(lists: Sequence[Ints]) -> Ints:
     return joined
 
 
-_NO_TESTS = tests_of(())[0]
 _NO_ENTITIES = _read_only([np.zeros(0, dtype=np.int32)])

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from tuplet.engines.condition_kernels import TESTS, holds
+from tuplet.engines.condition_kernels import call_test, long_at
 from tuplet.engines.condition_tests import LEFT, RIGHT
 from tuplet.engines.crisp.program import (
     ARRAY,
@@ -67,7 +67,7 @@ from tuplet.engines.crisp.row_set import TABLE, insert_row, probe_row
 from tuplet.graph.kernels import ARRAYS, LONGS, OPTIONS, READ_INTS, find, find_edge, find_row, gallop, inlined
 
 _table = types.Array(types.int64, 2, "C")
-_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS, READ_INTS, TESTS), JoinProgram)
+_program = types.NamedTuple((_table, _table, _table, LONGS, LONGS, READ_INTS), JoinProgram)
 _state = types.NamedUniTuple(LONGS, 7, JoinState)
 
 # What `enter` says of a depth.
@@ -139,10 +139,10 @@ def passes(graph, program, state, depth, candidate):
             row = find_row(graph, candidate, operand)
             passed = row >= 0 and graph.row_ptr[row] < graph.row_ptr[row + 1]
         elif kind == TEST:
-            left, right = program.tests[operand, LEFT], program.tests[operand, RIGHT]
+            left, right = long_at(operand, LEFT), long_at(operand, RIGHT)
             x = candidate if left == steps[depth, VARIABLE] else state.value[left]
             y = candidate if right == steps[depth, VARIABLE] else state.value[right]
-            passed = holds(program.tests, operand, x, y)
+            passed = call_test(operand, x, y) != 0
         else:
             passed = (find_edge(graph, candidate, operand, candidate) >= 0) == (kind == LOOKED_UP_LOOP)
         if not passed:

@@ -40,7 +40,7 @@ ROW_ENTITY, NEIGHBOUR, LISTED = range(3)
 #   HAS_ROW           x has a neighbour under view OPERAND
 #   DIFFERENT         x differs from variable OPERAND
 #   DIFFERENT_ENTITY  x differs from entity OPERAND
-#   TEST              the test OPERAND (see `condition_tests`) lets x through
+#   TEST              the test at address OPERAND (see `condition_tests`) lets x through
 KIND, OPERAND = range(2)
 LOOP, NO_LOOP, DIFFERENT, DIFFERENT_ENTITY, LOOKED_UP_LOOP, HAS_ROW, TEST = range(7)
 
@@ -64,7 +64,6 @@ class JoinProgram(NamedTuple):
     memo: Longs  # [·] variables, in the order they are bound
     free: Longs  # [k] the free variables of the part, in the order asked
     entities: Ints  # [·] those with a row under views that newer layers have changed, and those that conditions allow
-    tests: Longs  # [tests, 13] conditions, see `condition_tests`
 
 
 class JoinState(NamedTuple):

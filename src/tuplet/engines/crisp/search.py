@@ -74,8 +74,11 @@ class JoinSearch:
     """A search under way in one part of a clause."""
 
     def __init__(self, clause: ClausePlan, part: JoinPart, adjacency: Adjacency, seen: RowSet | None = None) -> None:
+        from tuplet.engines.condition_kernels import ready
         from tuplet.engines.crisp.kernels import search
 
+        if part.tests is not None:
+            ready(part.tests.rows)
         self.search, self.part, self.arrays = search, part, adjacency.arrays
         self.variables = len(clause.graph.variables)
         self.seen = seen or (RowSet(len(part.free)) if part.distinct else None)

@@ -33,7 +33,7 @@ class Entry:
     kind: int
     source: int
     edge: int
-    inverse: bool
+    inverse: int  # 1 if the atom is walked from its tail; of a condition the side of the variable
     extra: int
 
 
@@ -66,6 +66,7 @@ class Layout:
     views: list[tuple[int, int]] = field(default_factory=list)
     constants: list[tuple[int, int]] = field(default_factory=list)
     unequals: list[tuple[int, int]] = field(default_factory=list)
+    tests: list[tuple[int, int]] = field(default_factory=list)  # entries that are conditions, with these
     fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
@@ -81,9 +82,10 @@ class Layout:
         """Writes the entries as an array; the slots are filled when relations and constants are known."""
         edges = len(self.arrays["edges"])
         tests = [i for i, e in enumerate(self.entries) if e.kind == kernel.TEST]
+        self.tests = [(i, self.entries[i].edge) for i in tests]
         self.template = int_table(
             [
-                [e.kind, e.source, *((e.edge, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)), e.extra]
+                [e.kind, e.source, *((0, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)), e.extra]
                 for i, e in enumerate(self.entries)
             ],
             5,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tuplet.engines.condition_tests import allowed, tests_of
+from tuplet.engines.condition_kernels import ready
+from tuplet.engines.condition_tests import ConditionTests, allowed
 from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels.rows import Program
 from tuplet.engines.exact.layout import Layout, Longs, Shape
@@ -27,7 +27,6 @@ Names: TypeAlias = tuple[str, ...]
 Few: TypeAlias = dict[int, tuple[Within, Ids]]
 
 _NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
-_NO_TESTS = tests_of(())[0]
 # So many times fewer entities that can fill a variable than rows under one of its views: the search begins there.
 SELECTIVE = 32
 _LIST_PLACES = {
@@ -47,9 +46,9 @@ class Part(NamedTuple):
     names: Names
     select: Longs  # [free] its free variables in the order asked for
     leading: Longs  # [steps] how many of these, from the first on, are known after each step
-    conditions: tuple[BoundCondition, ...]  # of each test of the program
+    conditions: tuple[BoundCondition, ...]
     few: Few  # where the search begins, by the part's variables
-    kept: list[NDArray[Any]]  # the arrays that tests look into
+    tests: ConditionTests | None  # what the program looks into
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         clause.free,
         tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
         tuple([(max(a, -1), max(b, -1)) for a, b in different]),
-        tuple([(c.variables[0], c.variables[-1]) for c in searched.conditions]),
+        tuple([(c.variables[0], c.variables[-1]) for c in searched.conditions]) if searched.conditions else (),
         stands,
     )
     ground: list[float] = []
@@ -153,11 +152,11 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         few = _few(part, conditions, relations, source) if conditions else {}
         layout, leading = part.layout(spans, relations, source, few)
         unequal = [~min(different[i]) for i in part.different]
-        tests, kept = tests_of(conditions) if conditions else (_NO_TESTS, [])
+        tests = _tests(conditions) if conditions else None
         program = _fill(layout, relations, spans, unequal, source, few, tests)
         names = tuple([clause.variables[v] for v in part.members])
         own = part.members, part.free, part.existential
-        parts.append(Part(*own, layout, program, names, part.select, leading, conditions, few, kept))
+        parts.append(Part(*own, layout, program, names, part.select, leading, conditions, few, tests))
     return BoundClause(clause, source, outline, tuple(parts), tuple(ground))
 
 
@@ -231,6 +230,12 @@ def _part_outline(
     )
 
 
+def _tests(conditions: tuple[BoundCondition, ...]) -> ConditionTests:
+    tests = ConditionTests(conditions)
+    ready(tests.rows)
+    return tests
+
+
 def _few(part: PartOutline, conditions: tuple[BoundCondition, ...], relation: list[int], rows: SearchRows) -> Few:
     """What conditions leave of variables that no constant leads to, where that is worth knowing."""
     found: Few = {}
@@ -275,7 +280,7 @@ def _fill(
     unequal: list[int],
     rows: SearchRows,
     few: Few,
-    tests: Longs,
+    tests: ConditionTests | None,
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
@@ -285,8 +290,12 @@ def _fill(
         entries[at, 2], entries[at, 3] = spans[atom]
     for at, atom in layout.unequals:
         entries[at, 2] = unequal[atom]
+    if tests is not None:
+        addresses = tests.addresses
+        for at, test in layout.tests:
+            entries[at, 2] = addresses[test]
     if not layout.lists:
-        return Program._make((entries, *layout.fixed_arrays, _NO_ROWS, tests))
+        return Program._make((entries, *layout.fixed_arrays, _NO_ROWS))
     lists = {}
     for v in layout.lists:
         lists[v] = rows.candidates(_views(layout.shape, relation, v), few[v][1] if v in few else None)
@@ -297,7 +306,7 @@ def _fill(
         arrays[name][row, places] = ends[v] - len(lists[v].order), ends[v], lists[v].first
     orders = [own.order for own in lists.values()]
     order = orders[0] if len(orders) == 1 else fixed(np.concatenate(orders))
-    return Program._make((entries, *arrays.values(), order, tests))
+    return Program._make((entries, *arrays.values(), order))
 
 
 def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
@@ -318,7 +327,7 @@ def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
         if not sources and step.variable in part.few:
             origin = "the entities that a condition leaves"
         checks = sum(1 for e in range(low, high) if program.entries[e, 0] not in (kernel.SUPPORT, kernel.TEST))
-        tests = [conditions[program.entries[e, 2]] for e in range(low, high) if program.entries[e, 0] == kernel.TEST]
+        tests = [conditions[layout.entries[e].edge] for e in range(low, high) if program.entries[e, 0] == kernel.TEST]
         opened = int(program.steps[i, kernel.OPEN_B] - program.steps[i, kernel.OPEN_A])
         lines.append(
             f"{i + 1}. {'hold' if step.held else 'fix'} ?{part.names[step.variable]} from {origin}"
@@ -327,7 +336,7 @@ def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
         )
     if layout.lazy:
         lines.append(f"{len(layout.steps) + 1}. evaluate each complete tuple over its existentials, then rank it")
-    checked = {program.entries[e, 2] for e in _tests_of_steps(part)}
+    checked = {layout.entries[e].edge for e in _tests_of_steps(part)}
     later = [text for i, text in enumerate(conditions) if i not in checked]
     if later:
         lines.append(f"on the values of existentials: {', '.join(later)}")

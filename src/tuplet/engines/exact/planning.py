@@ -45,7 +45,7 @@ class _Builder:
                 self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.DIFFERENT, i))
         for i, (a, b) in enumerate(shape.tests):
             if a == b:
-                self.unary[a].append(Entry(kernel.TEST, -1, i, False, 1))
+                self.unary[a].append(Entry(kernel.TEST, -1, i, kernel.BOTH, 1))
             else:
                 self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.TEST, i))
         self.positive = {p for p, atoms in self.pairs.items() if any(kind == kernel.POSITIVE for kind, _ in atoms)}
@@ -215,7 +215,8 @@ class _Builder:
     def entry(self, kind: int, source: int, target: int, atom: int, extra: int) -> Entry:
         """The factor of an atom or condition between two variables at its `target` end."""
         if kind == kernel.TEST:
-            return Entry(kind, source, atom, self.shape.tests[atom][0] == target, extra)
+            side = kernel.LEFT if self.shape.tests[atom][0] == target else kernel.RIGHT
+            return Entry(kind, source, atom, side, extra)
         inverse = kind != kernel.DIFFERENT and self.shape.edges[atom][0] != source
         return Entry(kind, source, atom, inverse, extra)
 

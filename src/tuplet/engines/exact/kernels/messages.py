@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engines.condition_kernels import holds
+from tuplet.engines.condition_kernels import call_test
 from tuplet.engines.exact.kernels.rows import (
     ABORT,
     ALWAYS_A,
@@ -19,6 +19,7 @@ from tuplet.engines.exact.kernels.rows import (
     F_START,
     F_STOP,
     F_TARGET,
+    LEFT,
     LIMIT,
     NEGATIVE,
     NEXT_A,
@@ -32,7 +33,6 @@ from tuplet.engines.exact.kernels.rows import (
     SPAN_ROW,
     SUPPORT,
     TARGET,
-    TEST,
     UNARY_END,
     VISITS,
     best_of,
@@ -51,17 +51,17 @@ from tuplet.graph.kernels import compiled, find_row, inlined
 
 
 @inlined
-def factor(rows, program, entry, x, y, start, stop):
+def factor(rows, program, entry, kind, x, y, start, stop):
     """Truth of one atom or condition at y; x is the entity at its other end, start:stop the row of that end."""
-    kind = program.entries[entry, 0]
     if kind == POSITIVE:
         return lookup(rows, start, stop, y)
     if kind == NEGATIVE:
         return 1.0 - lookup(rows, start, stop, y)
-    if kind == TEST:
-        left, right = (y, x) if program.entries[entry, 3] else (x, y)
-        return 1.0 if holds(program.tests, program.entries[entry, 2], left, right) else 0.0
-    return 0.0 if x == y else 1.0
+    if kind == DIFFERENT:
+        return 0.0 if x == y else 1.0
+    side = program.entries[entry, 3]
+    left, right = y if side else x, x if side == LEFT else y
+    return 1.0 if call_test(program.entries[entry, 2], left, right) else 0.0
 
 
 @inlined
@@ -77,8 +77,8 @@ def own(rows, program, entry, y):
         row = find_row(rows, y, a)
         if row < 0:
             return 1.0 if kind == NEGATIVE else 0.0
-        return factor(rows, program, entry, y, y, rows.row_ptr[row], rows.row_ptr[row + 1])
-    return factor(rows, program, entry, y if kind == TEST else a, y, a, b)
+        return factor(rows, program, entry, kind, y, y, rows.row_ptr[row], rows.row_ptr[row + 1])
+    return factor(rows, program, entry, kind, a, y, a, b)
 
 
 @inlined
@@ -234,7 +234,7 @@ def arrive(rows, program, state, depth, x, y, given, least, godel):
     for e in range(first, program.edges[edge, PARALLEL_B]):
         if e != generator:
             low, high = state.frame_span[depth, e - first, 0], state.frame_span[depth, e - first, 1]
-            total = conj(total, factor(rows, program, e, x, y, low, high), godel)
+            total = conj(total, factor(rows, program, e, program.entries[e, 0], x, y, low, high), godel)
             if total <= least:
                 return total
     target = program.edges[edge, TARGET]
@@ -326,7 +326,7 @@ def check(rows, program, state, span, e, first, variable, y):
         return support(rows, program, state, e, y)
     if source == variable:
         return own(rows, program, e, y)
-    if kind == DIFFERENT:
-        return 0.0 if y == (state.assign[source] if source >= 0 else program.entries[e, 2]) else 1.0
-    x = state.assign[source] if kind == TEST and source >= 0 else y
-    return factor(rows, program, e, x, y, span[e - first, 0], span[e - first, 1])
+    x = np.int64(0)
+    if kind >= DIFFERENT:
+        x = state.assign[source] if source >= 0 else program.entries[e, 2]
+    return factor(rows, program, e, kind, x, y, span[e - first, 0], span[e - first, 1])

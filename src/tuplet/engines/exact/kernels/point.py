@@ -61,7 +61,7 @@ def complete(rows, program, state, most, least, godel):
                 row = find_row(rows, state.assign[source], program.entries[e, 2])
                 if row >= 0:
                     start, stop = rows.row_ptr[row], rows.row_ptr[row + 1]
-            value = factor(rows, program, e, state.assign[source], y, start, stop)
+            value = factor(rows, program, e, kind, state.assign[source], y, start, stop)
         total = conj(total, value, godel)
         if total <= 0.0:
             return 0.0

@@ -8,7 +8,8 @@ An *entry* is one factor of one variable's value y, a row of `entries`:
     kind (below), source (a variable, or -1 for a constant), a, b, permanent
 where a row of neighbours is given by (view a of the source's entity) or, for constants, by the span a:b. A SUPPORT
 entry bounds an atom whose other end is not fixed yet: view a, number b in the memo, and 1 + the other variable last.
-A TEST is a condition: row a of `tests`, and whether y is its left variable (b).
+A TEST is a condition: the address a of its test (`condition_tests`), and which of its variables y is the value of (b:
+RIGHT, LEFT or BOTH).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -22,6 +23,7 @@ from tuplet.graph.kernels import compiled, find, find_row, inlined, probe
 
 # kinds of entries
 POSITIVE, NEGATIVE, DIFFERENT, SUPPORT, TEST = 0, 1, 2, 3, 4
+RIGHT, LEFT, BOTH = 0, 1, 2
 # columns of `edges`: directed edges along which messages flow
 # (a LEAF has one atom and nothing behind it: its message is the best of a row, remembered if asked for again and again)
 TARGET, SPAN_A, SPAN_B, PARALLEL_A, PARALLEL_B, NEXT_A, NEXT_B, LEAF, SPAN_ROW = range(9)
@@ -99,7 +101,6 @@ class Program(NamedTuple):
     lazy: Any  # [2] whether complete tuples still have to be evaluated; whether their prefixes hold all existentials
     # candidates of variables that neither a constant nor another variable gives: rows counted from a first one (…_ROW),
     order: Any  # [·] in order of falling `row_best`, equals in order of names
-    tests: Any  # [·, 13] conditions, see `condition_tests`
 
 
 class State(NamedTuple):
