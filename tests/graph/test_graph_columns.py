@@ -107,7 +107,7 @@ def test_a_header_that_nobody_named_is_never_a_fact(tmp_path: Path, capsys: pyte
     assert str(error.value).startswith(wanted + "name the columns with columns='head=drug_or_gene,relation=relation,")
     assert main(["import", str(path), "-o", str(tmp_path / "g")]) == 1
     guess = "--columns head=drug_or_gene,relation=relation,tail=thing"
-    assert capsys.readouterr().err.startswith(f"error: {wanted}name the columns with {guess}; ")
+    assert capsys.readouterr().err.startswith(f"error: {wanted}name the columns with {guess}\n")
     graph, report = read_with_report(path, columns=guess.split()[1])
     assert set(content(graph)) == {("a", "b", "c")}
     assert report.remarks == [f"{path}: column 'source_db' not read (--columns …,attribute=source_db keeps it)"]

@@ -137,14 +137,13 @@ def unused_remark(where: str, layout: TableLayout) -> tuple[str, ...]:
 def header_unnamed(place: str, names: Sequence[str]) -> BadInput:
     """The error for a first line that is a header whose names do not say which column is which.
 
-    >>> header_unnamed("f.csv:1", ["drug", "does", "gene", "source"]).shell
-    'f.csv:1: the first line looks like a header (drug, does, gene, source); name the columns with \
---columns head=drug,relation=does,tail=gene; if there is a row for each entity, id=drug,relation=*'
+    >>> header_unnamed("f.csv:1", ["drug", "does", "gene", "source"]).shell.split("; ")[1]
+    'name the columns with --columns head=drug,relation=does,tail=gene'
     """
     guess = ",".join(f"{role}={name}" for role, name in zip(ROLES, names, strict=False))
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return BadInput(
         f"{place}: the first line looks like a header ({shown}); name the columns with ",
         Option("columns", guess),
-        f"; if there is a row for each entity, id={names[0]},relation=*",
+        f", or id={names[0]},relation=* if each row is about an entity" if len(names) > 4 else "",
     )
