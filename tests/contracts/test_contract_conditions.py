@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from engine_contract import SOAK, atom_product, check, check_cut_short, random_query, random_table
+from marginal_contract import marginals, oracle, random_forest, source_of
 from random_conditions import meant, with_conditions
 from test_contract_exact import random_case, run
+from test_contract_ns3 import check_adaptive, some_table, unlimited
 
 from tuplet import registry
 from tuplet.engines import brute, crisp, exact
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import run_many
+from tuplet.engines.ns3.search import FuzzySearch
+from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.errors import BadInput
 from tuplet.graph.ranked import members
-from tuplet.query.conditions import Within
+from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS
 from tuplet.query.logic import PRODUCT, Logic
@@ -119,3 +126,40 @@ def test_exact_scores_any_tuple() -> None:
         tuples = rng.integers(0, table.entities, (20, len(clauses[0].free)))
         expected = brute.score(clauses, table, tuples, logic)
         np.testing.assert_allclose(exact.score(clauses, table, tuples, Logic.of(logic)), expected, rtol=1e-9)
+
+
+def test_ns3_finds_what_the_oracle_finds() -> None:
+    answered = 0
+    for seed in range(1000 if SOAK else 60):
+        rng = np.random.default_rng([seed, 20])
+        table, logic = some_table(rng), ("product", "godel")[seed % 2]
+        clauses = with_conditions(rng, random_query(rng, table, 3), table)
+        answered += check(unlimited, clauses, table, 10, logic, seed=seed) > 0
+        if seed % 3 == 0:
+            check_adaptive(clauses, table, 10, logic)
+    assert answered
+
+
+def test_ns3_answers_a_batch_with_conditions_of_their_own() -> None:
+    rng = np.random.default_rng(21)
+    table = some_table(rng)
+    shape = random_query(rng, table, 2)[0]
+    queries = [[replace(shape, conditions=(Within(0, members(np.array([i, i + 1]))),))] for i in range(3)]
+    search = FuzzySearch(TensorTable.of(table), PRODUCT)
+    for clauses, ranking in zip(queries, run_many(queries, search, 10, BoxBudget.all()), strict=True):
+        expected = brute.run(clauses, table, 10)
+        np.testing.assert_allclose(ranking.truth, expected.truth, rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["fit", "qto", "cqd", "ns3-marginal"])
+def test_marginals_keep_to_conditions_on_entities(engine: str) -> None:
+    options = {"fit": {"most": 100}, "cqd": {"beam": 100}}.get(engine, {})
+    for seed in range(200 if SOAK else 25):
+        rng = np.random.default_rng([seed, 22])
+        table, logic = some_table(rng), ("product", "godel")[seed % 2]
+        clauses = [
+            replace(clause, conditions=tuple(c for c in clause.conditions if isinstance(c, Within | Outside)))
+            for clause in with_conditions(rng, random_forest(rng, table), table)
+        ]
+        found = marginals(engine, clauses, source_of(table), logic, options)
+        np.testing.assert_allclose(found, oracle(clauses, table, logic), rtol=1e-9)

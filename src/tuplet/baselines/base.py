@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tuplet.engines.marginals import Scores
 from tuplet.errors import BadInput, Refused
+from tuplet.query.conditions import EntityCondition, Outside, Within
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.ranking import Clauses
@@ -62,6 +63,11 @@ class Baseline(ABC, Generic[Knobs]):
 
 
 # --- what several baselines need -------------------------------------------------------------------------------------
+
+
+def entity_conditions(clause: QueryGraph) -> list[EntityCondition]:
+    """The conditions on single variables, which are all that a marginal engine keeps to."""
+    return [condition for condition in clause.conditions if isinstance(condition, Within | Outside)]
 
 
 def cycle_of(clause: QueryGraph) -> tuple[int, ...] | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tuplet.baselines.options import CqdOptions, FitOptions, QtoOptions, TrainedOptions
 from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits, top_products
+from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
@@ -56,6 +57,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
             self.baseline.refuse(clause)
         free = [f"?{clauses[0].variables[v]}" for v in clauses[0].free]
         lines = [*self.baseline.steps, *(f"marginal: every entity for {name}, the others existential" for name in free)]
+        lines += [f"keep to {said}" for clause in clauses for said in clause.described()]
         if len(free) > 1:
             lines.append(f"rank tuples by the product of the marginals of their members ({self.baseline.values})")
         return BaselinePlan(clauses, source, tuple(lines))
@@ -99,7 +101,13 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         return limits.rules.all(np.stack([v[column] for v, column in zip(vectors, tuples.T, strict=True)], axis=1))
 
 
-class FitEngine(BaselineEngine):
+class SymbolicEngine(BaselineEngine):
+    """A baseline that searches: entities that a condition excludes have no truth."""
+
+    conditions = (Within, Outside)
+
+
+class FitEngine(SymbolicEngine):
     """FIT."""
 
     name = "fit"
@@ -108,7 +116,7 @@ class FitEngine(BaselineEngine):
     options = FitOptions
 
 
-class QtoEngine(BaselineEngine):
+class QtoEngine(SymbolicEngine):
     """QTO."""
 
     name = "qto"
@@ -117,7 +125,7 @@ class QtoEngine(BaselineEngine):
     options = QtoOptions
 
 
-class CqdEngine(BaselineEngine):
+class CqdEngine(SymbolicEngine):
     """CQD."""
 
     name = "cqd"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from tuplet.query.conditions import BoundCondition
+from tuplet.query.conditions import BoundCondition, described
 
 Shape: TypeAlias = Literal["tree", "multi-edge", "cyclic"]
 
@@ -61,6 +61,10 @@ class QueryGraph:
             raise ValueError(f"variable {stray[0]} is not free")
         groups = tuple(g for g in self.groups if all(v in kept for v in g))
         return replace(self, free=kept, groups=groups)
+
+    def described(self) -> list[str]:
+        """The conditions in words."""
+        return [described(condition, lambda v: f"?{self.variables[v]}") for condition in self.conditions]
 
     def node_of(self, variable: int) -> tuple[int, ...]:
         """The hypernode a variable belongs to: its group, or itself alone."""

@@ -94,7 +94,7 @@ def embedded(
         for start in range(0, len(numbers), _TOGETHER):
             some = numbers[start : start + _TOGETHER]
             for same in zip(*(queries[i] for i in some), strict=True):
-                refuse_different(same[0])
+                refuse_filters(same[0])
                 ask = optimised if options.method == "co" else beamed
                 vectors = ask(same, model, options, logic, deadline).cpu().numpy()
                 for number, own in zip(some, vectors, strict=True):
@@ -102,8 +102,10 @@ def embedded(
     return found
 
 
-def refuse_different(clause: QueryGraph) -> None:
-    """A model scores edges; it cannot say that two variables differ."""
+def refuse_filters(clause: QueryGraph) -> None:
+    """A model scores edges; it cannot say that two variables differ, or what else is asked of one."""
+    for said in clause.described():
+        raise Refused(f"engine 'cqd' on a model cannot answer {said}; without a model it can")
     if clause.different:
         names = " != ".join(f"?{clause.variables[v]}" if v >= 0 else "a constant" for v in clause.different[0])
         raise Refused(f"engine 'cqd' on a model cannot answer {names}; without a model it can")

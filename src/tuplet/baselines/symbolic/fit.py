@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.baselines.base import Baseline
+from tuplet.baselines.base import Baseline, entity_conditions
 from tuplet.baselines.options import FitOptions
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import marginal_vectors, search_of
@@ -80,6 +80,7 @@ def one_way(clause: QueryGraph, place: int) -> QueryGraph:
         (number[asked],),
         tuple(e._replace(head=renumber(e.head), tail=renumber(e.tail)) for e in edges),
         tuple((renumber(a), renumber(b)) for a, b in different),
+        tuple(replace(c, variable=number[c.variable]) for c in entity_conditions(clause) if c.variable in number),
     )
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 
 from tuplet.engines.ns3.sparse import Tensor, TensorTable
 from tuplet.errors import BadInput
+from tuplet.query.conditions import BoundCondition, Outside, Within
 from tuplet.query.query_graph import Edge, QueryGraph
 
 Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queries]
@@ -17,7 +19,8 @@ Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queri
 
 @dataclass(frozen=True, eq=False)
 class LiteralBatch:
-    """One atom of a shape: the relations and constants of all queries of a batch. Without relation: `head != tail`.
+    """One atom of a shape: the relations and constants of all queries of a batch. Without relation: `head != tail`,
+    or the conditions of the queries (the head of one on a single variable is its tail, too).
 
     Queries may write the relation either way, so it is given as a view (see `Adjacency`) that leads from head to tail.
     """
@@ -27,6 +30,7 @@ class LiteralBatch:
     view: Tensor | None  # [queries]
     negated: bool = False
     scale: float = 1.0  # a negated literal counts 1 − min(1, scale · truth)
+    conditions: tuple[BoundCondition, ...] = ()  # [queries]
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -46,6 +50,8 @@ class LiteralBatch:
     def truth(self, table: TensorTable, query: Tensor, entity_of: Callable[[int], Tensor]) -> Tensor:
         """Truth for rows of queries, given the entities of the variables in each row. [rows]"""
         head, tail = (entity_of(end) if isinstance(end, int) else end[query] for end in (self.head, self.tail))
+        if self.conditions:
+            return self._holds(query, head, tail).to(table.dtype)
         if self.view is None:
             return (head != tail).to(table.dtype)
         value = table.value(self.view[query], head, tail)
@@ -53,9 +59,25 @@ class LiteralBatch:
             return value
         return 1 - value if self.scale == 1 else 1 - (self.scale * value).clamp(max=1)
 
+    def _holds(self, query: Tensor, head: Tensor, tail: Tensor) -> Tensor:
+        """For which rows the conditions hold; rows of queries with one and the same condition go together. [rows]"""
+        numbers: dict[BoundCondition, int] = {}
+        number = np.array([numbers.setdefault(condition, len(numbers)) for condition in self.conditions])
+        own, left, right = number[query.cpu().numpy()], head.cpu().numpy(), tail.cpu().numpy()
+        found = np.zeros(len(own), dtype=bool)
+        for condition, i in numbers.items():
+            rows = slice(None) if len(numbers) == 1 else np.flatnonzero(own == i)
+            if isinstance(condition, Within | Outside):
+                found[rows] = condition.holds(left[rows])
+            else:
+                found[rows] = condition.holds(left[rows], right[rows])
+        return torch.as_tensor(found, device=query.device)
+
     def take(self, queries: Tensor) -> LiteralBatch:
         head, tail = (end if isinstance(end, int) else end[queries] for end in (self.head, self.tail))
-        return replace(self, head=head, tail=tail, view=None if self.view is None else self.view[queries])
+        conditions = tuple(self.conditions[i] for i in queries.tolist()) if self.conditions else ()
+        view = None if self.view is None else self.view[queries]
+        return replace(self, head=head, tail=tail, view=view, conditions=conditions)
 
     def clamp(self, variable: int, entity: Tensor) -> LiteralBatch:
         """The literal with a variable known in every query."""
@@ -99,6 +121,9 @@ class ClauseBatch:
             literals.append(LiteralBatch(term(heads), term(tails), view, same[0].negated, scale))
         for pairs in zip(*(graph.different for graph in graphs), strict=True):
             literals.append(LiteralBatch(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
+        for kept in zip(*(graph.conditions for graph in graphs), strict=True):
+            variables = kept[0].variables
+            literals.append(LiteralBatch(variables[0], variables[-1], None, conditions=kept))
         return ClauseBatch(shape, tuple(literals), len(graphs))
 
     def take(self, queries: Tensor) -> ClauseBatch:
@@ -125,7 +150,9 @@ def _swapped(edge: Edge) -> bool:
 def structure(graph: QueryGraph) -> object:
     """What queries must have in common to be searched together."""
     edges = tuple((*sorted((max(e.head, -1), max(e.tail, -1))), e.negated) for e in graph.edges)
-    return len(graph.variables), graph.free, edges, tuple((max(a, -1), max(b, -1)) for a, b in graph.different)
+    different = tuple((max(a, -1), max(b, -1)) for a, b in graph.different)
+    conditions = tuple((type(condition), condition.variables) for condition in graph.conditions)
+    return len(graph.variables), graph.free, edges, different, conditions
 
 
 @dataclass(frozen=True)

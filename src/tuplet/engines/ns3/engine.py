@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits
 from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
@@ -38,6 +39,7 @@ class MergePlan(Plan):
         lines = [
             "reduce: the best B entities of every variable, by max-product messages on a spanning tree",
             *(f"marginalise: the truth of {name}, all other variables existential" for name in free),
+            *(f"keep to {said}" for clause in self.clauses for said in clause.described()),
         ]
         if self.joint and len(free) > 1:
             lines += [
@@ -59,6 +61,7 @@ class Ns3(Engine[MergePlan]):
     batched = True
     prunes = True
     options = Ns3Options
+    conditions = ALL_CONDITIONS
     joint = True
 
     def load(self, source: Source) -> None:
@@ -123,6 +126,7 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
     name = "ns3-marginal"
     summary = "tuples by the product of NS3's marginals: an estimate of the joint ranking"
     exact = False
+    conditions = (Within, Outside)  # its tuples are not judged as a whole
     joint = False
 
     def marginals(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
