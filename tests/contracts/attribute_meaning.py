@@ -65,8 +65,8 @@ def renamed(item: Any, names: Mapping[str, str]) -> Any:
             return Test(operator, renamed(left, names), renamed(right, names))
         case OneOf(what, choices):
             return OneOf(renamed(what, names), tuple(renamed(choice, names) for choice in choices))
-        case Present(of):
-            return Present(renamed(of, names))
+        case Present(of, value):
+            return Present(renamed(of, names), value)
         case _:
             return item
 
@@ -329,6 +329,8 @@ class Meaning:
 
     def _holds(self, part: Literal, no: bool, env: Mapping[str, str], told: Mapping[Of, Any]) -> bool:
         match part:
+            case Present(of, Val(value)):
+                return any(compares("=", own, value, False) for own in self._values(of, env)) != no
             case Present(of):
                 return not self._values(of, env) if no else True
             case Test(operator, str() as left, str() as right):
@@ -363,7 +365,7 @@ def attributes(literal: Literal) -> Iterator[Of]:
     match literal:
         case Test(_, left, right):
             yield from (side for side in (left, right) if isinstance(side, Of))
-        case OneOf(Of() as of) | Present(of):
+        case OneOf(Of() as of) | Present(of, None):
             yield of
 
 

@@ -58,9 +58,10 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Present:
-    """There is a value."""
+    """There is a value, or a given one among the values."""
 
     of: Of
+    value: Val | None = None
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,8 @@ def _formula(formula: Formula) -> str:
             return f"{_side(left)} {operator} {_side(right)}"
         case OneOf(item, choices):
             return f"{_side(item)} in {{{', '.join(map(_side, choices))}}}"
-        case Present(of):
-            return f"has({_side(of)})"
+        case Present(of, value):
+            return f"has({_side(of)}{'' if value is None else ', ' + value.said})"
 
 
 def _side(side: Any) -> str:
@@ -293,7 +294,8 @@ class Maker:
             return Test(*rng.choice([("contains", variable, said("e")), ("ends", variable, said("1"))]))
         of = self.attribute(variable, facts)
         if kind < 0.36 and not isinstance(of.of, Fact):
-            return Present(of)
+            near = self._near(of)
+            return Present(of, said(rng.choice(near)) if near and rng.random() < 0.4 else None)
         if kind < 0.5:
             pair = self._pair(of, variables, facts)
             if pair is not None:

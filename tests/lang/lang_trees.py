@@ -64,7 +64,7 @@ conditions: st.SearchStrategy[Formula] = st.one_of(
     st.builds(Among, some_terms, st.lists(names, max_size=3).map(tuple), st.booleans()),
     st.builds(Among, some_terms, st.lists(values, max_size=3).map(tuple), st.booleans()),
     st.builds(Among, attributes, st.lists(values, max_size=3).map(tuple), st.booleans()),
-    st.builds(Has, attributes, st.booleans()),
+    st.builds(Has, attributes, st.booleans(), st.none() | values),
 )
 
 

@@ -55,6 +55,8 @@ CASES = {
     "?x, ?y : knows(?x, ?y) & ?x.age > ?y.age": [("alice", "bob"), ("carol", "alice")],
     '?x, ?y : knows(?x, ?y) & ?x.born < "1991-01-01"': [("alice", "bob")],
     '?x, ?y : knows(?x, ?y) & ?x.nick starts "al"': [("alice", "bob")],
+    '?x, ?y : knows(?x, ?y) & !has(?x.nick, "al")': [("bob", "carol"), ("carol", "alice"), ("dave", "dave")],
+    '?x, ?y : knows(?x, ?y) & has(?x.nick, "al") & ?x.nick = "ali"': [("alice", "bob")],
     '?x, ?y : knows(?x, ?y) & ?x.nick ends "li"': [("alice", "bob")],
     '?x, ?y : knows(?x, ?y) & !(?x.nick contains "al")': [("carol", "alice")],
     '?x, ?y : knows(?x, ?y) & ?x.nick matches "^c.z$"': [("carol", "alice")],

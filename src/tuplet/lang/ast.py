@@ -139,10 +139,11 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The attribute has a value at all; negated, it has none."""
+    """The attribute has a value at all, or a given one; negated, it has none, or has others alone or none."""
 
     attribute: Attribute
     negated: bool = False
+    value: Value | None = None
 
 
 Condition: TypeAlias = Different | Same | Compare | Among | Has

@@ -18,6 +18,7 @@ from tuplet.lang.ast import (
     Has,
     Name,
     Term,
+    Value,
     Variable,
 )
 from tuplet.lang.tokens import Reader, Side, Token, conjunction, disjunction, is_number, negation
@@ -134,10 +135,11 @@ class FormulaParser(Reader):
         if word == "has" and self.is_attribute(self.index + 2):
             self.index += 2
             attribute = self.side().what
+            value = self.side().what if self.accept(",") else None
             self.expect(")", "after the attribute of has")
-            if not isinstance(attribute, Attribute):
-                self.fail("expected an attribute such as ?x.age in has(…)", start)
-            return Has(attribute)
+            if not isinstance(attribute, Attribute) or not isinstance(value, Value | None):
+                self.fail("expected an attribute such as ?x.age, and perhaps a value, in has(…)", start)
+            return Has(attribute, value=value)
         if word == "str" and self.tokens[min(self.index + 3, len(self.tokens) - 1)].text == ")":
             return self.comparison(self.side(), start)
         atom = self.atom(self.relation())

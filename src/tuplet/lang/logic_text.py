@@ -9,7 +9,7 @@
                  | atom
                  | side ('=' | '!=' | '<' | '<=' | '>' | '>=' | contains | starts | ends | matches) side
                  | side [not] in '{' [side (',' side)*] '}'
-                 | has '(' attribute ')'
+                 | has '(' attribute [',' value] ')'
     atom        := (relation | variable) '(' term ',' term ')'
     attribute   := (term | atom) '.' name ['[' word ']']
     side        := term | attribute | value | str '(' term ')'

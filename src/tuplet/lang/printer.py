@@ -134,8 +134,8 @@ def formula_to_logic(formula: Formula) -> str:
             return f"{_side(left, formula)} {operator} {_side(right, formula)}"
         case Among(_, choices, negated):
             return f"{_item(formula)} {'not ' * negated}in {{{', '.join(map(_choice, choices))}}}"
-        case Has(attribute):
-            return f"has({_attribute(attribute)})"
+        case Has(attribute, _, value):
+            return f"has({_attribute(attribute)}{'' if value is None else f', {write(value)}'})"
         case Not(Atom() as atom):
             return f"!{formula_to_logic(atom)}"
         case Not(body):

@@ -306,8 +306,8 @@ def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
             if isinstance(item, Attribute):
                 return Among(_attribute(item, renamed), choices, negated)
             return Among(renamed.get(item, item), choices, negated)
-        case Has(attribute, negated):
-            return Has(_attribute(attribute, renamed), negated)
+        case Has(attribute, negated, value):
+            return Has(_attribute(attribute, renamed), negated, value)
         case Not(body):
             return Not(rename(body, renamed))
         case And(parts) | Or(parts):
@@ -379,8 +379,8 @@ def _identity(literals: tuple[Literal, ...]) -> object:
                 return (operator, str(negated), operand(left), operand(right))
             case Among(item, choices, negated):
                 return ("in", str(negated), operand(item), repr(choices))
-            case Has(attribute, negated):
-                return ("has", str(negated), operand(attribute))
+            case Has(attribute, negated, value):
+                return ("has", str(negated), operand(attribute), repr(value))
             case _:
                 raise ValueError("this rule takes a query in disjunctive normal form")
 

@@ -192,9 +192,7 @@ class FilterParser(Reader):
             case And((Atom(relation, head, Exists(name) as tail), Compare("=", left, Value() as value))) if (
                 left == tail
             ):
-                # no value, or another one; the variable was made for the literal
-                attribute = Attribute(head, relation, name)
-                return disjunction([Has(attribute, True), Compare("=", attribute, value, True)])
+                return Has(Attribute(head, relation, name), True, value)  # the variable was made for the literal
         if not isinstance(inner.formula, Atom):
             known = {own for own, _ in inner.names.values()}
             if any(isinstance(term, Exists) and term not in known for term in terms(inner.formula)):

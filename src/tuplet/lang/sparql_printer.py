@@ -149,16 +149,19 @@ class _Printer:
                 return " ".join(self.patterns(part) for part in parts)
             case Or(parts):
                 return " UNION ".join(f"{{ {self.patterns(part).removesuffix(' .')} }}" for part in parts)
+            case Has(attribute, negated, value) if value is not None:
+                pattern = self.pattern(attribute, write_sparql(value))
+                return f"FILTER NOT EXISTS {{ {pattern} }}" if negated else f"{pattern} ."
             case Has(attribute, negated):
                 return f"FILTER NOT EXISTS {{ {self.pattern(attribute)} }}" if negated else ""
             case _:
                 return f"FILTER({self.expression(formula)})"
 
-    def pattern(self, attribute: Attribute) -> str:
-        """The pattern that binds the value of an attribute."""
+    def pattern(self, attribute: Attribute, value: str = "") -> str:
+        """The pattern that binds the value of an attribute, or says that it has a given one."""
         if isinstance(attribute.of, Atom):
             raise Unsupported("SPARQL has no words for attributes of facts; logic text has: treats(?x, ?y).since")
-        return f"{_term(attribute.of)} {prefixed(attribute.name)} ?{self.variable(attribute)}"
+        return f"{_term(attribute.of)} {prefixed(attribute.name)} {value or '?' + self.variable(attribute)}"
 
     def variable(self, attribute: Attribute) -> str:
         if attribute not in self.variables:
@@ -265,7 +268,7 @@ def _attributes(literal: Formula) -> list[Attribute]:
             return [operand for operand in (left, right) if isinstance(operand, Attribute)]
         case Among(Attribute() as item):
             return [item]
-        case Has(attribute, negated=False):
+        case Has(attribute, negated=False, value=None):
             return [attribute]
         case _:
             return []

@@ -56,8 +56,8 @@ class ConditionBinder:
         pairs: list[Compare] = []
         for condition in conditions:
             match condition:
-                case Has(attribute, negated=True):
-                    bound += self._missing(attribute)
+                case Has(attribute, True, value):
+                    bound += self._missing(attribute, value)
                 case Has(attribute) | Among(Attribute() as attribute):
                     own.setdefault(attribute, []).append(condition)
                 case Compare(_, Attribute() as left, Attribute() as right):
@@ -126,13 +126,15 @@ class ConditionBinder:
         value = condition.right
         assert isinstance(value, Value)
         if operator == "language":
-            return replace(choice, column=_spoken(column, str(value.value), condition.negated))
+            return replace(choice, column=column.only(_spoken(column, str(value.value)) != condition.negated))
         if operator not in COMPARES:
             return _marked(choice, self._matching(column, operator, value) != condition.negated)
         if condition.negated:
             operator = OPPOSITE[operator]
         plain = _fits(value, column)
         below, upto = column.place(plain), column.place(plain, after=True)
+        if value.language and operator in ("=", "!="):
+            return replace(choice, column=column.only(_tagged(column, [value]) != (operator == "!=")))
         match operator:
             case "=":
                 return _cut(choice, below, upto)
@@ -200,10 +202,10 @@ class ConditionBinder:
             return [Within(at, choices[0].column.ranked, choices[0].low, choices[0].high)]
         return [Within(at, members(_union([choice.keys() for choice in choices])))]
 
-    def _missing(self, attribute: Attribute) -> list[BoundCondition]:
-        """The condition that there is no value."""
-        columns = self.columns(attribute)
-        having = _union([np.unique(column.ranked.keys) for column in columns])
+    def _missing(self, attribute: Attribute, value: Value | None) -> list[BoundCondition]:
+        """The condition that there is no value, or not the given one."""
+        given = [] if value is None else [Compare("=", attribute, value)]
+        having = _union([choice.keys() for choice in self.allowed(attribute, given)])
         if isinstance(attribute.of, Atom):
             raise BadInput("that a fact has no such attribute cannot be asked; ask for the facts that have it")
         at = self.node(attribute.of)
@@ -324,19 +326,32 @@ def _marked(choice: Allowed, marks: NDArray[np.bool_]) -> Allowed:
     return replace(choice, marks=marks if choice.marks is None else choice.marks & marks)
 
 
-def _spoken(column: AttributeColumn, language: str, negated: bool) -> AttributeColumn:
-    """The texts in a language: `en` is that tag alone, `en*` also en-GB, `*` any tag, an empty one none."""
+def _spoken(column: AttributeColumn, language: str) -> NDArray[np.bool_]:
+    """Which texts are in a language: `en` is that tag alone, `en*` also en-GB, `*` any tag, an empty one none. [n]"""
     wanted = language.lower()
     tags = [tag.lower() for tag in column.tags or ("",)]
     wide = [tag for tag in tags if tag and f"{tag}-".startswith(wanted.rstrip("*") + "-" * (len(wanted) > 1))]
     codes = [i for i, tag in enumerate(tags) if (tag in wide if wanted.endswith("*") else tag == wanted)]
     spoken = column.content.languages
-    marks = np.isin(np.zeros(len(column), np.int16) if spoken is None else spoken, codes)
-    return column.only(marks != negated)
+    return np.isin(np.zeros(len(column), np.int16) if spoken is None else spoken, codes)
+
+
+def _tagged(column: AttributeColumn, values: Sequence[Value]) -> NDArray[np.bool_]:
+    """Which rows have one of the given values; one with a language tag is a text with that tag. [n]"""
+    found = np.zeros(len(column), dtype=bool)
+    for value in values:
+        plain = _fits(value, column)
+        if plain is not None:
+            same = column.ranked.rank == column.place(plain)
+            same &= column.place(plain) < column.place(plain, after=True)
+            found |= same & _spoken(column, value.language) if value.language else same
+    return found
 
 
 def _among(choice: Allowed, values: Sequence[Value], negated: bool) -> Allowed:
     column = choice.column
+    if any(value.language for value in values):
+        return replace(choice, column=column.only(_tagged(column, values) != negated))
     marks = np.zeros(column.distinct, dtype=bool)
     for value in values:
         plain = _fits(value, column)

@@ -8,12 +8,13 @@ same way are one reading.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, TypeVar
 
-from tuplet.errors import ParseError, UnknownName
+from tuplet.errors import ParseError, Refused, UnknownName
 from tuplet.graph.attribute_words import NAME_WORD, AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import (
@@ -98,9 +99,13 @@ def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
 def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) -> Query:
     """The query in which `not exists age(x, a)` says that x has no age: nothing else binds such a variable."""
 
+    used = Counter(terms(query.body))
+
     def told(formula: Formula) -> Formula:
         match formula:
-            case Not(Atom(relation, head, Free() | Exists() as tail)) if _only_attribute(relation, graph, words):
+            case Not(Atom(relation, head, Free() | Exists() as tail)) if used[tail] == 1 and _only_attribute(
+                relation, graph, words
+            ):
                 return Has(Attribute(head, relation, tail.name), negated=True)
             case Not(body):
                 return Not(told(body))
@@ -245,12 +250,16 @@ class _ClauseReader:
         negated = isinstance(literal, Not)
         if isinstance(atom.tail, Constant):
             attribute = self.attribute(Attribute(atom.head, atom.relation))
-            self.made.append(Compare("=", attribute, _as_value(atom.tail.name), negated))
+            value = _as_value(atom.tail.name)
+            self.made.append(Has(attribute, True, value) if negated else Compare("=", attribute, value))
             return
         attribute = self.attribute(Attribute(atom.head, atom.relation, atom.tail.name))
         if negated:
-            self.made.append(Compare("=", attribute, self.values.get(atom.tail, attribute), negated=True))
-        elif atom.tail in self.values:
+            raise Refused(
+                f"that something does not have {attribute.name.text} ?{atom.tail.name}, which another has, cannot be "
+                "asked; compare two values with !="
+            )
+        if atom.tail in self.values:
             self.made += [Has(attribute), Compare("=", self.values[atom.tail], attribute)]
         else:
             self.values[atom.tail] = attribute
@@ -280,8 +289,11 @@ class _ClauseReader:
                     return Among(attribute, values, negated)
                 names = tuple(word if isinstance(word, Name) else _as_name(word) for word in listed)
                 return Among(item, names, negated)
-            case Has(attribute, negated):
-                return Has(self.attribute(attribute), negated)
+            case Has(attribute, False, Value() as value):  # whatever else is said of the attribute
+                own = replace(attribute, variable=f"{attribute.variable}={value.value}")
+                return Compare("=", self.attribute(own), value)
+            case Has(attribute, negated, given):
+                return Has(self.attribute(attribute), negated, given)
 
     def _compare(self, operator: Any, left: Operand, right: Operand, negated: bool) -> Literal:
         entity, other = (left, right) if isinstance(left, Constant | Free | Exists) else (right, left)

@@ -190,8 +190,8 @@ def _named(formula: Formula, relations: Mapping[str, str]) -> Formula:
             return Compare(operator, _named_operand(left, relations), _named_operand(right, relations), negated)
         case Among(Attribute() as item, listed, negated):
             return Among(_named_attribute(item, relations), listed, negated)
-        case Has(attribute, negated):
-            return Has(_named_attribute(attribute, relations), negated)
+        case Has(attribute, negated, value):
+            return Has(_named_attribute(attribute, relations), negated, value)
         case _:
             return formula
 
