@@ -2,6 +2,8 @@
 
 python benchmarks/import_graph.py fb15k --data FOLDER     import the FB15k folder and open the saved graph
 python benchmarks/import_graph.py synthetic               make a TSV of 10 million edges and import it
+python benchmarks/import_graph.py synthetic --attributes 10        the same with a table of entities with ten columns
+python benchmarks/import_graph.py synthetic --fact-attributes 10   the same with ten more columns in the TSV
 python benchmarks/import_graph.py directory               checksum and open a directory of 300 MB
 python benchmarks/import_graph.py suggest                 nearest names among 2 million
 """
@@ -22,12 +24,12 @@ from pathlib import Path
 import numpy as np
 
 
-def import_once(source: str, target: str) -> None:
+def import_once(source: str, target: str, columns: str = "", nodes: str = "") -> None:
     """Runs in a child process: import, save, report wall time, CPU time and peak memory."""
     start = time.perf_counter()
     from tuplet.graph.readers.read import read_with_report
 
-    graph, report = read_with_report(source)
+    graph, report = read_with_report(source, columns=columns or None, nodes=nodes or ())
     read = time.perf_counter() - start
     graph.save(target, force=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -42,6 +44,7 @@ def import_once(source: str, target: str) -> None:
                 "relations": report.relations,
                 "edges": sum(report.edges.values()),
                 "duplicates": report.duplicates,
+                "values": sum(found.values for found in report.attributes),
             }
         )
     )
@@ -67,17 +70,42 @@ def child(*arguments: str) -> None:
     print(" ".join(arguments[:1]), *(f"{key}={value}" for key, value in figures.items()))
 
 
-def synthetic(path: Path, edges: int, entities: int, relations: int) -> None:
-    """A TSV of random edges, heads and tails skewed as in real graphs."""
+def attribute_cells(rows: int, columns: int, random: np.random.Generator) -> list[list[str]]:
+    """Columns of whole numbers, fractions, dates, and words, in turn."""
+    days = np.datetime64("1950-01-01") + np.arange(20_000)
+    words = np.char.add("word ", np.arange(1000).astype(str))
+    kinds = [
+        lambda: random.integers(0, 100, rows).astype(str),
+        lambda: np.round(random.random(rows), 3).astype(str),
+        lambda: days[random.integers(0, len(days), rows)].astype(str),
+        lambda: words[random.integers(0, len(words), rows)],
+    ]
+    return [kinds[i % len(kinds)]().tolist() for i in range(columns)]
+
+
+def node_table(path: Path, entities: int, columns: int) -> None:
+    """A TSV of all entities with attributes."""
+    names = np.char.add("entity/", np.arange(entities).astype(str)).tolist()
+    cells = attribute_cells(entities, columns, np.random.default_rng(1))
+    with open(path, "w") as stream:
+        stream.write("\t".join(["id", *(f"a{i}" for i in range(columns))]) + "\n")
+        stream.write("\n".join(map("\t".join, zip(names, *cells, strict=True))) + "\n")
+
+
+def synthetic(path: Path, edges: int, entities: int, relations: int, columns: int = 0) -> None:
+    """A TSV of random edges, heads and tails skewed as in real graphs, perhaps with attributes."""
     random = np.random.default_rng(0)
     names = np.char.add("entity/", np.arange(entities).astype(str))
     kinds = np.char.add("relation/", np.arange(relations).astype(str))
     with open(path, "w") as stream:
+        if columns:
+            stream.write("\t".join(["head", "relation", "tail", *(f"a{i}" for i in range(columns))]) + "\n")
         for start in range(0, edges, 500_000):
             count = min(500_000, edges - start)
             head, tail = ((entities * random.random(count) ** 1.5).astype(int) for _ in range(2))
             relation = random.integers(0, relations, count)
-            rows = zip(names[head].tolist(), kinds[relation].tolist(), names[tail].tolist(), strict=True)
+            cells = attribute_cells(count, columns, random)
+            rows = zip(names[head].tolist(), kinds[relation].tolist(), names[tail].tolist(), *cells, strict=True)
             stream.write("\n".join(map("\t".join, rows)) + "\n")
 
 
@@ -135,6 +163,8 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=10_000_000)
     parser.add_argument("--entities", type=int, default=1_000_000)
     parser.add_argument("--relations", type=int, default=100)
+    parser.add_argument("--attributes", type=int, default=0, help="columns of a table of entities")
+    parser.add_argument("--fact-attributes", type=int, default=0, help="more columns of the edges")
     options = parser.parse_args()
     if options.what == "import-once":
         return import_once(*options.paths)
@@ -149,9 +179,13 @@ def main() -> None:
         source = Path(options.data) / "fb15k"
         if options.what == "synthetic":
             source = folder / "edges.tsv"
-            synthetic(source, options.edges, options.entities, options.relations)
+            synthetic(source, options.edges, options.entities, options.relations, options.fact_attributes)
             print(f"made {source.stat().st_size / 1e6:.0f} MB")
-        child("import-once", str(source), str(folder / "graph"))
+        more = ["attribute=*" if options.fact_attributes else ""]
+        if options.attributes:
+            node_table(folder / "nodes.tsv", options.entities, options.attributes)
+            more.append(str(folder / "nodes.tsv"))
+        child("import-once", str(source), str(folder / "graph"), *more)
         child("open-once", str(folder / "graph"))
 
 

@@ -175,6 +175,10 @@ def in_order(
         both = both[np.append(True, both[1:] != both[:-1])]
         keys, rank = (both >> 32).astype(np.int32), (both & 0xFFFFFFFF).astype(np.int32)
     elif not ascending:
+        order = np.argsort(keys)
+        ordered = keys[order]
+        if (ordered[1:] > ordered[:-1]).all():  # mostly a key has one value
+            return ColumnContent(Ranked(ordered, rank[order]), values, None if languages is None else languages[order])
         order = np.lexsort((rank, keys) if languages is None else (languages, rank, keys))
         columns = [column[order] for column in (keys, rank, *(() if languages is None else (languages,)))]
         new = np.ones(len(keys), dtype=bool)

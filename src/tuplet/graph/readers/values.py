@@ -111,13 +111,16 @@ class ValueCollector:
         groups: dict[tuple[str, bool, Family], dict[Kind, _KindValues]] = {}
         for (name, of_facts, kind), gathered in self._found.items():
             groups.setdefault((name, of_facts, FAMILIES[kind]), {})[kind] = gathered
+        by_id: list[int] = np.argsort(of_relation).tolist()
+        orders: dict[int, tuple[Ids, Ids]] = {}  # of facts that have several attributes, sorted once
         for (name, of_facts, _), kinds in sorted(groups.items()):
             kind = widest(list(kinds))
-            numbers = np.argsort(of_relation).tolist() if of_facts else [0]
+            numbers = by_id if of_facts else [0]
             parts, relations = [], []
             for number in numbers:
                 part = _ValueRows.of([k.rows.relation(number) for k in kinds.values()], kind, of_entity, of_facts)
                 if of_facts and len(part.keys):
+                    part = part.in_order_of(orders, number)
                     part = part.only(~dropped(int(of_relation[number]), part.keys.astype(np.int64)))
                 if len(part.keys):
                     parts.append(part)
@@ -149,23 +152,32 @@ class _ValueRows:
 
     @staticmethod
     def of(parts: Sequence[dict[str, NDArray[Any]]], kind: Kind, of_entity: Ids, of_facts: bool) -> _ValueRows:
-        keys, values, languages = [], [], []
+        parts = [rows for rows in parts if "head" in rows]
+        if not parts:
+            return _ValueRows(np.zeros(0, np.int64), np.zeros(0, np.int64), None)
+        keys, values = [], []
         for rows in parts:
-            if "head" not in rows:
-                continue
             key: Ids = of_entity[rows["head"]]
             if of_facts:
                 key = key.astype(np.int64) * FACTS + of_entity[rows["tail"]]
             keys.append(key)
             values.append(rows["value"].astype(np.int32 if kind == "text" else STORED.get(kind, np.int64), copy=False))
-            languages.append(rows.get("language", np.zeros(len(key), np.int16)))
-        if not keys:
-            return _ValueRows(np.zeros(0, np.int64), np.zeros(0, np.int64), None)
-        tagged = any("language" in rows for rows in parts)
-        return _ValueRows(np.concatenate(keys), np.concatenate(values), np.concatenate(languages) if tagged else None)
+        languages = None
+        if any("language" in rows for rows in parts):
+            tags = [rows.get("language", np.zeros(len(rows["head"]), np.int16)) for rows in parts]
+            languages = np.concatenate(tags)
+        if len(parts) == 1:
+            return _ValueRows(keys[0], values[0], languages)
+        return _ValueRows(np.concatenate(keys), np.concatenate(values), languages)
 
-    def only(self, rows: NDArray[np.bool_]) -> _ValueRows:
-        if rows.all():
+    def in_order_of(self, orders: dict[int, tuple[Ids, Ids]], number: int) -> _ValueRows:
+        """The rows in order of their keys, which is known if those of another attribute have the same keys."""
+        if number not in orders or not np.array_equal(orders[number][0], self.keys):
+            orders[number] = self.keys, np.argsort(self.keys)
+        return self.only(orders[number][1])
+
+    def only(self, rows: NDArray[np.bool_] | Ids) -> _ValueRows:
+        if rows.dtype == bool and rows.all():
             return self
         return _ValueRows(self.keys[rows], self.values[rows], None if self.languages is None else self.languages[rows])
 
@@ -284,10 +296,9 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _texts(table: NameTable, values: pa.Array) -> NDArray[np.int32]:
-    """The numbers of texts; of those with a dictionary only that is looked up."""
-    if pa.types.is_dictionary(values.type):
-        return np.asarray(table.number(values.dictionary)[values.indices.to_numpy()])
-    return table.number(values)
+    """The numbers of texts; only those that differ are looked up."""
+    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    return np.asarray(table.number(coded.dictionary)[coded.indices.to_numpy()])
 
 
 def _tags(known: dict[str, int], tags: pa.Array) -> NDArray[np.int16]:
