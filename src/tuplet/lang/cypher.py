@@ -12,6 +12,7 @@ ends of a relationship that is returned are free, too, but not shown. Rows are s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tuplet.lang.ast import (
@@ -34,7 +35,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher_conditions import ConditionReader, Identity, TypeOf
-from tuplet.lang.cypher_patterns import FALSE, Part, Relationship, all_of, joined
+from tuplet.lang.cypher_patterns import FALSE, Part, Relationship, all_of, any_of, in_order, joined
 from tuplet.lang.cypher_tokens import SUPPORTED, Parameters
 from tuplet.lang.rules import rename
 from tuplet.lang.tokens import Token, disjunction
@@ -113,10 +114,12 @@ class CypherParser(ConditionReader):
         limit = self.amount("LIMIT")
         patterns[0] = [*self.bare(patterns), *patterns[0]]
         patterns[-1] += shown.conditions
+        if shown.count and not shown.distinct:
+            self.count_types(patterns, shown)
         body = joined(patterns)
         if body == FALSE:  # said of a node, so that it is a condition like any other
-            nodes = [Exists(name) for name in shown.free]
-            body = all_of([*map(self.is_node, nodes), Different(nodes[0], nodes[0])])
+            node = Exists(next(iter(shown.free)))
+            body = in_order(all_of([*without_conditions(patterns), Different(node, node)]))
         return self.finished(body, shown, order, offset, limit)
 
     def bare(self, patterns: list[list[Part]]) -> list[Part]:
@@ -130,7 +133,8 @@ class CypherParser(ConditionReader):
         return [self.is_node(node) for node in map(Exists, self.matched) if node not in bound]
 
     def is_node(self, node: Exists) -> Formula:
-        return Atom(Name(TYPE), node, Exists(self.new_name()))
+        place = self.matched[node.name]
+        return Atom(Name(TYPE, "name", place.position, len(place.text)), node, Exists(self.new_name()))
 
     def amount(self, word: str) -> int | None:
         """`SKIP number` or `LIMIT number`."""
@@ -155,7 +159,7 @@ class CypherParser(ConditionReader):
         shown = Shown(distinct=self.keyword("DISTINCT"))
         if self.at("*"):
             token = self.advance()
-            named = [name for name in self.matched if self.nodes[name]]
+            named = [name for name in self.matched if self.nodes.get(name)]
             if not named and not self.relationships:
                 self.fail("RETURN * returns the variables of the patterns, but they have none", token)
             for name in named:
@@ -216,18 +220,12 @@ class CypherParser(ConditionReader):
                 shown.free.setdefault(node.name)
             case TypeOf(relationship) | (Relationship() as relationship):
                 column = Column(name, self.type_of(relationship))
-                shown.free.update(dict.fromkeys((relationship.left.name, relationship.right.name)))
+                shown.free.update(dict.fromkeys(relationship.ends()))
             case Attribute() as attribute:
                 column = Column(name, self.shown_attribute(attribute, shown, token), optional=True)
             case _:
                 self.refuse("RETURN takes variables, their properties, type(), id() and count()", token)
         shown.columns.append(column)
-
-    def type_of(self, relationship: Relationship) -> Name:
-        if len(relationship.types) == 1:
-            return relationship.types[0]
-        relationship.asked = True
-        return relationship.variable
 
     def shown_attribute(self, attribute: Attribute, shown: Shown, token: Token | None) -> Attribute:
         """An attribute in a column or an order: of the one fact that a relationship is, of nodes that are free."""
@@ -238,7 +236,7 @@ class CypherParser(ConditionReader):
             if len(facts) > 1:
                 self.refuse("properties of a relationship without a direction are not returned; write -> or <-", token)
             attribute = replace(attribute, of=facts[0])
-            shown.free.update(dict.fromkeys((relationship.left.name, relationship.right.name)))
+            shown.free.update(dict.fromkeys(relationship.ends()))
         elif isinstance(of, Exists):
             shown.free.setdefault(of.name)
         return attribute
@@ -248,9 +246,9 @@ class CypherParser(ConditionReader):
         start = self.index
         function = self.advance()
         self.advance()
-        every = dict.fromkeys(self.matched)
+        every: dict[str, None] = dict.fromkeys(self.matched)
         if not self.accept("*"):
-            distinct = self.keyword("DISTINCT")
+            shown.distinct = distinct = self.keyword("DISTINCT")
             token = self.token
             if self.starts_value() or token.kind not in ("word", "quoted"):
                 self.refuse("count() takes *, a variable or a property", token)
@@ -260,7 +258,7 @@ class CypherParser(ConditionReader):
                     self.refuse("distinct values are not counted; return them and count the rows", token)
                 shown.conditions.append(Has(what))
             elif distinct and isinstance(what, Relationship):
-                every = dict.fromkeys((what.left.name, what.right.name))
+                every = dict.fromkeys(what.ends())
             elif distinct and isinstance(what, Exists):
                 every = {what.name: None}
             elif not isinstance(what, Exists | Relationship):
@@ -269,6 +267,13 @@ class CypherParser(ConditionReader):
         self.ended(start)
         shown.free.update(every)
         shown.count = self.alias(start)
+
+    def count_types(self, patterns: list[list[Part]], shown: Shown) -> None:
+        """Count the types of relationships, too, where they may be several."""
+        several = [r for parts in patterns for r in parts if isinstance(r, Relationship) and len(r.types) != 1]
+        if several:
+            shown.columns = [Column(name, Free(name)) for name in shown.free]
+            shown.columns += [Column(variable.text, variable) for variable in map(self.type_of, several)]
 
     def order(self, shown: Shown) -> list[Order]:
         """`ORDER BY key [ASC | DESC], …`"""
@@ -343,6 +348,16 @@ class CypherParser(ConditionReader):
         keys = tuple(replace(key, by=freed(key.by)) if isinstance(key.by, Attribute) else key for key in order)
         form: Form = "count" if shown.count else "select"
         return Query(free, rename(body, renamed), limit, offset, columns, keys, form, shown.count)
+
+
+def without_conditions(patterns: list[list[Part]]) -> Iterator[Formula]:
+    """Facts that patterns may be, and nothing else."""
+    for part in (part for parts in patterns for part in parts):
+        if isinstance(part, Relationship):
+            part.filtered = False
+            yield from (any_of([*part.facts()]), *part.typed())
+        elif binding(part):
+            yield part
 
 
 def binding(formula: Formula) -> set[Term]:

@@ -224,6 +224,9 @@ class ConditionReader(PatternReader):
             if operator not in FLIPPED:
                 self.refuse(f"{sign.text} takes a property on its left and a text on its right", sign)
             operator, left, right = FLIPPED[operator], right, left
+        if isinstance(left, TypeOf) and isinstance(right, TypeOf) and operator in ("=", "!="):
+            types = [Constant(self.type_of(side.relationship)) for side in (left, right)]
+            return Same(*types) if operator == "=" else Different(*types)
         if isinstance(left, TypeOf) and isinstance(right, Value) and operator in ("=", "!="):
             same = self.is_type(left.relationship, (right,))
             return same if operator == "=" else none_of(same)
@@ -303,6 +306,13 @@ class ConditionReader(PatternReader):
         relation = Constant(relationship.variable)
         return Same(relation, Constant(names[0])) if len(names) == 1 else Among(relation, names)
 
+    def type_of(self, relationship: Relationship) -> Name:
+        """The variable for the type of a relationship."""
+        if relationship.name.startswith("-"):
+            relationship.name = self.new_name()
+        relationship.asked = True
+        return relationship.variable
+
     # --- sides --------------------------------------------------------------------------------------------------------
 
     def side(self) -> Side:
@@ -334,6 +344,7 @@ class ConditionReader(PatternReader):
         return Attribute(of, key)
 
     def variable(self, name: str, token: Token) -> Exists | Relationship:
+        name = self.plain(name)
         if name in self.lists:
             self.refuse(f"{name} is a list of relationships, which is no value here", token)
         if name in self.relationships:

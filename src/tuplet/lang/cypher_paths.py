@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 from tuplet.lang.ast import TYPE, Atom, Attribute, Compare, Constant, Exists, Formula, Name, Same, Value
@@ -9,6 +10,7 @@ from tuplet.lang.cypher_patterns import Part, Relationship, all_of, any_of
 from tuplet.lang.cypher_tokens import CypherReader, Parameters
 from tuplet.lang.tokens import Token
 
+_PLAIN = re.compile(r"\w+")
 MAX_STEPS = 16  # of a path of fixed length
 
 
@@ -18,10 +20,11 @@ class PatternReader(CypherReader):
     def __init__(self, text: str, parameters: Parameters) -> None:
         super().__init__(text, parameters)
         self.nodes: dict[str, bool] = {}  # every node, and whether a name was given to it
-        self.matched: dict[str, None] = {}  # the nodes of MATCH
+        self.matched: dict[str, Token] = {}  # the nodes of MATCH, and where they first stand
         self.relationships: dict[str, Relationship] = {}
         self.lists: set[str] = set()  # variables of paths of fixed length
         self.taken = {token.text for token in self.tokens if token.kind == "word"}
+        self.renamed: dict[str, str] = {}  # variables with signs that other languages do not know
         self.fresh = 0
 
     # --- patterns -----------------------------------------------------------------------------------------------------
@@ -48,10 +51,10 @@ class PatternReader(CypherReader):
     def node(self, parts: list[Part], new: bool) -> Exists:
         if not self.at("("):
             self.unexpected("'(' with a node", ("MATCH",))
-        self.advance()
+        opening = self.advance()
         if self.token.kind in ("word", "quoted") and not self.at_keyword("WHERE"):
-            token = self.token
-            name = self.identifier("a variable").text
+            opening = token = self.token
+            name = self.plain(self.identifier("a variable").text)
             if name in self.relationships or name in self.lists:
                 self.fail(f"{name} is a relationship, it cannot be a node", token)
             if not new and name not in self.nodes:
@@ -62,7 +65,7 @@ class PatternReader(CypherReader):
             self.nodes[name] = False
         node = Exists(name)
         if new:
-            self.matched.setdefault(name)
+            self.matched.setdefault(name, opening)
         if self.at(":"):
             parts.append(self.labels(node))
         if self.token.kind == "parameter":
@@ -120,11 +123,10 @@ class PatternReader(CypherReader):
         if steps == 0:
             parts.append(Same(left, right))
         for step in range(steps):
-            middle = right if step == steps - 1 else self.between(new)
+            middle = right if step == steps - 1 else self.between(opening, new)
             # one of a type is no variable, and needs a name only to be told apart
-            own = f"-{opening.position}-{step}" if types else self.new_name()
-            if named and not repeated:
-                own = name
+            unnamed = repeated or not named
+            own = name if not unnamed else f"-{opening.position}-{step}" if types else self.new_name()
             found = Relationship(token if named else opening, own, types, left, middle, direction, tuple(properties))
             if named and not repeated:
                 self.relationships[name] = found
@@ -133,16 +135,16 @@ class PatternReader(CypherReader):
         parts += after
         return right
 
-    def between(self, new: bool) -> Exists:
+    def between(self, opening: Token, new: bool) -> Exists:
         """A node inside a path of fixed length."""
         name = self.new_name()
         if new:
-            self.matched.setdefault(name)
+            self.matched[name] = opening
         return Exists(name)
 
     def relationship_name(self, new: bool) -> str:
         token = self.token
-        name = self.identifier("a variable").text
+        name = self.plain(self.identifier("a variable").text)
         if name in self.nodes:
             self.fail(f"{name} is a node, it cannot be a relationship", token)
         if name in self.relationships or name in self.lists:
@@ -200,6 +202,15 @@ class PatternReader(CypherReader):
                 self.refuse("a property is compared with one value; write IN for a list of them", token)
             found.append((key, value))
         return found
+
+    def plain(self, name: str) -> str:
+        """A variable without the signs that only backticks allow."""
+        if not _PLAIN.fullmatch(name) and name not in self.renamed:
+            self.renamed[name] = re.sub(r"\W", "_", name)
+            while self.renamed[name] in self.taken:
+                self.renamed[name] += "_"
+            self.taken.add(self.renamed[name])
+        return self.renamed.get(name, name)
 
     def new_name(self) -> str:
         """A name that is nowhere in the text."""

@@ -90,7 +90,7 @@ class Relationship:
     @property
     def open(self) -> bool:
         """Whether its relation is a variable."""
-        return not self.types or (len(self.types) > 1 and (self.asked or self.filtered))
+        return self.asked or not self.types or (len(self.types) > 1 and self.filtered)
 
     def facts(self) -> list[Atom]:
         """The facts it may be."""
@@ -99,17 +99,24 @@ class Relationship:
         ends = ends or [(self.left, self.right), (self.right, self.left)]
         return list(dict.fromkeys(Atom(relation, head, tail) for relation in relations for head, tail in ends))
 
+    def ends(self) -> tuple[str, str]:
+        """The names of its nodes, in its direction."""
+        return (self.right.name, self.left.name) if self.direction == "<" else (self.left.name, self.right.name)
+
     def stated(self, fact: Atom) -> list[Formula]:
-        """That it is this fact, with what its brackets say."""
-        parts: list[Formula] = [fact]
-        if self.open:
-            relation = Constant(self.variable)
-            if len(self.types) > 1:
-                parts.append(Among(relation, self.types))
-            else:
-                parts.append(Different(relation, Constant(Name(TYPE))))
-        parts += [Compare("=", Attribute(fact, name), value) for name, value in self.properties]
-        return parts
+        """That it is this fact, with the properties in its brackets."""
+        return [fact, *(Compare("=", Attribute(fact, name), value) for name, value in self.properties)]
+
+    def known(self, fact: Atom) -> Atom:
+        """The fact with its relation, where only one is possible."""
+        return replace(fact, relation=self.types[0]) if len(self.types) == 1 else fact
+
+    def typed(self) -> list[Formula]:
+        """What the relation is if it is a variable: one of its types, or a link between nodes."""
+        relation = Constant(self.variable)
+        if not self.open:
+            return []
+        return [Among(relation, self.types) if self.types else Different(relation, Constant(Name(TYPE)))]
 
     def may_be(self, other: Relationship) -> bool:
         """Whether both may be the same fact, by their types."""
@@ -130,7 +137,11 @@ def joined(patterns: list[list[Part]]) -> Formula:
     facts = {relationship.name: relationship.facts() for relationship in relationships}
     paired = {relationship.name for pair in pairs for relationship in pair}
     # a choice that others depend on is made once for all of them; any other one stays where it is
-    chosen = {r.name: facts[r.name] for r in relationships if r.filtered or r.name in paired or len(facts[r.name]) == 1}
+    chosen = {
+        r.name: facts[r.name]
+        for r in relationships
+        if r.filtered or r.properties or r.name in paired or len(facts[r.name]) == 1
+    }
     if (number := prod(len(found) for found in chosen.values())) > MAX_CLAUSES:
         raise BudgetExceeded(
             f"query too large: {number:,} ways to choose directions and types, at most {MAX_CLAUSES}", limit="clauses"
@@ -143,13 +154,33 @@ def joined(patterns: list[list[Part]]) -> Formula:
         for part in (part for parts in patterns for part in parts):
             if not isinstance(part, Relationship):
                 said.append(placed(part, choice) if moved else part)
-            elif part.name in choice:
-                said += part.stated(choice[part.name])
-            else:
-                said.append(any_of([all_of(part.stated(fact)) for fact in facts[part.name]]))
-        said.append(apart([(choice[one.name], choice[other.name]) for one, other in pairs]))
-        formulas.append(all_of(said))
+                continue
+            said += part.stated(choice[part.name]) if part.name in choice else [any_of([*facts[part.name]])]
+            said += part.typed()
+        said.append(apart([(one.known(choice[one.name]), other.known(choice[other.name])) for one, other in pairs]))
+        formulas.append(in_order(all_of(said)))
     return any_of(formulas)
+
+
+def in_order(formula: Formula) -> Formula:
+    """A conjunction with its facts first, then choices between facts, types of relationships, and the rest."""
+    if not isinstance(formula, And):
+        return formula
+
+    def place(part: Formula) -> tuple[int, str]:
+        match part:
+            case Atom():
+                return 0, ""
+            case Or(parts) if all(isinstance(each, Atom) for each in parts):
+                return 1, ""
+            case Different(Constant(Name(variable, "variable")), Constant(Name(text))) if text == TYPE:
+                return 2, variable
+            case Among(Constant(Name(variable, "variable"))):
+                return 2, variable
+            case _:
+                return 3, ""
+
+    return And(tuple(sorted(formula.parts, key=place)))
 
 
 @dataclass(frozen=True)
@@ -194,9 +225,10 @@ def apart(pairs: list[tuple[Atom, Atom]]) -> Formula:
         found: list[Case] = []
         for case in cases:
             rest: Case | None = case
-            sides = [(Constant(one.relation), Constant(other.relation)), (one.head, other.head), (one.tail, other.tail)]
-            if "variable" in (one.relation.kind, other.relation.kind):
-                sides = [*sides[1:], sides[0]]  # nodes first: most nodes differ, and that settles more
+            relations = sorted((one.relation, other.relation), key=lambda name: name.kind != "variable")
+            sides = [(one.head, other.head), (one.tail, other.tail), (Constant(relations[0]), Constant(relations[1]))]
+            if relations[0].kind != "variable":
+                sides = [sides[2], *sides[:2]]  # else nodes first: most nodes differ, and that settles more
             for left, right in sides:
                 if rest is not None:
                     differ, rest = rest.split(left, right)

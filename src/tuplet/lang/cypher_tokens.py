@@ -141,7 +141,7 @@ class CypherReader(Reader):
                 self.index += 1
                 return self._parameter(token)
         if self.accept("-", "+"):
-            number = self.value()
+            number = self.value() if self.token.kind in ("number", "parameter") else None
             if not isinstance(number, Value) or isinstance(number.value, bool | str | datetime.date):
                 self.fail("expected a number after the sign", token)
             plain = -number.value if token.text == "-" else number.value

@@ -137,6 +137,10 @@ def _last_part(iri: str) -> str:
 def relation_id(name: Name, graph: Names, text: str = "") -> int:
     """The relation that a name means; an unknown one is refused, with the nearest or all of a few."""
     found = find_relation(name, graph)
+    if found < 0 and name.text == TYPE and text[name.position :][: name.length] != TYPE:  # a label, or a node alone
+        known = [f"-[:{graph.relations.name(i)}]->" for i in range(min(len(graph.relations), 2))]
+        note = f"has no facts here: this graph has no labels; write how the node is connected, as {' or '.join(known)}"
+        raise UnknownName("relation", name.text, note=note, **_place(name, text))
     return found if found >= 0 else resolve(name, "relation", graph.relations, text)
 
 
