@@ -46,8 +46,8 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     [[31, None, 28]]
     >>> [part.to_pylist() for part in inferred(pa.array(["31", "old", "28", "NA"])) if part is not None]
     [[31, None, 28, None], [None, 'old', None, None]]
-    >>> str(inferred(pa.array(["007", "12"]))[0].type)
-    'large_string'
+    >>> inferred(pa.array(["007", ""]))[0].to_pylist()
+    ['007', None]
     """
     coded = whole(cells).cast(pa.large_string()).dictionary_encode()
     words = coded.dictionary
@@ -69,7 +69,10 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
             return _taken(coded, _cast(special, _only(words, fits))), _taken(
                 coded, _only(words, pc.and_not(said, fits))
             )
-    return _taken(coded, _only(words, pc.invert(empty))), None
+    # Texts keep their dictionary, which spares looking up each of them.
+    absent = empty.take(coded.indices)
+    indices = pc.if_else(absent, pa.scalar(None, coded.indices.type), coded.indices)
+    return pa.DictionaryArray.from_arrays(indices, words), None
 
 
 def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +145,7 @@ class FactCollector:
         self._entities, self._relations = NameTable(), NameTable()
         self._facts = RelationSpill(spill_memory(memory), folder, defaults={"truth": 1.0, "date": NO_DATE})
         self._values = ValueCollector(spill_memory(memory), folder)
+        self._looked_up: tuple[pa.Array, NDArray[np.int32]] | None = None
         self._labels: dict[str, str] = {}
         self._blank_lines = self._rows = 0
         self._remarks: dict[str, None] = {}  # each once, in order
@@ -175,7 +175,8 @@ class FactCollector:
         relation = numbers(self._relations, part.relation)
         self._facts.append(relation, columns)
         for batch in part.values:
-            self._values.add(batch, partial(_numbers_of, self._entities), (columns["head"], relation, columns["tail"]))
+            self._values.add(batch, self._subjects, (columns["head"], relation, columns["tail"]))
+        self._looked_up = None
         for name, label in part.labels.items():
             self._labels.setdefault(name, label)
         if part.nodes is not None:
@@ -186,6 +187,12 @@ class FactCollector:
             self._notes[name] = _joined(self._notes.get(name), note)
         self._blank_lines += part.blank_lines
         self._rows += len(part.head)
+
+    def _subjects(self, names: pa.Array) -> NDArray[np.int32]:
+        """The numbers of entities; the attributes of a table are all about the same ones."""
+        if self._looked_up is None or self._looked_up[0] is not names:
+            self._looked_up = names, numbers(self._entities, pa.chunked_array([names]))
+        return self._looked_up[1]
 
     def write(
         self,
@@ -271,10 +278,6 @@ def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
         else:
             parts.append(table.number(chunk))
     return parts[1] if len(parts) == 2 else np.concatenate(parts)
-
-
-def _numbers_of(table: NameTable, names: pa.Array) -> NDArray[np.int32]:
-    return numbers(table, pa.chunked_array([names]))
 
 
 def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:

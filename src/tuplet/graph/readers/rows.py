@@ -192,7 +192,7 @@ def _lists(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
             raise BadRow(row, f"{name}: {bad!r} is not {_WORDS[layout.kinds[name]]}")
     else:
         values, others = inferred(inner)
-        values = inner if others is not None else values
+        values = inner if others is not None or pa.types.is_dictionary(values.type) else values
     if pa.types.is_large_string(values.type):
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     return pa.ListArray.from_arrays(parts.offsets, values)

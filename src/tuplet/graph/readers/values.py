@@ -74,8 +74,8 @@ class ValueCollector:
     def add(self, batch: AttributeBatch, subject: Callable[[pa.Array], Ids], facts: Sequence[Ids]) -> None:
         """Take the values of a batch.
 
-        `subject` gives the numbers of entities by name, `facts` are the heads, relations and tails of the facts that
-        the batch came with.
+        `subject` gives the numbers of entities by name, also of those without a value here; `facts` are the heads,
+        relations and tails of the facts that the batch came with.
         """
         values, rows = _flat(batch.values)
         if len(values) == 0:
@@ -92,7 +92,7 @@ class ValueCollector:
             columns |= {"head": head, "tail": tail}
         else:
             names = _whole(batch.subjects)
-            columns["head"] = subject(names if rows is None else names.take(pa.array(rows)))
+            columns["head"] = subject(names) if rows is None else subject(names)[rows]
             relation = np.zeros(len(values), np.uint8)
         if batch.languages is not None and kind == "text":
             tags = _whole(batch.languages).fill_null("")
