@@ -85,6 +85,20 @@ def test_with_negated_facts_and_other_alternatives(store: Store, engine: str) ->
     assert either == kept({(x,): one(x) for x in AGES})
 
 
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "ns3"])
+def test_joined_by_a_value(store: Store, engine: str) -> None:
+    query = "SELECT ?x ?z { ?x :r ?y . ?x :age ?a . ?z :age ?a FILTER(?x != ?z) }"
+    best = {x: max(truth(x, y, engine) for y in AGES) for x in AGES}
+    same = [(x, z) for x in AGES for z in AGES if x != z and set(AGES[x]) & set(AGES[z])]
+    assert answers(store, query, engine) == kept({(x, z): best[x] for x, z in same})
+    stated = {(x, z): best[x] for x, z in same if best[x] == 1}
+    assert answers(store, query, engine, only="observed") == kept(stated)
+    if engine != "crisp":
+        assert answers(store, query, engine, only="predicted") == kept(
+            {(x, z): best[x] for x, z in same if best[x] < 1}
+        )
+
+
 def test_the_first_tuples_and_what_they_rest_on(store: Store) -> None:
     whole = store.ask("PREFIX : <http://e/> SELECT ?x ?z { ?x :r :b . ?z :age ?a }", k="all")
     for k in range(1, len(whole) + 1):

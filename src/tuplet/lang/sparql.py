@@ -163,7 +163,7 @@ class SparqlParser(PatternParser):
                 self.fail(f"{token.text} is selected but no pattern contains it{advice}", token)
         free = tuple(column.what for column in shown if isinstance(column.what, Free))
         plain = tuple(shown) == tuple(Column(variable.name, variable) for variable in free)
-        return free, () if plain or self.form != "select" else tuple(shown)
+        return free, () if plain or self.form == "ask" else tuple(shown)
 
     def modifiers(self) -> tuple[list[tuple[Token, bool]], dict[str, int]]:
         order: list[tuple[Token, bool]] = []

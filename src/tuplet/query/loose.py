@@ -1,7 +1,8 @@
-"""Variables that no atom joins to anything: only conditions speak of them, so what they may be is listed.
+"""Variables of which no positive atom speaks, only conditions and negated atoms: what they may be is listed.
 
-`SELECT ?x { ?x :age ?a FILTER(?a > 30) }` has no fact to search for. Engines search for facts; here such parts of a
-clause are listed, the engine is asked for the rest, and tuples are put together from both.
+`SELECT ?x { ?x :age ?a FILTER(?a > 30) }` has no fact to search for, and in `?x :r :b ; :age ?a . ?z :age ?a` only a
+value joins `?z` to the rest. Engines search for facts; here the engine is asked for what there is to search for, the
+other variables are listed, and tuples are put together from both.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ Assigned = NDArray[np.int32]  # [n, variables of the clause], -1 where a variabl
 
 
 def is_loose(clause: QueryGraph) -> bool:
-    """Whether some part of a clause has no atom to search for."""
-    return bool(_loose(clause))
+    """Whether some variable of a clause is in no atom to search for."""
+    return len(_searched(clause)) < len(clause.variables)
+
+
+def _searched(clause: QueryGraph) -> set[int]:
+    """The variables of positive atoms."""
+    return {node for edge in clause.edges if not edge.negated for node in (edge.head, edge.tail) if node >= 0}
 
 
 def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline) -> Ranking:
-    """The best tuples of clauses of which some have loose parts."""
+    """The best tuples of clauses of which some have such variables."""
     searched = [clause for clause in clauses if not is_loose(clause)]
     everything = replace(limits, k="all") if len(clauses) > 1 else limits
     listed = {
@@ -44,7 +50,8 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
     free = len(clauses[0].free)
     found = engine.run(engine.planned(searched, source, limits), limits, deadline) if searched else None
     rankings = [*([found] if found is not None else []), *listed.values()]
-    tuples = np.unique(np.concatenate([ranking.tuples for ranking in rankings]), axis=0).reshape(-1, free)
+    tuples = np.concatenate([ranking.tuples for ranking in rankings])
+    tuples = np.unique(tuples, axis=0) if free else tuples[:1]
     logic = Logic.of(limits.logic)
     truth = np.zeros(len(tuples))
     if searched and len(tuples):
@@ -90,11 +97,11 @@ def judged(
         return judge(clauses, source, tuples, deadline)
     found = [judge(searched, source, tuples, deadline)] if searched else []
     for clause in clauses:
-        loose = {variable for part in _loose(clause) for variable in part}
-        others = [variable for variable in range(len(clause.variables)) if variable not in loose]
-        if loose and others:  # the loose part holds, or the tuple would not be here
-            asked = [place for place, variable in enumerate(clause.free) if variable in others]
-            found.append(judge([_restricted(clause, others)], source, tuples[:, asked], deadline))
+        known = _searched(clause)
+        if known and len(known) < len(clause.variables) and not _linked(clause, known):
+            asked = [place for place, variable in enumerate(clause.free) if variable in known]
+            rest = _restricted(clause, sorted(known), [clause.free[place] for place in asked])
+            found.append(judge([rest], source, tuples[:, asked], deadline))  # the rest holds, or it were not here
     if not found:
         return np.zeros(len(tuples), np.int8)
     yes, unknown = np.any([f == 1 for f in found], axis=0), np.any([f < 0 for f in found], axis=0)
@@ -109,45 +116,70 @@ def _cut(ranking: Ranking, limits: Limits) -> Ranking:
     return replace(ranking.take(slice(most)), bound=max(ranking.bound, float(ranking.truth[most])))
 
 
-def _loose(clause: QueryGraph) -> list[list[int]]:
-    """The independent parts of a clause none of whose variables is in a positive atom."""
-    bound = {node for edge in clause.edges if not edge.negated for node in (edge.head, edge.tail) if node >= 0}
-    if len(bound) == len(clause.variables):  # as a rule
-        return []
-    return [part for part in clause.parts() if not bound & set(part)]
+def _linked(clause: QueryGraph, known: set[int]) -> list[int]:
+    """The variables of positive atoms that a condition or a negated atom ties to one that is in none."""
+    pairs = [condition.variables for condition in clause.conditions if len(condition.variables) == 2]
+    pairs += [*clause.different, *((edge.head, edge.tail) for edge in clause.edges)]
+    tied = [pair for pair in pairs if all(node >= 0 for node in pair) and len(known & set(pair)) == 1]
+    return sorted({node for pair in tied for node in pair if node in known})
 
 
 def _put_together(
     clause: QueryGraph, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline
 ) -> Ranking:
-    """The tuples of one clause: what its loose parts may be, with what the engine finds for the others."""
-    parts = _loose(clause)
-    loose = {variable for part in parts for variable in part}
-    others = [variable for variable in range(len(clause.variables)) if variable not in loose]
+    """The tuples of one clause: what the engine finds, with everything that the other variables may be."""
+    known = _searched(clause)
     assigned = np.full((1, len(clause.variables)), -1, np.int32)
     truth, exact, bound, pruned = np.ones(1), True, 0.0, None
-    if others or any(not ({e.head, e.tail} & loose) for e in clause.edges):
-        rest = _restricted(clause, others)
-        found = engine.run(engine.planned([rest], source, limits), limits, deadline)
+    if known or any(not edge.negated for edge in clause.edges):
+        linked = _linked(clause, known)
+        asked = [v for v in clause.free if v in known]
+        asked += [v for v in linked if v not in asked]
+        if linked and limits.only == "predicted" and engine.needs_truth:
+            return _without_observed(clause, source, engine, limits, deadline)
+        whole = replace(limits, k="all") if linked else limits
+        rest = _restricted(clause, sorted(known), asked)
+        found = engine.run(engine.planned([rest], source, whole), whole, deadline)
         truth, exact, bound, pruned = found.truth, found.exact, found.bound, found.pruned
         assigned = np.full((len(truth), len(clause.variables)), -1, np.int32)
-        assigned[:, others] = found.assignments[0]
+        assigned[:, sorted(known)] = found.assignments[0]
+    settled = set(known)
+    for variable in (v for part in clause.parts() for v in part if v not in known):
+        candidates = _candidates(clause, variable, len(source.graph.entities))
+        _check_size(len(assigned) * len(candidates))
+        left = np.repeat(np.arange(len(assigned)), len(candidates))
+        assigned, truth = assigned[left], truth[left]
+        assigned[:, variable] = np.tile(candidates, len(left) // max(1, len(candidates)))
+        settled.add(variable)
+        kept = _holds(clause, assigned, settled, variable)
+        assigned, truth = assigned[kept], truth[kept]
+    value, observed = _negated(clause, assigned, known, source, source.truth is None or not engine.needs_truth)
     logic = Logic.of(limits.logic)
-    stated = source.truth is None or not engine.needs_truth
-    implied = np.ones(len(truth), dtype=bool)
-    for part in parts:
-        rows, value, observed = _listed(clause, part, source, logic, stated)
-        _check_size(len(assigned) * len(rows))
-        left, right = np.repeat(np.arange(len(assigned)), len(rows)), np.tile(np.arange(len(rows)), len(assigned))
-        assigned = np.where(rows[right] >= 0, rows[right], assigned[left])
-        truth = logic.conjunction(truth[left], value[right])
-        implied = implied[left] & observed[right]
-    if limits.only is not None and not others:
-        kept = implied == (limits.only == "observed")
+    truth = logic.conjunction(truth, logic.all(1.0 - value))
+    if limits.only is not None and (not known or limits.only == "observed"):
+        kept = np.logical_not(observed.any(axis=1)) == (limits.only == "observed")
         assigned, truth = assigned[kept], truth[kept]
     holds = truth > 0
-    ranking = Ranking(assigned[holds][:, list(clause.free)], truth[holds], (assigned[holds],), exact, bound, pruned)
-    return _cut(_in_order(ranking, source), limits)
+    assigned, truth = assigned[holds], truth[holds]
+    rank = source.graph.entities.sort_rank
+    tuples = assigned[:, list(clause.free)]
+    order = np.lexsort((-truth, *rank[tuples].T[::-1])) if clause.free else np.argsort(-truth, kind="stable")
+    first = np.ones(len(order), dtype=bool)  # of the assignments of a tuple the truest stands
+    first[1:] = (tuples[order[1:]] != tuples[order[:-1]]).any(axis=1)
+    order = order[first]
+    order = order[np.argsort(-truth[order], kind="stable")]
+    return _cut(Ranking(tuples[order], truth[order], (assigned[order],), exact, bound, pruned), limits)
+
+
+def _without_observed(
+    clause: QueryGraph, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline
+) -> Ranking:
+    """The tuples that the facts do not imply: all of them but those they do."""
+    everything, stated = replace(limits, k="all", only=None), replace(limits, k="all", only="observed")
+    found = _put_together(clause, source, engine, everything, deadline)
+    observed = {*map(tuple, _put_together(clause, source, engine, stated, deadline).tuples.tolist())}
+    kept = [i for i, row in enumerate(found.tuples.tolist()) if tuple(row) not in observed]
+    return _cut(found.take(np.array(kept, np.int64)), limits)
 
 
 def _check_size(tuples: int) -> None:
@@ -157,13 +189,8 @@ def _check_size(tuples: int) -> None:
         )
 
 
-def _in_order(ranking: Ranking, source: Source) -> Ranking:
-    rank = source.graph.entities.sort_rank
-    return ranking.take(np.lexsort((*rank[ranking.tuples].T[::-1], -ranking.truth)))
-
-
-def _restricted(clause: QueryGraph, kept: Sequence[int]) -> QueryGraph:
-    """The part of a clause that is about some of its variables, or none."""
+def _restricted(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) -> QueryGraph:
+    """The part of a clause that is about some of its variables, asking for some of them."""
     number = {old: new for new, old in enumerate(kept)}
 
     def node(old: int) -> int:
@@ -181,50 +208,34 @@ def _restricted(clause: QueryGraph, kept: Sequence[int]) -> QueryGraph:
                 conditions.append(replace(condition, left=number[condition.left], right=number[condition.right]))
     return QueryGraph(
         variables=tuple(clause.variables[v] for v in kept),
-        free=tuple(number[v] for v in clause.free if v in number),
+        free=tuple(number[v] for v in free),
         edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in clause.edges if here(e.head, e.tail)),
         different=tuple((node(a), node(b)) for a, b in clause.different if here(a, b)),
         conditions=tuple(conditions),
     )
 
 
-# --- one loose part ----------------------------------------------------------------------------------------------
+# --- variables that are listed -------------------------------------------------------------------------------------
 
 
-def _listed(
-    clause: QueryGraph, part: Sequence[int], source: Source, logic: Logic, stated: bool
-) -> tuple[Assigned, NDArray[np.float64], NDArray[np.bool_]]:
-    """All that the variables of a part may be, with its truth and whether the facts imply it.
-
-    The free variables of a row are unlike those of every other row: of the existential ones the truest stands.
-    """
-    rows = np.full((1, len(clause.variables)), -1, np.int32)
-    for done, variable in enumerate(part):
-        candidates = _candidates(clause, variable, len(source.graph.entities))
-        _check_size(len(rows) * len(candidates))
-        rows = np.repeat(rows, len(candidates), axis=0)
-        rows[:, variable] = np.tile(candidates, len(rows) // max(1, len(candidates)))
-        rows = rows[_holds(clause, rows, set(part[: done + 1]), variable)]
-    edges = [e for e in clause.edges if e.head in part or e.tail in part]
-    value = np.zeros((len(rows), len(edges)))
-    observed = np.zeros((len(rows), len(edges)), dtype=bool)
-    for j, edge in enumerate(edges):  # negated ones
-        heads, tails = (rows[:, n] if n >= 0 else np.full(len(rows), ~n, np.int32) for n in (edge.head, edge.tail))
-        relations = np.full(len(rows), edge.relation, np.int32)
+def _negated(
+    clause: QueryGraph, assigned: Assigned, known: set[int], source: Source, stated: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The truth of the negated atoms that the engine did not see, and whether they are stated. [n, atoms]"""
+    edges = [edge for edge in clause.edges if any(n >= 0 and n not in known for n in (edge.head, edge.tail))]
+    value, observed = np.zeros((len(assigned), len(edges))), np.zeros((len(assigned), len(edges)), dtype=bool)
+    for j, edge in enumerate(edges):
+        heads, tails = (
+            np.ascontiguousarray(assigned[:, n]) if n >= 0 else np.full(len(assigned), ~n, np.int32)
+            for n in (edge.head, edge.tail)
+        )
+        relations = np.full(len(assigned), edge.relation, np.int32)
         if stated:
             observed[:, j] = source.facts.find_many(heads, relations, tails) >= 0
             value[:, j] = observed[:, j]
         else:
             value[:, j], observed[:, j] = source.table([clause]).lookup(heads, relations, tails)
-    truth = logic.all(1.0 - value)
-    free = [variable for variable in part if variable in clause.free]
-    order = np.lexsort((-truth, *rows[:, free].T)) if free else np.argsort(-truth, kind="stable")
-    ordered = rows[order][:, free]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    kept = order[first]
-    implied: NDArray[np.bool_] = np.logical_not(observed[kept].any(axis=1))
-    return rows[kept], truth[kept], implied
+    return value, observed
 
 
 def _candidates(clause: QueryGraph, variable: int, entities: int) -> NDArray[np.int32]:

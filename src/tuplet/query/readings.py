@@ -276,6 +276,10 @@ class _ClauseReader:
                 if one is None:
                     one, right, other = other, left, None
                 assert one is not None
+                if other is None and not (isinstance(right, Constant) and right.name.kind != "name"):
+                    if equal:
+                        raise Impossible  # an entity is no value
+                    return None
                 second: Operand = other if other is not None else self._value_of(right)
                 return Compare("=" if equal else "!=", one, second)
             case Compare(operator, left, right, negated):
@@ -285,7 +289,11 @@ class _ClauseReader:
                 if isinstance(item, Attribute):
                     attribute = self.attribute(item)
                 if attribute is not None:
-                    values = tuple(_as_value(word) if isinstance(word, Name) else word for word in listed)
+                    values = tuple(
+                        _as_value(word) if isinstance(word, Name) else word
+                        for word in listed
+                        if not (isinstance(word, Name) and word.kind == "name")  # an entity is no value
+                    )
                     return Among(attribute, values, negated)
                 names = tuple(word if isinstance(word, Name) else _as_name(word) for word in listed)
                 return Among(item, names, negated)
