@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -311,6 +312,61 @@ def test_what_there_is_can_be_seen(path: Path, capsys: pytest.CaptureFixture[str
     assert set(found.to_arrow()["value"].to_pylist()) >= {"31", "Anna"}
     assert main(["info", str(path)]) == 0
     assert "integer, 2 of entities" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_changes_of_a_store(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_folder, "RECENT", 4)
+    rng = np.random.default_rng(seed)
+    people, relations = ["ann", "bob", "cid"], ["knows", "likes"]
+    store, reader = tuplet.open(path), tuplet.open(path)
+    facts = {("ann", "knows", "bob"), ("bob", "knows", "cid"), ("cid", "likes", "ann")}
+    model: dict[Any, set[Any]] = {}  # of (subject, attribute), those of a name of ours
+
+    def pick(choices: Any) -> Any:
+        return choices[int(rng.integers(len(choices)))]
+
+    def check(store: Any, model: dict[Any, set[Any]]) -> None:
+        for (subject, name), expected in model.items():
+            assert set(values(store, name, subject)) == expected
+
+    older: list[tuple[Any, dict[Any, set[Any]]]] = []
+    for _ in range(25):
+        subject = pick(people) if rng.random() < 0.5 else pick(sorted(facts)) if facts else "ann"
+        name, value = pick(["x", "y"]), pick([1, 2.5, "a", "b", BORN])
+        match pick(["add", "add", "replace", "remove", "remove all", "add fact", "remove fact", "compact"]):
+            case "add":
+                store.add(attributes=[(subject, name, value)])
+                model.setdefault((subject, name), set()).add(value)
+            case "replace":
+                store.add(attributes=[(subject, name, value)], replace=True)
+                model[subject, name] = {value}
+            case "remove" if name in store.graph.attributes.names:
+                store.remove(attributes=[(subject, name, value)])
+                model.setdefault((subject, name), set()).discard(value)
+            case "remove all" if name in store.graph.attributes.names:
+                store.remove(attributes=[(subject, name)])
+                model[subject, name] = set()
+            case "add fact":
+                fact = (pick(people), pick(relations), pick(people))
+                store.add([fact], attributes=[(fact, name, value)])
+                facts.add(fact)
+                model.setdefault((fact, name), set()).add(value)
+            case "remove fact" if facts:
+                fact = pick(sorted(facts))
+                store.remove([fact])
+                facts.discard(fact)
+                model |= {key: set() for key in model if key[0] == fact}
+            case "compact":
+                store.compact()
+        check(store, model)
+        reader.refresh()
+        check(reader, model)
+        if rng.random() < 0.2:
+            older.append((tuplet.open(path), {key: set(some) for key, some in model.items()}))
+    for held, then in older:
+        check(held, then)
+    check(tuplet.open(path), model)
 
 
 VALUE = st.one_of(st.integers(-2, 2), st.floats(-1, 1), st.booleans(), st.sampled_from(["", "a", "b", "é"]), st.dates())

@@ -126,8 +126,8 @@ class Directory:
 
     def verify_later(self, names: Sequence[str]) -> None:
         """Verify arrays that were written for later, each once: to be called before they are read."""
-        wanted = [name for name in names if name in self.later]
-        _refuse_damaged([stated for name in wanted for stated in self.later[name]])
+        wanted = {name: stated for name in names if (stated := self.later.get(name)) is not None}
+        _refuse_damaged([part for stated in wanted.values() for part in stated])
         for name in wanted:
             self.later.pop(name, None)
 

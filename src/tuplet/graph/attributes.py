@@ -9,7 +9,7 @@ looked at.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -292,18 +292,15 @@ class Attributes:
         """The columns of an attribute of the facts of a relation."""
         return [column for column in self._found.get(name, []) if column.relation == relation]
 
-    def among_facts(self, heads: Ids, relation: Ids, tails: Ids) -> Attributes:
-        """The same, less those of facts that are none of the given ones."""
-        kept = []
+    def among_facts(self, kept: Mapping[int, Ids]) -> Attributes:
+        """The same, where of some relations only these facts are left, by their keys."""
+        columns = []
         for column in self.columns:
-            if column.relation < 0:
-                kept.append(column)
-                continue
-            own = relation == column.relation
-            keys = np.asarray(heads)[own].astype(np.int64) * FACTS + np.asarray(tails)[own]
-            there = np.isin(column.ranked.keys, keys)
-            kept.append(column if there.all() else column.only(there))
-        return Attributes(tuple(kept)) if self.columns else self
+            if column.relation in kept:
+                there = np.isin(column.ranked.keys, kept[column.relation])
+                column = column if there.all() else column.only(there)
+            columns.append(column)
+        return Attributes(tuple(columns)) if kept else self
 
     def values_of(self, name: str, key: int, relation: int = -1) -> list[tuple[Plain, str]]:
         """All values of an attribute of an entity or a fact, with their language tags."""

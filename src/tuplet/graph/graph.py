@@ -18,7 +18,7 @@ from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.aliases import with_labels
 from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
-from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.edge_states import EdgeStates, pair_key
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
 from tuplet.prefixes import WELL_KNOWN, Prefixes
@@ -163,6 +163,8 @@ class KnowledgeGraph:
         heads, relation, tails = (
             np.concatenate(pair, dtype=np.int32) for pair in ((h, heads), (r, relation), (t, tails))
         )
+        of_facts = {column.relation for column in self.attributes.columns if column.relation >= 0}
+        kept = {r: pair_key(heads[relation == r], tails[relation == r]) for r in of_facts}
         return KnowledgeGraph.of(
             entities or self.entities,
             self.relations,
@@ -173,7 +175,7 @@ class KnowledgeGraph:
             None if self.weight is None else np.concatenate([self.weight[entry], truth]),
             self.notes,
             date,
-            self.attributes.among_facts(heads, relation, tails),
+            self.attributes.among_facts(kept),
         )
 
     def edited(

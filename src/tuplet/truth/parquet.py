@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
 from tuplet.graph.attribute_tables import tables_of
+from tuplet.graph.edge_states import pair_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
 from tuplet.graph.graph_writer import GraphWriter, graph_of_arrays
 from tuplet.graph.name_table import NameTable
@@ -119,14 +120,16 @@ class GivenTable:
         """The same graph, relation by relation, and the meta of its folder."""
         graph = self.graph
         writer = GraphWriter(sink, graph.entities, graph.relations)
+        kept = {}
         for relation in range(len(graph.relations)):
             heads, tails, entries = graph.adjacency.relation(relation)
             columns = {"split": graph.split, "weight": graph.weight, "date": graph.date}
             known = {name: column[entries] for name, column in columns.items() if column is not None}
             if relation in self.differing:
                 heads, tails, known = self._agreeing(relation, heads, tails, known)
+                kept[relation] = pair_key(heads, tails)
             writer.relation(heads, tails, known)
-        return writer.finish(graph.notes, tables_of(graph.attributes))
+        return writer.finish(graph.notes, tables_of(graph.attributes.among_facts(kept)))
 
     def _agreeing(self, relation: int, heads: Ids, tails: Ids, known: dict[str, Any]) -> tuple[Ids, Ids, Any]:
         stated = graph_facts(self.graph, relation, self.observed)
