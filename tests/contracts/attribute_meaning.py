@@ -186,12 +186,25 @@ class Meaning:
             columns = tuple(self._settled(column, relations, values) for column in self.ask.columns)
             shown = {column.what for column in columns if isinstance(column.what, Of)}
             about = frozenset((part, no) for part, no in clause if shown & {*attributes(self.valued(part, values))})
-            wanted = [*shown, *(self._settled(s, relations, values).by for s in self.ask.order)]  # type: ignore[union-attr]
+            wanted = {*shown, *(self._settled(s, relations, values).by for s in self.ask.order)}
+            for pair in self.pairs(relations, values) * len(
+                self.ask.exists
+            ):  # what it is compared with says which value
+                wanted |= pair if wanted & pair else set()
             terms = {term for of in wanted if isinstance(of, Of) for term in terms_of(of)}
             extra = tuple(sorted(terms & set(self.ask.exists)))
             found.setdefault((columns, extra, about), []).append(clause)
         for (columns, extra, _), clauses in found.items():
             yield columns, extra, clauses
+
+    def pairs(self, relations: Mapping[str, str], values: Mapping[str, Of]) -> list[set[Of]]:
+        """The attributes that are compared with each other, anywhere in the query."""
+        parts = {part for clause in self.decided(relations) for part, _ in clause or ()}
+        found = [set(attributes(self.valued(part, values))) for part in parts]
+        shared = [
+            {Of(p.head, p.relation, p.tail), values[p.tail]} for p in parts if isinstance(p, Fact) and p.tail in values
+        ]
+        return [pair for pair in (*found, *shared) if len(pair) == 2]
 
     def valued(self, literal: Literal, values: Mapping[str, Of]) -> Literal:
         """A literal with attributes in place of the variables for their values."""

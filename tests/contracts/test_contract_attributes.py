@@ -25,7 +25,7 @@ from tuplet.store import Store
 BLOCKS = range(40) if SOAK else range(4)
 PER_BLOCK = 50
 QUERIES_PER_WORLD = 5
-ENGINES = ("brute", "exact")
+ENGINES = ("brute", "exact", "ns3")
 
 
 @lru_cache(maxsize=2)
