@@ -197,8 +197,11 @@ def test_duckdb_files_and_relations(tmp_path: Path) -> None:
     assert values(graph, "a") == {"name": "Anna", "age": 31}
     with duckdb.connect(str(path)) as connection:
         connection.execute("drop table facts; create table x (a int); create table y (b int)")
-    with pytest.raises(BadInput, match=r"which table holds the facts\? There are nodes, x, y; call one of them facts"):
+    with pytest.raises(BadInput, match=r"which table holds the facts\? There are nodes, x, y; write .*f\.duckdb:TABLE"):
         read(path)
+    assert facts(read(f"{path}:nodes", columns="id=id,called=name")) == {("a", "called", "Anna")}
+    with pytest.raises(BadInput, match=r"table 'node' is not in .*f\.duckdb; did you mean 'nodes'\?"):
+        read(f"{path}:node")
     with pytest.raises(BadInput, match=r"g\.duckdb: cannot be read as DuckDB"):
         read(write(tmp_path / "g.duckdb", "no database at all"))
 

@@ -1,4 +1,4 @@
-"""Reading facts: files by their suffix, dataset folders, data frames, Arrow tables, tuples.
+"""Reading facts and attributes: files by their suffix, folders, data frames, tables, graphs of other libraries, tuples.
 
 A reader is found by the suffix of a file, in the registry (`tuplet.registry`, kind "readers"). Another package adds one
 with an entry point whose name is the suffix:
@@ -7,7 +7,8 @@ with an entry point whose name is the suffix:
     ".mine" = "my_package:read_mine"
 
 It is a function, or a class whose instances can be called, that takes the path and the columns the user has named
-(a mapping from head, relation, tail, truth, date to the name or the number of a column; None if none are named):
+(a mapping from head, relation, tail, truth, date to the name or the number of a column; None or
+empty if none are named):
 
     def read_mine(path: Path, columns: Mapping[str, str | int] | None) -> Iterable[tuple[str, str, str]]:
         for line in path.read_text().splitlines():

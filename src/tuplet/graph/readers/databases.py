@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, unknown
 from tuplet.graph.readers.columns import Choice
 from tuplet.graph.readers.facts import FactColumns
 from tuplet.graph.readers.layouts import TableLayout
@@ -19,32 +19,36 @@ _LABELS = ("name", "title", "label")
 
 
 def read_duckdb(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What a DuckDB file says: its only table, or those called `facts` and `nodes`."""
+    """What a DuckDB file says: the table after a colon (`my.duckdb:drugs`), its only one, or `facts` and `nodes`."""
     duckdb = _module("duckdb", "sql", path)
+    file, table = (str(path), "") if path.exists() else str(path).rsplit(":", 1)
     try:
-        connection = duckdb.connect(str(path), read_only=True)
+        connection = duckdb.connect(file, read_only=True)
     except duckdb.Error as error:
         raise BadInput(f"{path}: cannot be read as DuckDB ({str(error).splitlines()[0]})") from None
     with closing(connection):
-        yield from of_duckdb(connection, columns, str(path))
+        yield from of_duckdb(connection, columns, file, table)
 
 
-def of_duckdb(connection: Any, columns: Choice | None = None, where: str = "the database") -> Iterator[FactColumns]:
-    """What the tables of a DuckDB connection say."""
-    rows = connection.execute("select table_name from information_schema.tables order by 1").fetchall()
-    names = [name for (name,) in rows]
-    facts = [name for name in names if name.lower() in _FACTS] or [n for n in names if n.lower() != _NODES]
+def of_duckdb(
+    connection: Any, columns: Choice | None = None, where: str = "the database", table: str = ""
+) -> Iterator[FactColumns]:
+    """What the tables of a DuckDB connection say, or one of them."""
+    found_tables = connection.execute("select table_name from information_schema.tables order by 1").fetchall()
+    names = [name for (name,) in found_tables]
+    if table:
+        if table not in names:
+            raise unknown("table", table, names, f"is not in {where}")
+        names = [table]
+    facts = [name for name in names if name.lower() in _FACTS] or [n for n in names if table or n.lower() != _NODES]
     if len(facts) != 1:
         found = ", ".join(names) or "none"
-        raise BadInput(
-            f"{where}: which table holds the facts? There are {found}; call one of them facts, "
-            "or read a relation: connection.table(NAME)"
-        )
+        raise BadInput(f"{where}: which table holds the facts? There are {found}; write {where}:TABLE")
     for name in names:
         if name in facts or name.lower() == _NODES:
-            table = connection.table(f'"{name}"').to_arrow_table()
+            rows = connection.table(f'"{name}"').to_arrow_table()
             chosen, nodes = (columns, False) if name in facts else (None, True)
-            yield from of_table(f"{where}, table {name}", table, chosen, nodes)
+            yield from of_table(f"{where}, table {name}", rows, chosen, nodes)
 
 
 def read_ladybug(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:

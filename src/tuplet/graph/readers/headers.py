@@ -101,7 +101,12 @@ def _layout(
         return layout, header, True
     if known and said is not False:
         return plain(first, known), True, True
-    if len(first) < 3:
+    if len(first) == 2:
+        raise BadInput(
+            f"{place}: {_wrong_width(first, separator)}; if all are of one relation NAME, say ",
+            Option("columns", "id=1,NAME=2"),
+        )
+    if len(first) < 2:
         raise BadInput(f"{place}: {_wrong_width(first, separator)}{wrong_separator(first, separator)}")
     if len(first) == 4 and not _is_number(first[3]) and said is not False:
         raise header_unnamed(place, first)
@@ -157,7 +162,14 @@ def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ..
     for part in parts:
         row.look_at(*part)
         if not row.alone:
-            return begin
+            break
+    if row.among > _FEW and 2 * row.relations > row.among:
+        remark = (
+            f"{path}: {row.relations:,} different relations in {row.among:,} facts; is the second column the relation?"
+        )
+        begin = replace(begin, remarks=(*begin.remarks, remark))
+    if not row.alone:
+        return begin
     line = " ".join(begin.first)
     if row.repeated and row.rows > _FEW:
         remark = f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else (--no-header)"

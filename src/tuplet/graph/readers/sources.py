@@ -103,7 +103,10 @@ def _matching(path: str) -> list[Source]:
 
 
 def suffix_of(path: Path) -> str:
-    """The type of a file by its name, without `.gz`; the file must exist."""
+    """The type of a file by its name, without `.gz`; the file must exist. A table of a database follows a colon."""
+    database = str(path).rpartition(":")[0]
+    if database.lower().endswith(".duckdb") and os.path.exists(database) and not os.path.exists(path):
+        return ".duckdb"
     if not os.path.exists(path):  # unlike Path.exists, also for names no system allows
         raise BadInput(f"no such file: {path}{_near_file(path)}")
     if os.path.isdir(path):
