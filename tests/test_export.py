@@ -138,13 +138,14 @@ def test_graphml_is_read_back(tmp_path: Path) -> None:
 def test_language_tags_blank_nodes_and_prefixes(tmp_path: Path) -> None:
     (tmp_path / "in.ttl").write_text(
         "@prefix ex: <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
-        'ex:a rdfs:label "Alice"@en, "Alicia"@es ; ex:knows [ ex:knows ex:b ] .\n'
+        'ex:a rdfs:label "Alice"@en, "Alicia"@es ; ex:age 31 ; ex:knows [ ex:knows ex:b ] .\n'
     )
     graph = tuplet.read(tmp_path / "in.ttl")
     graph.save(tmp_path / "g")
     tuplet.open(tmp_path / "g").export(tmp_path / "out.ttl")
     text = (tmp_path / "out.ttl").read_text()
     assert 'ex:a rdfs:label "Alicia"@es .' in text
+    assert 'ex:a ex:age "31"^^xsd:integer .' in text
     assert "_:b0 ex:knows ex:b ." in text
     again = tuplet.read(tmp_path / "out.ttl")
     assert (facts(again), values(again), labels(again)) == (facts(graph), values(graph), labels(graph))

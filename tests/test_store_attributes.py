@@ -290,8 +290,8 @@ def test_what_there_is_can_be_seen(path: Path, capsys: pytest.CaptureFixture[str
     rows = {(row.attribute, row.of): row for row in store.attributes()}
     age = rows["age", "entities"]
     shown = (age.kind, age.values, age.distinct, age.low, age.high, age.example)
-    assert shown == ("integer", 2, 2, "31", "40", "ann: 31")
-    assert (rows["since", "knows"].example, rows["born", "entities"].low) == ("ann, bob: 2001", "1990-05-01")
+    assert shown == ("integer", 2, 2, "31", "40", "ann = 31")
+    assert (rows["since", "knows"].example, rows["born", "entities"].low) == ("ann, bob = 2001", "1990-05-01")
     assert store.attributes().to_pandas().shape == (6, 8)
     assert store.relations().attributes is not None
     assert store.info()["attributes"]["age"] == "integer, 2 of entities"

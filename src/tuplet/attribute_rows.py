@@ -77,7 +77,7 @@ def _row(graph: KnowledgeGraph, columns: Sequence[AttributeColumn]) -> Attribute
         max(column.distinct for column in columns),
         shown(low),
         shown(high),
-        f"{subject}: {shown(value)}",
+        f"{subject} = {shown(value)}",
     )
 
 

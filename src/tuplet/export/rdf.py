@@ -77,16 +77,16 @@ def _said(content: ExportContent, facts: ExportedFacts, name: Callable[[str], st
     """What is said about each fact about which something is."""
     found: dict[int, list[tuple[str, str]]] = {}
     for i in np.flatnonzero((facts.truth != 1) | ~facts.stated).tolist():
-        found.setdefault(i, []).append((name(TRUTH), literal(float(facts.truth[i]))))
+        found.setdefault(i, []).append((name(TRUTH), literal(float(facts.truth[i]), name=name)))
     if facts.date is not None:
         for i in np.flatnonzero(facts.date != NO_DATE).tolist():
             moment = datetime.datetime.fromtimestamp(int(facts.date[i]), datetime.UTC)
-            found.setdefault(i, []).append((name(DATE), literal(moment)))
+            found.setdefault(i, []).append((name(DATE), literal(moment, name=name)))
     values, keys = content.values(facts.relation, facts.keys), facts.keys
     if values:
         for i, key in enumerate(keys.tolist()):
             for attribute, value, tag in values.get(key, ()):
-                found.setdefault(i, []).append((name(attribute), literal(value, tag)))
+                found.setdefault(i, []).append((name(attribute), literal(value, tag, name)))
     return found
 
 
@@ -106,11 +106,11 @@ def _about_entities(content: ExportContent, name: Callable[[str], str]) -> Itera
             if label and label not in labels:
                 yield f"{subject} {name(LABEL)} {literal(label)} .\n"
             for attribute, value, tag in several:
-                yield f"{subject} {name(attribute)} {literal(value, tag)} .\n"
+                yield f"{subject} {name(attribute)} {literal(value, tag, name)} .\n"
 
 
-def literal(value: Plain, tag: str = "") -> str:
-    """A value as RDF has it.
+def literal(value: Plain, tag: str = "", name: Callable[[str], str] = term) -> str:
+    """A value as RDF has it; `name` writes its datatype.
 
     >>> print(literal(datetime.date(1990, 5, 1)), literal('say "hi"', "en"))
     "1990-05-01"^^<http://www.w3.org/2001/XMLSchema#date> "say \\"hi\\""@en
@@ -119,7 +119,7 @@ def literal(value: Plain, tag: str = "") -> str:
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
         return f"{text}@{tag}" if tag else text
     kind, text = _typed(value)
-    return f'"{text}"^^<{XSD}{kind}>'
+    return f'"{text}"^^{name(XSD + kind)}'
 
 
 def _typed(value: bool | int | float | datetime.date) -> tuple[str, str]:
