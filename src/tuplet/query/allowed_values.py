@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,21 @@ def together(families: Sequence[tuple[Ranked, Ranked]]) -> tuple[Ranked, Ranked]
 
 def common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
     """The allowed values of two columns by their ranks in one common order."""
-    one, other = a.column.values, b.column.values
+    found = []
+    for choice, ranked in zip((a, b), _in_common_order(a.column, b.column), strict=True):
+        if choice.marks is None and choice.low == 0 and choice.high == choice.column.distinct:
+            found.append(ranked)
+        else:
+            inside = choice.allows(choice.column.ranked.rank)
+            found.append(Ranked(ranked.keys[inside], ranked.rank[inside]))
+    return found[0], found[1]
+
+
+@lru_cache(maxsize=8)  # it takes as long as the columns are
+def _in_common_order(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Ranked]:
+    if a is b:
+        return a.ranked, b.ranked
+    one, other = a.values, b.values
     if isinstance(one, Strings) and isinstance(other, Strings):
         texts = [np.array(strings.texts(range(len(strings))), dtype=object) for strings in (one, other)]
         together = {text: i for i, text in enumerate(sorted({*texts[0], *texts[1]}, key=str.encode))}
@@ -68,10 +83,7 @@ def common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
     else:
         merged = np.unique(np.concatenate([np.asarray(one), np.asarray(other)]))
         ranks = [np.searchsorted(merged, np.asarray(part)).astype(np.int32) for part in (one, other)]
-    found = []
-    for choice, new in zip((a, b), ranks, strict=True):
-        ranked = choice.column.ranked
-        whole = choice.marks is None and choice.low == 0 and choice.high == choice.column.distinct
-        inside = slice(None) if whole else choice.allows(ranked.rank)
-        found.append(Ranked(ranked.keys[inside], new[ranked.rank[inside]]))
-    return found[0], found[1]
+    first, second = (
+        Ranked(column.ranked.keys, new[column.ranked.rank]) for column, new in zip((a, b), ranks, strict=True)
+    )
+    return first, second

@@ -127,6 +127,10 @@ class ConditionBinder:
         assert isinstance(value, Value)
         if operator == "language":
             return replace(choice, column=column.only(_spoken(column, str(value.value)) != condition.negated))
+        if operator == "starts" and isinstance(column.values, Strings) and not condition.negated:
+            key = str(value.value).encode()
+            after = column.values.before(_next(key)) if _next(key) else column.distinct
+            return _cut(choice, column.values.before(key), after)
         if operator not in COMPARES:
             return _marked(choice, self._matching(column, operator, value) != condition.negated)
         if condition.negated:

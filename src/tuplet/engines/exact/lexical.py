@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.engines.condition_tests import allowed
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.exact.part import bind_clause
 from tuplet.engines.exact.search_rows import SearchRows, span_of
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
-from tuplet.query.conditions import Outside, Within
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import QueryGraph
@@ -126,10 +126,8 @@ def _reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], l
     if stands[target] in known:
         return np.array([known[stands[target]]], dtype=np.int32)
     found = _reached(graph, rows, target, known, least)
-    for condition in graph.conditions:
-        if isinstance(condition, Within | Outside) and condition.variable == target:
-            found = found[condition.holds(found)]
-    return found
+    few = allowed(graph.conditions, target, len(found))
+    return found if few is None else np.intersect1d(found, few[1]).astype(np.int32)
 
 
 def _reached(

@@ -27,6 +27,7 @@ Names: TypeAlias = tuple[str, ...]
 Few: TypeAlias = dict[int, tuple[Within, Ids]]
 
 _NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
+_NO_CONDITIONS: tuple[tuple[BoundCondition, ...], Few, ConditionTests | None] = (), {}, None
 # So many times fewer entities that can fill a variable than rows under one of its views: the search begins there.
 SELECTIVE = 32
 _LIST_PLACES = {
@@ -148,11 +149,12 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
             head, relation, tail, _ = edges[i]
             spans[local] = span_of(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
         relations = [edges[i].relation for i in part.edges]
-        conditions = tuple([searched.conditions[i] for i in part.tests])
-        few = _few(part, conditions, relations, source) if conditions else {}
+        conditions, few, tests = _NO_CONDITIONS
+        if part.tests:
+            conditions = tuple([searched.conditions[i] for i in part.tests])
+            few, tests = _few(part, conditions, relations, source), _tests(conditions)
         layout, leading = part.layout(spans, relations, source, few)
         unequal = [~min(different[i]) for i in part.different]
-        tests = _tests(conditions) if conditions else None
         program = _fill(layout, relations, spans, unequal, source, few, tests)
         names = tuple([clause.variables[v] for v in part.members])
         own = part.members, part.free, part.existential
