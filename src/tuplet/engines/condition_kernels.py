@@ -135,6 +135,7 @@ if _INTERPRETED:
         """Makes tests callable."""
 else:
     _compiled = cfunc(types.int64(types.int64, types.int64, types.int64), cache=True)(holds)
+    _ADDRESS = int(_compiled.address or 0)
 
     @intrinsic
     def call_test(typing_context, test, x, y):
@@ -149,4 +150,4 @@ else:
 
     def ready(tests: Longs) -> None:
         """Makes tests callable: an address is of this process alone, so it is never compiled in."""
-        tests[:, CODE] = int(_compiled.address or 0)
+        tests[:, CODE] = _ADDRESS

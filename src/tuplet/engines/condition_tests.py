@@ -6,12 +6,12 @@ Nothing is copied: columns of values may be as long as there are entities, and l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.ranked import Ids
+from tuplet.graph.ranked import Ids, Ranked, members
 from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Paired, Within
 
 Longs: TypeAlias = NDArray[np.int64]
@@ -38,9 +38,9 @@ class ConditionTests:
     """The tests of conditions other than equalities. It must stay as long as they are used: they lie in its arrays."""
 
     def __init__(self, conditions: Sequence[BoundCondition]) -> None:
-        self.kept: list[NDArray[Any]] = []
+        self.kept: list[Ranked] = []
         rows = [[0, *_row(condition, self.kept)] for condition in conditions]
-        self.rows: Longs = np.array(rows, dtype=np.int64).reshape(-1, COLUMNS)
+        self.rows: Longs = np.array(rows, dtype=np.int64)
 
     @property
     def addresses(self) -> list[int]:
@@ -49,32 +49,25 @@ class ConditionTests:
         return [first + i * self.rows.strides[0] for i in range(len(self.rows))]
 
 
-def _row(condition: BoundCondition, kept: list[NDArray[Any]]) -> list[int]:
-    none = [0, 0, 0, 0]
+def _row(condition: BoundCondition, kept: list[Ranked]) -> list[int]:
+    none = (0, 0, 0, 0)
 
-    def column(keys: Ids, rank: Ids | None) -> list[int]:
-        own = _plain(keys, np.dtype(np.int64 if keys.dtype.itemsize == 8 else np.int32))
-        beside = own if rank is None else _plain(rank, np.dtype(np.int32))
-        kept.extend((own, beside))
-        return [own.ctypes.data, len(own), int(own.dtype.itemsize == 8), beside.ctypes.data]
+    def column(values: Ranked) -> tuple[int, int, int, int]:
+        kept.append(values)
+        return values.located
 
     match condition:
         case Within(variable, values, low, high):
-            return [WITHIN, variable, variable, *column(values.keys, values.rank), *none, low, high]
+            return [WITHIN, variable, variable, *column(values), *none, low, high]
         case Outside(variable, listed):
-            return [OUTSIDE, variable, variable, *column(listed, None), *none, 0, 0]
+            return [OUTSIDE, variable, variable, *column(members(listed)), *none, 0, 0]
         case Paired(left, right, values, low, high):
-            return [PAIRED, left, right, *column(values.keys, values.rank), *none, low, high]
+            return [PAIRED, left, right, *column(values), *none, low, high]
         case Compared(left, right, operator, mine, theirs):
-            own, other = column(mine.keys, mine.rank), column(theirs.keys, theirs.rank)
+            own, other = column(mine), column(theirs)
             return [_SIGNS[operator], left, right, *own, *other, 0, 0]
         case Equal():
             raise ValueError("equal variables are unified before")
-
-
-def _plain(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
-    """An array as compiled code reads it: itself, as a rule."""
-    return np.require(array, kind, ["C", "A"])
 
 
 def allowed(conditions: Sequence[BoundCondition], variable: int, others: float) -> tuple[Within, Ids] | None:

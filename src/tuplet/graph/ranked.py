@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,14 @@ class Ranked:
 
     keys: Ids  # [n] int32 or int64; repeated where a key has several values, their ranks ascending
     rank: NDArray[np.int32]  # [n]
+
+    @cached_property
+    def located(self) -> tuple[int, int, int, int]:
+        """Where compiled code finds it: address and number of the keys, 1 if these are int64, address of the ranks."""
+        for name, kind in (("keys", np.int64 if self.keys.dtype.itemsize == 8 else np.int32), ("rank", np.int32)):
+            # as compiled code reads them: as they are, as a rule
+            object.__setattr__(self, name, np.require(getattr(self, name), kind, ["C", "A"]))
+        return self.keys.ctypes.data, len(self.keys), int(self.keys.dtype.itemsize == 8), self.rank.ctypes.data
 
     def spans(self, wanted: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the values of each key begin, and how many there are."""

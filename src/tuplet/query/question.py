@@ -59,7 +59,7 @@ class Question:
             found = _as_it_stands(tree, graph, text) if plain else _meant(tree, source, text)
         except UnknownName as error:
             raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
-        return Question(source, shown, tree, found, plain and tree.form == "select")
+        return Question(source, shown, tree, found, tree.form == "select" and (plain or _shows_entities(tree, found)))
 
     @property
     def clauses(self) -> Clauses:
@@ -89,6 +89,14 @@ class Question:
         entities = self.source.graph.entities
         found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
         return np.array(found, np.int32).reshape(len(found), width)
+
+
+def _shows_entities(tree: Query, found: tuple[BoundReading, ...]) -> bool:
+    """Whether a query means one thing, and shows the entities that it asks for: conditions alone change no answer."""
+    if len(found) != 1 or tree.shown:
+        return False
+    reading = found[0].reading
+    return reading.free == tree.free and not reading.order and tuple(c.what for c in reading.columns) == tree.free
 
 
 def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundReading, ...]:
