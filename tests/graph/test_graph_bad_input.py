@@ -189,7 +189,27 @@ def test_the_line_is_found_far_inside(tmp_path: Path) -> None:
         read(tmp_path / "f.tsv")
 
 
-@pytest.mark.parametrize("file", ["f.tsv", "f.csv", "f.nt", "f.ttl", "f.tsv.gz", "f.parquet"])
+NEO4J = """:START_ID(A),since:int,tags:string[],day:date,sure:boolean,:END_ID(B),:TYPE
+é1,1999,a;b,2024-05-31,true,2,KNOWS
+é2,,,,false,1,KNOWS
+"""
+GRAPHML = """<graphml><key id="d0" for="edge" attr.name="since" attr.type="int"/><key id="d1" attr.name="name"/>
+<graph edgedefault="directed"><node id="é"><data key="d1">é</data></node><node id="b"/>
+<edge source="é" target="b" label="R"><data key="d0">1999</data></edge></graph></graphml>
+"""
+JSONLD = """{"@context": {"r": {"@id": "http://x/r", "@type": "@id"}, "n": "http://x/n"},
+"@id": "http://x/é", "r": ["http://x/b", "http://x/c"], "n": [1, "a", true, {"@value": "b", "@language": "en"}]}
+"""
+RDFXML = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:x="http://x/">
+<rdf:Description rdf:about="http://x/é"><x:r rdf:resource="http://x/b"/><x:n
+rdf:datatype="http://www.w3.org/2001/XMLSchema#date">2024-05-31</x:n></rdf:Description></rdf:RDF>
+"""
+TRIG = """@prefix : <http://x/> . :g { :é :r :b {| :truth 0.5 ; :since 1999 |} . } :b :n 1, 1.5, "x"@en, true .
+"""
+OTHERS = {"n.csv": NEO4J, "f.graphml": GRAPHML, "f.jsonld": JSONLD, "f.rdf": RDFXML, "f.trig": TRIG}
+
+
+@pytest.mark.parametrize("file", ["f.tsv", "f.csv", "f.nt", "f.ttl", "f.tsv.gz", "f.parquet", *OTHERS])
 def test_damaged_files_are_read_or_refused_in_one_line(tmp_path: Path, file: str) -> None:
     """Random bytes anywhere in a good file: a graph or a clear error, never anything else."""
     path = tmp_path / file
@@ -197,6 +217,10 @@ def test_damaged_files_are_read_or_refused_in_one_line(tmp_path: Path, file: str
     if file == "f.parquet":
         pd.DataFrame(facts, columns=["h", "r", "t", "truth"]).to_parquet(path)
         whole = path.read_bytes()
+    elif file in OTHERS:
+        whole = OTHERS[file].encode()
+        path.write_bytes(whole)
+        read(path)
     elif file in ("f.nt", "f.ttl"):
         whole = "".join(f"<{h}> <{r}> <{t}> .\n" for h, r, t, _ in facts).encode()
     else:

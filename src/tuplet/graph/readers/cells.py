@@ -26,6 +26,7 @@ _PATTERNS: dict[Kind, str] = {
     "time": r"^[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
     r"(Z|[+-][0-9]{2}:?[0-9]{2})?$",
 }
+_MOMENTS: tuple[Kind, ...] = ("date", "time")
 _CODE = r"^[+-]?0[0-9]+$"
 _ARROW: dict[Kind, pa.DataType] = {
     "integer": pa.int64(),
@@ -46,6 +47,8 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     [[31, None, 28]]
     >>> [part.to_pylist() for part in inferred(pa.array(["31", "old", "28", "NA"])) if part is not None]
     [[31, None, 28, None], [None, 'old', None, None]]
+    >>> [part.to_pylist()[1] for part in inferred(pa.array(["2024-02-01", "2024-02-30"])) if part is not None]
+    [None, '2024-02-30']
     >>> inferred(pa.array(["007", ""]))[0].to_pylist()
     ['007', None]
     """
@@ -55,17 +58,20 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     said = pc.invert(pc.or_(empty, pc.is_in(words, _MISSING)))
     fitting = {kind: pc.match_substring_regex(words, pattern) for kind, pattern in _PATTERNS.items()}
     fitting["number"] = pc.or_(fitting["number"], fitting["integer"])
+    for moment in _MOMENTS:
+        fitting[moment] = _real(moment, words, fitting[moment])
     some = pc.sum(said).as_py() or 0
     for kind, fits in fitting.items():
         found = pc.sum(fits).as_py() or 0
         if found and found == some:
             return _taken(coded, _cast(kind, _only(words, fits))), None
     codes = pc.any(pc.match_substring_regex(words, _CODE)).as_py()
-    for kind in () if codes else ("number", "date"):
+    halves: tuple[Kind, ...] = () if codes else ("number", "date")
+    for kind in halves:
         fits = fitting[kind]
         if 2 * (pc.sum(fits).as_py() or 0) >= max(some, 1):
             fractions = pc.any(pc.and_not(fits, fitting["integer"])).as_py()
-            special = kind if kind == "date" or fractions else "integer"
+            special: Kind = kind if kind == "date" or fractions else "integer"
             return _taken(coded, _cast(special, _only(words, fits))), _taken(
                 coded, _only(words, pc.and_not(said, fits))
             )
@@ -134,6 +140,25 @@ def _cast(kind: Kind, words: pa.Array) -> pa.Array:
 
 def _text(text: str) -> pa.Scalar:
     return pa.scalar(text, pa.large_string())
+
+
+def _real(kind: Kind, words: pa.Array, fits: pa.Array) -> pa.Array:
+    """Which words that look like days or times are some: there is no 30th of February."""
+    try:
+        _cast(kind, _only(words, fits))
+    except pa.ArrowException:
+        return pa.array(
+            [fit and _is(kind, word) for word, fit in zip(words.to_pylist(), fits.to_pylist(), strict=True)]
+        )
+    return fits
+
+
+def _is(kind: Kind, word: str) -> bool:
+    try:
+        _READ[kind](word)
+    except ValueError:
+        return False
+    return True
 
 
 def _boolean(text: str) -> bool:
