@@ -1,4 +1,4 @@
-"""How long parsing and rewriting a query of six atoms takes, in SPARQL and in logic text."""
+"""How long parsing and rewriting a query of six atoms takes, in SPARQL, in logic text and in Cypher."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ QUERIES = {
         } LIMIT 10""",
     "logic": """?x, ?y : exists ?z, ?w . treats(?x, ?z) & causes(?z, "asthma") & interacts(?x, ?y) & targets(?y, ?w)
         & part_of(?w, <some gene>) & !worsens(?x, ?y) & ?x != ?y limit 10""",
+    "cypher": """MATCH (x)-[:treats]->(z)-[:causes]->({name: "asthma"}), (x)-[:interacts]->(y)-[:targets]->(w)
+        -[:part_of]->({name: "some gene"}) WHERE NOT (x)-[:worsens]->(y) AND x <> y RETURN x, y LIMIT 10""",
     "logic, two clauses": """?x, ?y : exists ?z, ?w . treats(?x, ?z) & (causes(?z, "asthma") | causes(?z, flu))
         & interacts(?x, ?y) & targets(?y, ?w) & !worsens(?x, ?y)""",
 }

@@ -97,7 +97,8 @@ class Relationship:
         relations = [self.variable] if self.open else list(self.types)
         ends = {">": [(self.left, self.right)], "<": [(self.right, self.left)]}.get(self.direction)
         ends = ends or [(self.left, self.right), (self.right, self.left)]
-        return list(dict.fromkeys(Atom(relation, head, tail) for relation in relations for head, tail in ends))
+        found = [Atom(relation, head, tail) for relation in relations for head, tail in ends]
+        return found if len(found) == 1 else list(dict.fromkeys(found))
 
     def ends(self) -> tuple[str, str]:
         """The names of its nodes, in its direction."""
@@ -120,7 +121,7 @@ class Relationship:
 
     def may_be(self, other: Relationship) -> bool:
         """Whether both may be the same fact, by their types."""
-        return not self.types or not other.types or not set(self.types).isdisjoint(other.types)
+        return not self.types or not other.types or any(one == two for one in self.types for two in other.types)
 
 
 Part: TypeAlias = Formula | Relationship

@@ -22,8 +22,8 @@ Parameters: TypeAlias = Mapping[str, Any]
 
 _TOKEN = re.compile(
     r"""
-      (?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
-    | (?P<word>[^\W\d]\w*)
+      (?P<word>[^\W\d]\w*)
+    | (?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
     | (?P<quoted>`(?:[^`]|``)+`)
     | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
     | (?P<label>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
@@ -69,21 +69,21 @@ class CypherReader(Reader):
 
     # --- words --------------------------------------------------------------------------------------------------------
 
-    def at(self, *signs: str) -> bool:
-        """Whether these signs come next."""
-        found = self.tokens[self.index : self.index + len(signs)]
-        return [token.text for token in found] == [*signs] and all(token.kind == "sign" for token in found)
+    def at(self, sign: str, then: str = "") -> bool:
+        """Whether this sign comes next, and another one `then`."""
+        token = self.tokens[self.index]
+        return token.text == sign and token.kind == "sign" and (not then or self.tokens[self.index + 1].text == then)
 
-    def at_keyword(self, *words: str) -> bool:
-        """Whether these keywords come next."""
-        found = self.tokens[self.index : self.index + len(words)]
-        return [token.text.upper() for token in found] == [*words] and all(token.kind == "word" for token in found)
+    def at_keyword(self, word: str) -> bool:
+        """Whether this keyword comes next."""
+        token = self.tokens[self.index]
+        return token.kind == "word" and token.text.upper() == word
 
-    def keyword(self, *words: str) -> bool:
-        """Read these keywords if they come next."""
-        if not self.at_keyword(*words):
+    def keyword(self, word: str) -> bool:
+        """Read this keyword if it comes next."""
+        if not self.at_keyword(word):
             return False
-        self.index += len(words)
+        self.index += 1
         return True
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:

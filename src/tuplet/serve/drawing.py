@@ -27,6 +27,7 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
+from tuplet.lang.cypher_printer import to_cypher
 from tuplet.lang.parse import language
 from tuplet.lang.printer import (
     asked_and_shown,
@@ -46,7 +47,7 @@ from tuplet.query.source import Source
 from tuplet.serve import models
 from tuplet.serve.limits import ServerLimits, problem, with_place
 
-PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql}
+PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql, "cypher": to_cypher}
 
 
 def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
