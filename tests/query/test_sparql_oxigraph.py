@@ -1,4 +1,7 @@
-"""The same SPARQL on the same RDF file gives the same rows here, by facts alone, as in Oxigraph."""
+"""The same SPARQL on the same RDF file gives the same rows here, by facts alone, as in Oxigraph.
+
+3,000 queries instead of 200: `TUPLET_SOAK=1 pytest tests/query/test_sparql_oxigraph.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPES: dict[str, Any] = {
     "integer": int,
     "decimal": float,
+    "double": float,
     "date": datetime.date.fromisoformat,
+    "dateTime": datetime.datetime.fromisoformat,
     "boolean": lambda text: text == "true",
 }
 
@@ -29,6 +34,8 @@ TYPES: dict[str, Any] = {
 def plain(term: Any) -> Any:
     if isinstance(term, pyoxigraph.Literal):
         return TYPES.get(term.datatype.value.removeprefix(XSD), str)(term.value)
+    if isinstance(term, pyoxigraph.BlankNode):
+        return f"_:{term.value}"
     return None if term is None else term.value
 
 
@@ -54,14 +61,18 @@ def test_rows_are_those_of_oxigraph(tmp_path: Path) -> None:
     wanted, judged, refused = (3000 if SOAK else 200), 0, Counter[str]()
     full = 0
     while judged < wanted:
-        turtle = random_turtle(random)
+        blank = random.random() < 0.5
+        turtle = random_turtle(random, blank)
         path = tmp_path / f"{judged}.ttl"
         path.write_text(turtle)
         store = pyoxigraph.Store()
-        store.load(turtle.encode(), pyoxigraph.RdfFormat.TURTLE)
+        store.extend(  # blank nodes keep their names
+            pyoxigraph.Quad(t.subject, t.predicate, t.object)
+            for t in pyoxigraph.parse(turtle.encode(), pyoxigraph.RdfFormat.TURTLE)
+        )
         graph = tuplet.read(path)
         for _ in range(20):
-            text = RandomQuery(random).text()
+            text = RandomQuery(random, blank).text()
             expected = theirs(store, text)
             try:
                 found = ours(graph, text)

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from tuplet.errors import hint
 from tuplet.lang.ast import Atom, Attribute, Column, Exists, Form, Formula, Free, Name, Order, Query, atoms
+from tuplet.lang.rules import rename
 from tuplet.lang.sparql_patterns import PatternParser
 from tuplet.lang.tokens import Token, conjunction
 
@@ -72,6 +73,11 @@ class SparqlParser(PatternParser):
             self.unexpected("ORDER BY, LIMIT, OFFSET or the end of the query", ("LIMIT", "OFFSET", "ORDER"))
         if self.relations:
             body = self.with_relations(body)
+        if self.form == "ask":  # what one alternative alone speaks of only has to exist
+            alone = [name for name in self.seen if name not in bound and name not in self.relations]
+            body = rename(body, {Free(name): Exists(name) for name in alone})
+            for name in alone:
+                del self.seen[name]
         free, shown = self.columns()
         return Query(
             free,

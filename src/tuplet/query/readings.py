@@ -223,9 +223,6 @@ class _ClauseReader:
 
     def literals(self) -> tuple[Literal, ...]:
         """The literals with attributes in place of values."""
-        for literal, value in self.chosen:
-            if value:
-                self._value_atom(literal)
         entities = {
             term
             for literal, value in self.chosen
@@ -233,8 +230,12 @@ class _ClauseReader:
             if isinstance(atom, Atom)
             for term in ((atom.head,) if value else (atom.head, atom.tail))
         }
-        if entities & set(self.values):
+        values = {literal.tail for literal, value in self.chosen if value and isinstance(literal, Atom)}
+        if any(not isinstance(term, Constant) for term in entities & values):
             raise Impossible
+        for literal, value in self.chosen:
+            if value:
+                self._value_atom(literal)
         made = list(self.made)
         for literal, value in self.chosen:
             if not value:
