@@ -10,7 +10,7 @@ import duckdb
 import networkx as nx
 import pandas as pd
 import pytest
-from tests.graph.graph_content import fact_values, facts, truths, values
+from graph_content import fact_values, facts, truths, values
 
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput

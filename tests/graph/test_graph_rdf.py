@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyoxigraph as ox
 import pytest
 import rdflib
-from tests.graph.graph_content import fact_values, facts, tagged, truths, values
+from graph_content import fact_values, facts, tagged, truths, values
 
 from tuplet.errors import BadInput
 from tuplet.graph.readers.read import read, read_with_report

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.graph.graph_content import fact_values, facts, values
+from graph_content import fact_values, facts, values
 
 from tuplet.errors import BadInput
 from tuplet.graph.readers.read import read, read_with_report
