@@ -197,3 +197,8 @@ def test_nodes_alone_can_be_read_for_a_store() -> None:
     graph = read((), nodes=pd.DataFrame({"id": ["a", "b"], "age": [3, 4]}))
     assert facts(graph) == set()
     assert values(graph, "b") == {"age": 4}
+
+
+def test_very_long_names(tmp_path: Path) -> None:
+    long = "x" * (2 << 20)
+    assert facts(read(write(tmp_path / "f.tsv", f"a\tr\t{long}\nb\tr\ta\n"))) == {("a", "r", long), ("b", "r", "a")}

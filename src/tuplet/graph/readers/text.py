@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -26,7 +27,8 @@ from tuplet.graph.readers.load import BOM, CONTENT, Data, load, release
 from tuplet.graph.readers.rows import NO_ROW, BadRow, facts_of
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
-_BLOCK = 16 << 20
+_BLOCK = 16 << 20  # bytes read at a time
+_GLANCE = 1 << 20  # and while only the first line is in question, which mostly one look decides
 
 
 def read_tsv(path: Path, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
@@ -50,8 +52,10 @@ def read_rows(path: Path, usual: str, choice: Choice | None = None, nodes: bool 
     seen = 0
     try:
         if not begin.sure:
-            triples = ([table.column(str(begin.layout.role[r])) for r in ROLES] for table in _tables(data, begin))
-            begin = judged(path, begin, map(tuple, triples))
+            looked_at = _parse(data, begin, _GLANCE)
+            triples = ([table.column(str(begin.layout.role[r])) for r in ROLES] for table in looked_at)
+            with suppress(pa.ArrowInvalid):  # a bad line is found again below, a very long one is none
+                begin = judged(path, begin, map(tuple, triples))
         for table in _tables(data, begin):
             yield from _facts(path, data, begin, table, seen)
             seen += len(table)
@@ -102,7 +106,7 @@ def _tables(data: Data, begin: Opening) -> Iterator[pa.Table]:
     return parts
 
 
-def _parse(data: Data, begin: Opening) -> Iterator[pa.Table]:
+def _parse(data: Data, begin: Opening, block: int = _BLOCK) -> Iterator[pa.Table]:
     layout, quoted = begin.layout, is_quoted(begin.separator)
     truth = layout.role.get("truth")
     body: Data | memoryview = memoryview(data)[begin.start :]
@@ -110,7 +114,7 @@ def _parse(data: Data, begin: Opening) -> Iterator[pa.Table]:
         body = BOM + bytes(body)  # Arrow takes one mark off, but this one belongs to a name
     lines = pacsv.open_csv(
         pa.BufferReader(pa.py_buffer(body)),
-        read_options=pacsv.ReadOptions(column_names=[str(i) for i in range(layout.width)], block_size=_BLOCK),
+        read_options=pacsv.ReadOptions(column_names=[str(i) for i in range(layout.width)], block_size=block),
         parse_options=pacsv.ParseOptions(
             delimiter=begin.separator,
             quote_char='"' if quoted else False,
