@@ -66,9 +66,8 @@ def _row(graph: KnowledgeGraph, columns: Sequence[AttributeColumn]) -> Attribute
     ranges = [found for column in columns if (found := column.range()) is not None]
     low, high = min((low for low, _ in ranges), key=comparable), max((high for _, high in ranges), key=comparable)
     value, key = first.value(int(first.ranked.rank[0])), int(first.ranked.keys[0])
-    subject = graph.entities.name(key)
-    if first.relation >= 0:
-        subject = ", ".join(graph.entities.name(end) for end in divmod(key, FACTS))
+    ends = divmod(key, FACTS) if first.relation >= 0 else (key,)
+    subject = ", ".join(graph.entities.name(end) for end in ends)
     return AttributeRow(
         first.name,
         of,

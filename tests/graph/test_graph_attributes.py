@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.array_folder import verify
+from tuplet.attribute_rows import attributes
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.graph.attribute_tables import joined_texts, tables_of
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, kind_of, texts_of
@@ -198,6 +199,11 @@ def test_attributes_stay_when_the_graph_changes(tmp_path: Path) -> None:
     fewer.save(tmp_path / "g")
     assert verify(tmp_path / "g") == fewer.hash
     assert values(pickle.loads(pickle.dumps(fewer)), "age", "ann") == [31]
+
+
+def test_the_example_of_an_attribute_of_facts_is_a_fact() -> None:
+    graph = read(facts(AttributeBatch("since", pa.array([None, 5, None]))))
+    assert [row.example for row in attributes(graph)] == ["bob, cid = 5"]
 
 
 def test_the_hash_is_of_attributes_too() -> None:
