@@ -111,10 +111,10 @@ def test_attributes_are_completed(page: Any) -> None:
     assert page.input_value("#query") == "?x : knows(?x, bob) & ?x.nick"
 
 
-def test_a_query_in_several_languages(page: Any) -> None:
+def test_a_query_in_three_languages(page: Any) -> None:
     logic = "?x : exists ?y . knows(?x, ?y) & likes(?y, ?x)"
     page.fill("#query", logic)
-    for language, start in (("sparql", "SELECT ?x WHERE {\n"),):
+    for language, start in (("sparql", "SELECT ?x WHERE {\n"), ("cypher", "MATCH (x)-[:knows]->(y)\n")):
         page.click(f"#as-{language}")
         expect(page.locator("#query")).to_have_value(re.compile("^" + re.escape(start)))
         expect(page.locator(f"#as-{language}")).to_have_attribute("aria-pressed", "true")

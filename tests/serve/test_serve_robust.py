@@ -86,12 +86,17 @@ def body(rng: random.Random, path: str) -> bytes:
         "/explain": {"query": rng.choice(QUERIES), "values": {"x": "france", "y": rng.choice(["spain", "?", ""])}},
         "/plan": {"query": broken_text(rng), "engine": rng.choice(["exact", "crisp", "ns3", "brute", "x"])},
         "/parse": {"query": broken_text(rng)},
-        "/write": {"free": ["x"], "clauses": [{"edges": [edge(), edge()], "different": []}], "language": "sparql"},
+        "/write": {
+            "free": ["x"],
+            "clauses": [{"edges": [edge(), edge()], "different": [], "conditions": [{"text": broken_text(rng)}]}],
+            "language": rng.choice(["logic", "sparql", "cypher"]),
+        },
         "/sparql": {"query": broken_text(rng)},
     }
     value = values[path]
     for _ in range(rng.choice((0, 0, 1, 2))):
         names = [*value, "store", "engine", "only", "logic", "grounding", "queries", "format", "budget", "limit", "odd"]
+        names += ["shown", "order", "offset", "form", "counted"]
         value[rng.choice(names)] = odd_value(rng)
     if rng.random() < 0.1:
         value = {"queries": [broken_text(rng) for _ in range(3)], "timeout": 0.3}

@@ -6,7 +6,8 @@ logic text, so that nothing of a text is lost when its drawing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tuplet.errors import BadInput, PlacedError, TupletError, Unsupported
@@ -23,6 +24,7 @@ from tuplet.lang.ast import (
     Not,
     Or,
     Query,
+    Same,
     Term,
     atoms,
     terms,
@@ -38,9 +40,9 @@ from tuplet.lang.printer import (
     to_logic,
     with_short_names,
 )
-from tuplet.lang.rules import to_normal_form
+from tuplet.lang.rules import rename, to_normal_form
 from tuplet.lang.sparql_printer import to_sparql
-from tuplet.lang.tokens import tokenize
+from tuplet.lang.tokens import conjunction, tokenize
 from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
@@ -62,10 +64,11 @@ def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
         drawing["language"] = language(text)
         query = read_query(text, None, source.graph)
         limits.check_query(query)
-        drawing["graph"] = _graph(query, source.graph)
+        plain = _with_names(query)
+        drawing["graph"] = _graph(plain, source.graph)
         for name in PRINTERS:
             try:
-                drawing[name] = _printed(query, name, source.graph)
+                drawing[name] = _printed(plain, name, source.graph)
             except TupletError as error:
                 drawing["refused"][name] = error.message
         with with_place(text):
@@ -73,6 +76,29 @@ def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
     except TupletError as error:
         drawing["problem"] = problem(error)[1]
     return drawing
+
+
+def _with_names(query: Query) -> Query:
+    """The query with entities in place of variables that only stand for one: Cypher needs them, a drawing does not."""
+    shown = repr((query.shown, query.order))
+
+    def plain(part: Formula) -> Formula:
+        literals = part.parts if isinstance(part, And) else (part,)
+        named: dict[Term, Term] = {}
+        for literal in literals:
+            match literal:
+                case Same(Exists() as variable, Constant(Name(kind=kind)) as entity) if kind != "variable":
+                    if repr(variable) not in shown:
+                        named.setdefault(variable, entity)
+        rest = [rename(literal, named) for literal in literals if not _names(literal, named)]
+        return conjunction(rest) if rest else part
+
+    body = query.body
+    return replace(query, body=Or(tuple(map(plain, body.parts))) if isinstance(body, Or) else plain(body))
+
+
+def _names(literal: Formula, named: Mapping[Term, Term]) -> bool:
+    return isinstance(literal, Same) and named.get(literal.left) == literal.right
 
 
 def _graph(query: Query, graph: KnowledgeGraph) -> dict[str, Any]:
@@ -158,13 +184,13 @@ def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> s
     if not drawn.free and drawn.form != "ask":
         raise BadInput("a query asks for something: at least one node has to be free")
     clauses = [clause for clause in drawn.clauses if clause.edges or clause.different or clause.conditions]
-    if not any(clause.edges or clause.conditions for clause in clauses):
+    if not clauses:
         raise BadInput("draw at least one edge")
     text = _logic(drawn, clauses)
     try:
         query = read_query(text, None, source.graph)
     except PlacedError as error:
-        typed = [*(c for clause in clauses for c in clause.conditions), *drawn.shown, *drawn.order]
+        typed = [*(c.text for clause in clauses for c in clause.conditions), *drawn.shown, *drawn.order]
         wrong = next((part for part in typed if _holds(text, part, error.position)), "")
         raise BadInput(f"{wrong}: {error.message}" if wrong else error.message) from None
     limits.check_query(query)
@@ -197,7 +223,7 @@ def _logic(drawn: models.WriteRequest, clauses: list[models.DrawnClause]) -> str
 def _literals(clause: models.DrawnClause) -> list[str]:
     edges = [("!" if edge.negated else "") + formula_to_logic(_atom(edge)) for edge in clause.edges]
     different = [formula_to_logic(Different(_term_of(left), _term_of(right))) for left, right in clause.different]
-    return [*edges, *different, *(f"({condition})" for condition in clause.conditions)]
+    return [*edges, *different, *(f"({condition.text})" for condition in clause.conditions)]
 
 
 def _variables(clause: models.DrawnClause) -> list[str]:
@@ -207,7 +233,7 @@ def _variables(clause: models.DrawnClause) -> list[str]:
     names = [term.name for term in drawn if term.kind != "constant"]
     names += [edge.relation for edge in clause.edges if edge.form == "variable"]
     for condition in clause.conditions:
-        tokens = tokenize(condition)
+        tokens = tokenize(condition.text)
         if not any(token.text.lower() in ("exists", "∃") for token in tokens):
             names += [token.text[1:] for token in tokens if token.kind == "variable"]
     return names

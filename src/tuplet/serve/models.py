@@ -141,6 +141,7 @@ class DrawnTerm(Strict):
     kind: Literal["free", "exists", "constant"]
     name: Annotated[str, Key(min_length=1, max_length=10_000)]
     form: Literal["name", "label", "id"] = "name"
+    label: str = Key(default="", description="how it is shown; /write does not look at it")
 
 
 class DrawnEdge(Strict):
@@ -151,6 +152,16 @@ class DrawnEdge(Strict):
     form: NameForm = "name"
     tail: DrawnTerm
     negated: bool = False
+    label: str = Key(default="", description="how it is shown; /write does not look at it")
+    position: Whole | None = Key(default=None, description="where it stands in the text it was read from")
+    length: Whole | None = None
+
+
+class DrawnCondition(Strict):
+    """A condition, and the nodes that it is about."""
+
+    text: LogicText
+    terms: list[DrawnTerm] = Key(default=[], description="/write does not look at them")
 
 
 class DrawnClause(Strict):
@@ -158,11 +169,11 @@ class DrawnClause(Strict):
 
     edges: list[DrawnEdge]
     different: list[tuple[DrawnTerm, DrawnTerm]] = []
-    conditions: list[LogicText] = Key(default=[], description="such as ?x.age > 30")
+    conditions: list[DrawnCondition] = Key(default=[], description="such as ?x.age > 30")
 
 
 class WriteRequest(Strict):
-    """A drawn query to be written as text."""
+    """A drawn query to be written as text: the `graph` that `/parse` gives, as it is or changed."""
 
     free: list[Annotated[str, Key(pattern=r"^\w+$", max_length=100)]]
     clauses: list[DrawnClause]
@@ -172,7 +183,7 @@ class WriteRequest(Strict):
     offset: Whole = 0
     form: Form = "select"
     counted: str = Key(default="", max_length=1000, description="what the number of a count is called")
-    language: Literal["logic", "sparql"] = "logic"
+    language: Literal["logic", "sparql", "cypher"] = "logic"
     store: str | None = None
 
 

@@ -295,15 +295,9 @@ export class QueryDrawing {
   /** What the server needs to write the query; null while nothing is joined. */
   drawn() {
     if (!this.clauses.some((c) => c.edges.length || c.conditions.length)) return null;
-    const plain = ({ kind, name, form }) => ({ kind, name, form });
     const free = this.asked();
     const fresh = free.filter((name) => !this.free.includes(name)).map((name) => `?${name}`);
-    const clauses = this.clauses.map((c) => ({
-      edges: c.edges.map((e) => ({ head: plain(e.head), relation: e.relation, form: e.form, tail: plain(e.tail), negated: e.negated })),
-      different: c.different.map((pair) => pair.map(plain)),
-      conditions: c.conditions.map((condition) => condition.text),
-    }));
-    return { ...this.rest, free, clauses, shown: this.rest.shown.length ? [...this.rest.shown, ...fresh] : [] };
+    return { ...this.rest, free, clauses: this.clauses, shown: this.rest.shown.length ? [...this.rest.shown, ...fresh] : [] };
   }
 }
 
