@@ -47,6 +47,14 @@ def test_import_build_and_add_read_alike(capsys: pytest.CaptureFixture[str]) -> 
     assert len(asked(capsys, "s", "?x, ?y : knows(?x, ?y)")) == 2
 
 
+def test_build_and_add_say_what_import_says(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "two.csv: the columns are separated by semicolons"
+    assert main(["build", "one.csv", "two.csv", *READING, "-o", "s"]) == 0
+    assert said in capsys.readouterr().err
+    assert main(["add", "s", "two.csv", *READING[:2]]) == 0
+    assert said in capsys.readouterr().err
+
+
 def test_python_reads_with_the_same_words() -> None:
     graph = tuplet.read(["one.csv", "two.csv"], columns=READING[1], nodes="nodes.csv")
     assert len(graph.ask("?x : exists ?y . knows(?x, ?y) & ?x.age > 30")) == 1

@@ -191,7 +191,8 @@ def build(
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
         graph = read(source, valid, test, labels, columns, memory, header, nodes)
-        report("read", 0, 0, _sizes(graph))
+        for remark in (_sizes(graph), *graph.notes.get("report", {}).get("remarks", ())):
+            report("read", 0, 0, remark)
         if predict_types:
             graph = Graph.made(graph.predicting_types())
         if graph.weighted:

@@ -197,6 +197,8 @@ def run_edit(arguments: argparse.Namespace) -> None:
     facts: Any = ()
     if arguments.facts or arguments.nodes:
         facts = read(given, columns=arguments.columns, header=arguments.header, nodes=arguments.nodes)
+        for remark in facts.notes["report"]["remarks"]:
+            print(remark, file=sys.stderr)
     values = read_values(Path(arguments.attributes)) if arguments.attributes else None
     if arguments.command == "add":
         refuse_wrong(arguments.seconds, arguments.model)
