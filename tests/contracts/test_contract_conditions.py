@@ -22,12 +22,18 @@ from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.errors import BadInput
+from tuplet.graph.attributes import AttributeColumn, Attributes
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import Vocabulary
 from tuplet.graph.ranked import members
+from tuplet.query.ask import plan_text
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.question import Question
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 BLOCKS = range(50) if SOAK else range(2)
@@ -163,3 +169,15 @@ def test_marginals_keep_to_conditions_on_entities(engine: str) -> None:
         ]
         found = marginals(engine, clauses, source_of(table), logic, options)
         np.testing.assert_allclose(found, oracle(clauses, table, logic), rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["exact", "crisp", "ns3", "fit"])
+def test_plans_say_conditions_as_they_were_written(engine: str) -> None:
+    ages = AttributeColumn.of("age", np.arange(3), [20, 30, 40])
+    names = Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["r"])
+    graph = KnowledgeGraph.of(*names, [0, 1], [0, 0], [1, 2], attributes=Attributes((ages,)))
+    edges = np.array([0, 1]), np.array([0, 0]), np.array([1, 2])
+    truth = TruthTable.build(3, 1, *edges, np.ones(2), np.ones(2, dtype=bool))
+    question = Question.of(Source(graph, truth=truth), "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}")
+    found = plan_text(question, registry.find("engines", engine)).split("engine", 1)[1]
+    assert all(said in found for said in ("?x.age > 15", "?y.age > 25", "?x in {a, b}"))

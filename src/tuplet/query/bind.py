@@ -207,9 +207,10 @@ def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords 
             case Same(left, right):
                 a, b = node(left), node(right)
                 if a >= 0 and b >= 0 and a != b:
-                    conditions.append(Equal(a, b))
+                    conditions.append(Equal(a, b, (literal,)))
                 elif a >= 0 or b >= 0:
-                    conditions += [Within(max(a, b), members(np.array([~min(a, b)])))] if a != b else []
+                    one = members(np.array([~min(a, b)]))
+                    conditions += [Within(max(a, b), one, said=(literal,))] if a != b else []
                 elif a != b:
                     return None
             case Among(Constant() | Free() | Exists() as item, choices, negated):
@@ -217,7 +218,8 @@ def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords 
                 listed = [resolve(name, "entity", graph.entities, text) for name in choices if isinstance(name, Name)]
                 if at >= 0:
                     ids = np.unique(np.array(listed, np.int64))
-                    conditions.append(Outside(at, ids) if negated else Within(at, members(ids)))
+                    said = (literal,)
+                    conditions.append(Outside(at, ids, said) if negated else Within(at, members(ids), said=said))
                 elif (~at in listed) == negated:
                     return None
             case Not():

@@ -57,7 +57,7 @@ class ConditionBinder:
         for condition in conditions:
             match condition:
                 case Has(attribute, True, value):
-                    bound += self._missing(attribute, value)
+                    bound += _said(self._missing(attribute, value), condition)
                 case Has(attribute) | Among(Attribute() as attribute):
                     own.setdefault(attribute, []).append(condition)
                 case Compare(_, Attribute() as left, Attribute() as right):
@@ -76,9 +76,9 @@ class ConditionBinder:
         joined = {side for pair in pairs for side in (pair.left, pair.right)}
         for attribute, choices in allowed.items():
             if attribute not in joined or own[attribute]:
-                bound += self._kept(attribute, choices)
+                bound += _said(self._kept(attribute, choices), *own[attribute])
         for pair in pairs:
-            bound += self._pair(pair, allowed)
+            bound += _said(self._pair(pair, allowed), pair)
         others = [pair for pair in pairs if pair.left != pair.right]
         for side, number in Counter(side for pair in others for side in (pair.left, pair.right)).items():
             if number > 1 and isinstance(side, Attribute) and any(c.has_several() for c in allowed[side]):
@@ -312,6 +312,11 @@ class ConditionBinder:
                 )
             listed.append(keys[Compared(0, 1, operator, first, second).holds(keys, others)])
         return self._facts(self.node(fact.head), self.node(fact.tail), _union(listed))
+
+
+def _said(bound: list[BoundCondition], *conditions: Condition) -> list[BoundCondition]:
+    """Conditions that know how they were written."""
+    return [replace(condition, said=conditions) for condition in bound]
 
 
 def _ranks(column: AttributeColumn, key: int) -> NDArray[np.int32]:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.ranked import Ids, Marks, Ranked
+from tuplet.lang.ast import Condition
+from tuplet.lang.printer import formula_to_logic
 
 # How the rank of a value of the left variable compares with the rank of one of the right variable.
 COMPARES: dict[str, Callable[[NDArray[np.int32], NDArray[np.int32]], Marks]] = {
@@ -34,7 +36,7 @@ class Within:
     values: Ranked
     low: int = 0
     high: int = 1
-    said: str = ""  # as it was written, for plans
+    said: tuple[Condition, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int]:
@@ -58,7 +60,7 @@ class Outside:
 
     variable: int
     listed: Ids  # ascending
-    said: str = ""  # as it was written, for plans
+    said: tuple[Condition, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int]:
@@ -78,7 +80,7 @@ class Compared:
     operator: str  # one of COMPARES
     left_values: Ranked
     right_values: Ranked
-    said: str = ""  # as it was written, for plans
+    said: tuple[Condition, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
@@ -102,7 +104,7 @@ class Paired:
     values: Ranked
     low: int = 0
     high: int = 1
-    said: str = ""  # as it was written, for plans
+    said: tuple[Condition, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
@@ -119,7 +121,7 @@ class Equal:
 
     left: int
     right: int
-    said: str = ""  # as it was written, for plans
+    said: tuple[Condition, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
@@ -141,7 +143,7 @@ def described(condition: BoundCondition, node: Callable[[int], str]) -> str:
     names = [node(variable) for variable in condition.variables]
     match condition:
         case _ if condition.said:
-            return condition.said
+            return " & ".join(map(formula_to_logic, condition.said))
         case Within(_, values, low, high):
             return f"{names[0]} of {values.count(low, high):,} entities"
         case Outside(_, listed):
