@@ -98,7 +98,8 @@ def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
 
 def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) -> Query:
     """The query in which `not exists age(x, a)` says that x has no age: nothing else binds such a variable."""
-
+    if not _negates(query.body):
+        return query
     used = Counter(terms(query.body))
 
     def told(formula: Formula) -> Formula:
@@ -115,6 +116,10 @@ def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) 
                 return formula
 
     return replace(query, body=told(query.body))
+
+
+def _negates(formula: Formula) -> bool:
+    return isinstance(formula, Not) or (isinstance(formula, And | Or) and any(map(_negates, formula.parts)))
 
 
 def _only_attribute(name: Name, graph: KnowledgeGraph, words: AttributeWords) -> bool:
@@ -159,6 +164,8 @@ def _shown_are_free(
     """The same with free variables in place of existential ones whose values are shown: a tuple has to name them."""
     wanted = {c.what for c in columns if isinstance(c.what, Attribute)}
     wanted |= {o.by for o in order if isinstance(o.by, Attribute)}
+    if not wanted:
+        return free, parts, columns, order
     _add_compared(wanted, [found for part in parts for found in map(_attributes, atoms(part))])
     bound = {term for attribute in wanted for term in terms(Has(attribute)) if isinstance(term, Exists)}
     if not bound:
