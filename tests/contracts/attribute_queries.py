@@ -247,9 +247,13 @@ class Maker:
         rng, variables = self.rng, [*free, *exists]
         rng.shuffle(variables)
         parts: list[Formula] = []
+        loose = variables.pop() if rng.random() < 0.15 else None
         for i, variable in enumerate(variables):
             parts.append(self.fact(variable, rng.choice(variables[:i]) if i and rng.random() < 0.9 else None))
         facts = [part for part in parts if isinstance(part, Fact)]
+        if loose is not None:  # only conditions say what it may be
+            variables.append(loose)
+            parts.append(self.binding(loose))
         for _ in range(rng.choices([0, 1, 2, 3], [1, 5, 3, 1])[0]):
             parts.append(self.condition(variables, facts))
         if rng.random() < 0.2:
@@ -261,6 +265,18 @@ class Maker:
             parts.append(No(self.fact(rng.choice(variables), rng.choice(variables))))
         rng.shuffle(parts)
         return All(tuple(parts))
+
+    def binding(self, variable: str) -> Literal:
+        """A condition that lists what a variable may be."""
+        of = Of(variable, self.rng.choice(list(self.world.of_entities)))
+        values = self._near(of)
+        match self.rng.randrange(3):
+            case 0:
+                return OneOf(variable, tuple(sorted({self.home[variable], self.rng.choice(self.world.entities)})))
+            case 1:
+                return Present(of)
+            case _:
+                return Test(self.rng.choice(SIGNS[:2]), of, said(self.rng.choice(values)))
 
     def fact(self, one: str, other: str | None) -> Fact:
         """An atom with a variable, true at its place if any is."""
