@@ -102,8 +102,9 @@ def all_queries(draw: st.DrawFn) -> Query:
         columns.append(st.builds(Column, titles, st.sampled_from(free), st.booleans()))
     for atom in (atom for atom in atoms(body) if isinstance(atom, Atom) and atom.relation.kind == "variable"):
         columns.append(st.builds(Column, titles, st.just(atom.relation), st.booleans()))
-    shown = tuple(draw(st.lists(st.one_of(columns), max_size=3)))
-    orders = st.builds(Order, st.one_of(titles, attributes.filter(of_variables(body))), st.booleans())
+    shown = tuple(draw(st.lists(st.one_of(columns), max_size=3, unique_by=(lambda c: c.name, lambda c: c.what))))
+    known = st.sampled_from(["truth", *(column.name for column in shown or free)])
+    orders = st.builds(Order, st.one_of(known, attributes.filter(of_variables(body))), st.booleans())
     query = Query(
         free,
         body,

@@ -175,7 +175,8 @@ class PatternParser(TripleParser):
                 self.expect(")", f"after the {len(columns)} values of a row")
             rows.setdefault(tuple(row[:-1]), []).append(row[-1])
         sides = [Side(variable, variable) for variable in map(self.variable, columns)]
-        bound |= {token.text[1:] for token in columns}
+        for token in columns:
+            self.note(token, bound, shown=True)
         branches = [
             conjunction(
                 [

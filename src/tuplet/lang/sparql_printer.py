@@ -7,6 +7,7 @@ SPARQL has no words for (say `!(a & b)`) is printed in disjunctive normal form.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tuplet.errors import Unsupported
 from tuplet.lang.ast import (
@@ -17,6 +18,7 @@ from tuplet.lang.ast import (
     Compare,
     Constant,
     Different,
+    Exists,
     Formula,
     Free,
     Has,
@@ -74,17 +76,21 @@ class _Printer:
                 self.variables[column.what] = self.fresh(column.name if _WORD.fullmatch(column.name) else "")
         if _bound(body) is None:
             body = disjunctive_normal_form(push_negation(query)).body
-        patterns = self.patterns(body).removesuffix(" .")
+            assert isinstance(body, Or)
+            patterns = self.union(body.parts) if len(body.parts) > 1 else self.patterns(body.parts[0])
+        else:
+            patterns = self.patterns(body)
+        patterns = patterns.removesuffix(" .")
         for column in query.shown:
             if isinstance(column.what, Attribute):
                 pattern = self.pattern(column.what)
                 patterns += f" OPTIONAL {{ {pattern} }}" if column.optional else f" . {pattern}"
         conditioned = {a for literal in atoms(body) for a in _attributes(literal)} | {c.what for c in query.shown}
         conditioned |= self.patterned
-        for order in query.order:
-            if isinstance(order.by, Attribute) and order.by not in conditioned:
-                patterns += f" OPTIONAL {{ {self.pattern(order.by)} }}"
-        by = f" ORDER BY {' '.join(map(self.key, query.order))}" if query.order else ""
+        for key in query.order if query.form == "select" else ():
+            if isinstance(key.by, Attribute) and key.by not in conditioned:
+                patterns += f" OPTIONAL {{ {self.pattern(key.by)} }}"
+        by = f" ORDER BY {' '.join(map(self.key, order))}" if (order := query.order) and query.form == "select" else ""
         limit = "" if query.limit is None else f" LIMIT {query.limit}"
         offset = f" OFFSET {query.offset}" if query.offset else ""
         return f"{self.head()} {{ {patterns} }}{by}{limit}{offset}"
@@ -128,7 +134,9 @@ class _Printer:
         match formula:
             case Atom(relation, head, tail):
                 return f"{_term(head)} {prefixed(relation)} {_term(tail)} ."
-            case _ if _is_filter(formula):
+            case Among(Free() | Exists() as item, choices, False) if _is_list(formula):
+                return f"VALUES {_term(item)} {{ {' '.join(map(_choice, choices))} }}"
+            case _ if _is_filter(formula) and not isinstance(formula, And):
                 return f"FILTER({self.expression(formula)})"
             case Not(body):
                 return f"FILTER NOT EXISTS {{ {self.patterns(body).removesuffix(' .')} }}"
@@ -148,7 +156,7 @@ class _Printer:
                     return " ".join([*facts, *(f"{self.pattern(a)} ." for a in bound), *filter(None, rest)])
                 return " ".join(self.patterns(part) for part in parts)
             case Or(parts):
-                return " UNION ".join(f"{{ {self.patterns(part).removesuffix(' .')} }}" for part in parts)
+                return self.union(parts)
             case Has(attribute, negated, value) if value is not None:
                 pattern = self.pattern(attribute, write_sparql(value))
                 return f"FILTER NOT EXISTS {{ {pattern} }}" if negated else f"{pattern} ."
@@ -156,6 +164,9 @@ class _Printer:
                 return f"FILTER NOT EXISTS {{ {self.pattern(attribute)} }}" if negated else ""
             case _:
                 return f"FILTER({self.expression(formula)})"
+
+    def union(self, parts: Sequence[Formula]) -> str:
+        return " UNION ".join(f"{{ {self.patterns(part).removesuffix(' .')} }}" for part in parts)
 
     def pattern(self, attribute: Attribute, value: str = "") -> str:
         """The pattern that binds the value of an attribute, or says that it has a given one."""
@@ -191,10 +202,8 @@ class _Printer:
             case Same(left, right):
                 return f"{_term(left)} = {_term(right)}"
             case Among(item, choices, negated):
-                listed = ", ".join(write_sparql(c) if isinstance(c, Value) else prefixed(c) for c in choices)
-                values = [choice for choice in choices if isinstance(choice, Value)]
-                text = bool(values) and all(map(is_ambiguous, values))
-                return f"{self.operand(item, text)} {'NOT ' * negated}IN ({listed})"
+                listed = ", ".join(map(_choice, choices))
+                return f"{self.operand(item, not _is_list(condition))} {'NOT ' * negated}IN ({listed})"
             case Compare(negated=True):
                 return f"!({self.comparison(condition)})"
             case Compare():
@@ -241,6 +250,16 @@ def _term(term: Term) -> str:
     return prefixed(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
+def _choice(choice: Name | Value) -> str:
+    return write_sparql(choice) if isinstance(choice, Value) else prefixed(choice)
+
+
+def _is_list(among: Among) -> bool:
+    """Whether the choices, written plainly, read back as what they are: names, or values that are no entities."""
+    values = [choice for choice in among.choices if isinstance(choice, Value)]
+    return not values or not all(map(is_ambiguous, values))
+
+
 def _is_filter(formula: Formula) -> bool:
     """Whether a formula is made of conditions on terms alone: an expression of FILTER."""
     match formula:
@@ -277,6 +296,8 @@ def _attributes(literal: Formula) -> list[Attribute]:
 def _bound(formula: Formula) -> frozenset[Term] | None:
     """The variables a SPARQL group of this formula binds for sure; None if its filters would not see theirs."""
     match formula:
+        case Among(Free() | Exists() as item, _, False) if _is_list(formula):
+            return frozenset((item,))
         case Atom(relation, head, tail):
             own: set[Term] = {Free(relation.text)} if relation.kind == "variable" else set()
             return frozenset(term for term in (head, tail) if not isinstance(term, Constant)) | own
@@ -290,7 +311,10 @@ def _bound(formula: Formula) -> frozenset[Term] | None:
             for part in parts:
                 if isinstance(part, And):
                     return None
-                inner = _bound(part) if isinstance(part, Atom | Or) and not _is_filter(part) else frozenset()
+                binds = isinstance(part, Atom | Among) or (isinstance(part, Or) and not _is_filter(part))
+                inner = _bound(part) if binds else frozenset()
+                if isinstance(part, Among):
+                    inner = inner or frozenset()
                 if inner is None:
                     return None
                 bound |= inner
