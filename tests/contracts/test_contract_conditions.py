@@ -25,7 +25,7 @@ from tuplet.errors import BadInput
 from tuplet.graph.attributes import AttributeColumn, Attributes
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.ranked import members
+from tuplet.graph.ranked import Ranked, members
 from tuplet.query.ask import plan_text
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Engine
@@ -181,3 +181,27 @@ def test_plans_say_conditions_as_they_were_written(engine: str) -> None:
     question = Question.of(Source(graph, truth=truth), "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}")
     found = plan_text(question, registry.find("engines", engine)).split("engine", 1)[1]
     assert all(said in found for said in ("?x.age > 15", "?y.age > 25", "?x in {a, b}"))
+
+
+@pytest.mark.parametrize(("low", "high"), [(7, 8), (0, 3), (100, 900), (0, 1000)])
+@pytest.mark.parametrize("dense", [True, False])
+def test_long_columns_are_listed_or_looked_up(low: int, high: int, dense: bool) -> None:
+    """Where few entities are left the search begins with these; the answers are the same."""
+    rng = np.random.default_rng([low, high, dense])
+    entities = 6000
+    heads, tails = np.unique(rng.integers(0, entities, (2, 20_000)), axis=1)
+    truth = rng.uniform(0.01, 1, len(heads)).astype(np.float32)
+    observed = rng.random(len(heads)) < 0.5
+    truth[observed] = 1
+    table = TruthTable.build(entities, 1, heads, np.zeros(len(heads), np.int64), tails, truth, observed)
+    keys = np.arange(entities) if dense else np.sort(rng.integers(0, entities, 5500))
+    own = Ranked(keys, rng.integers(0, 1000, len(keys)).astype(np.int32))
+    for place, ends in enumerate((heads, tails)):
+        clause = QueryGraph(("x", "y"), (1, 0), (Edge(0, 0, 1),), conditions=(Within(place, own, low, high),))
+        kept = np.flatnonzero(own.within(ends, low, high))
+        best = kept[np.lexsort((heads[kept], tails[kept], -truth[kept]))][:50]
+        ranking = exact.run(exact.plan([clause], table), 50)
+        assert ranking.tuples.tolist() == np.stack([tails[best], heads[best]], axis=1).tolist()
+        facts, adjacency = kept[observed[kept]], table.facts()
+        found = crisp.collect(crisp.plan([clause], adjacency), adjacency).tuples
+        assert sorted(found.tolist()) == sorted(np.stack([tails[facts], heads[facts]], axis=1).tolist())

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_contract import SHAPES, SOAK, check, random_query, random_table, shape_query
+from random_conditions import with_conditions
 
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.exact.effort import Effort
@@ -105,6 +106,8 @@ def test_the_exact_engine(block: int, constants: bool) -> None:
         rng, table, facts = layered_case(seed)
         changed += table.adjacency.newer is not None
         clauses = some_query(rng, table.flat) if constants else without_constants(rng, table.relations)
+        if seed % 3 == 0:
+            clauses = with_conditions(rng, clauses, table.flat, 1)
 
         def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: str | None, rank: np.ndarray) -> Ranking:
             plan = exact.plan(clauses, table, rank)  # noqa: B023
@@ -131,6 +134,8 @@ def test_crisp_and_the_oracle_itself(block: int) -> None:
             assert (mine.truth(r) == theirs.truth(r)).all()
         for _ in range(4):
             clauses = some_query(rng, flat)
+            if seed % 3 == 0:
+                clauses = with_conditions(rng, clauses, flat, 1)
             tensor = brute.combined(clauses, theirs.facts, table.entities, Logic.of("product"))
             found = crisp.collect(crisp.plan(clauses, facts), facts)
             assert found.complete
