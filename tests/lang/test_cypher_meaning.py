@@ -111,7 +111,7 @@ class Pattern:
 
 def test_patterns_mean_what_a_search_of_all_choices_finds() -> None:
     asked = 0
-    for seed in range(200):
+    for seed in range(120):
         rng = random.Random(seed)
         setup, pattern = random_graph(rng), Pattern(rng)
         text = pattern.text()
@@ -122,4 +122,4 @@ def test_patterns_mean_what_a_search_of_all_choices_finds() -> None:
         assert {tuple(answer) for answer in answers} == pattern.rows(setup), f"{seed}: {text}"
         assert all(answer.truth == 1 for answer in answers)
         asked += len(answers) > 0
-    assert asked > 50
+    assert asked > 30

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NoReturn, TypeAlias
 
 from tuplet.errors import hint
@@ -121,16 +122,24 @@ class ConditionReader(PatternReader):
             self.refuse("arithmetic is not supported; compute the value first")
         return formula
 
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """Where each parenthesis is closed."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.kind == "sign" and token.text == "(":
+                opened.append(index)
+            elif token.kind == "sign" and token.text == ")" and opened:
+                found[opened.pop()] = index
+        return found
+
     def at_path(self) -> bool:
         """Whether a parenthesis opens a node that a relationship follows."""
-        depth, index = 0, self.index
-        while self.tokens[index].kind != "end":
-            text = self.tokens[index].text if self.tokens[index].kind == "sign" else ""
-            depth += (text == "(") - (text == ")")
-            index += 1
-            if depth == 0:
-                break
-        after = [token.text for token in self.tokens[index : index + 3]]
+        closing = self.closing.get(self.index)
+        if closing is None:
+            return False
+        after = [token.text for token in self.tokens[closing + 1 : closing + 4]]
         if after[:1] == ["<"]:
             after = after[1:]
         return after[:1] == ["-"] and after[1:2] in (["-"], ["["])

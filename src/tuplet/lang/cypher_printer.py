@@ -39,6 +39,7 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
+from tuplet.lang.cypher import TRUTH
 from tuplet.lang.rules import disjunctive_normal_form, push_negation
 
 RESERVED = frozenset(
@@ -356,6 +357,9 @@ class Block:
 
     def ending(self) -> str:
         query = self.query
+        columns = {column.name for column in query.shown} or {variable.name for variable in query.free}
+        if any(isinstance(key.by, str) and key.by not in (TRUTH, *columns) for key in query.order):
+            _refuse("an order by what is not returned")
         keys = [
             (_quoted(key.by) if isinstance(key.by, str) else self.side(key.by)) + (" DESC" if key.descending else "")
             for key in query.order

@@ -29,7 +29,7 @@ _SPARQL = re.compile(  # the usual beginnings: told without splitting the text t
     r"\s*(?:(?:PREFIX\s+[\w.-]*:|BASE)\s*<[^>]*>\s*)*(?:SELECT\s*(?:DISTINCT\b|[?*(])|ASK\s*\{)", re.IGNORECASE
 )
 _CYPHER = re.compile(  # after comments, a clause with which a query of Cypher may begin
-    r"(?:\s|//[^\n]*|/\*.*?\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
+    r"(?:\s|//[^\n]*(?![^\n])|/\*(?:[^*]|\*(?!/))*\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
     r"|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
     re.IGNORECASE | re.DOTALL,
 )
