@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -205,3 +206,11 @@ def test_long_columns_are_listed_or_looked_up(low: int, high: int, dense: bool) 
         facts, adjacency = kept[observed[kept]], table.facts()
         found = crisp.collect(crisp.plan([clause], adjacency), adjacency).tuples
         assert sorted(found.tolist()) == sorted(np.stack([tails[facts], heads[facts]], axis=1).tolist())
+
+
+def test_addresses_do_not_travel() -> None:
+    own = Ranked(np.array([2, 5, 5]), np.array([0, 1, 3], np.int32))
+    assert own.located[0] == own.keys.ctypes.data
+    again = pickle.loads(pickle.dumps(own))
+    assert "located" not in vars(again)
+    assert again.located[0] == again.keys.ctypes.data

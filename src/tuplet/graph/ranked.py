@@ -25,6 +25,9 @@ class Ranked:
     keys: Ids  # [n] int32 or int64; repeated where a key has several values, their ranks ascending
     rank: NDArray[np.int32]  # [n]
 
+    def __reduce__(self) -> tuple[type[Ranked], tuple[Ids, NDArray[np.int32]]]:
+        return Ranked, (self.keys, self.rank)  # addresses are of one process
+
     @cached_property
     def located(self) -> tuple[int, int, int, int]:
         """Where compiled code finds it: address and number of the keys, 1 if these are int64, address of the ranks."""
