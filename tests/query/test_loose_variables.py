@@ -109,6 +109,17 @@ def test_the_first_tuples_and_what_they_rest_on(store: Store) -> None:
     assert {answer.status for answer in alone} == {"observed"}
 
 
+def test_given_tuples_and_plans(store: Store) -> None:
+    query = "PREFIX : <http://e/> SELECT ?x ?z { ?x :r :b . ?z :age ?a }"
+    given = [("http://e/d", "http://e/b"), ("http://e/a", "http://e/c"), ("http://e/a", "http://e/d")]
+    assert store.score(query, given) == pytest.approx([0.3, 0, 1])
+    explained = store.explain(query, given)
+    assert [answer.truth for answer in explained] == pytest.approx([0.3, 0, 1])
+    assert [len(answer.witness) for answer in explained] == [1, 0, 1]
+    assert "list    ?z by conditions alone" in store.plan(query)
+    assert "list    ?x by conditions alone" in store.plan("?x : ?x.age > 30")
+
+
 def test_too_many_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loose, "MOST", 8)
     with pytest.raises(BudgetExceeded, match="9 tuples of variables that no atom joins, at most 8"):

@@ -16,6 +16,7 @@ from tuplet.query.answer import Answer
 from tuplet.query.ask import explained
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.loose import is_loose, loose_given
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
@@ -42,8 +43,12 @@ def explain(
     tuples = question.ids([_in_order(variables, names) for names in given])
     if not question.clauses:
         raise BadInput("the query contradicts itself: it has no answers")
+    clauses, source = question.clauses, question.source
     try:
-        ranking = explain_tuples(question.clauses, question.source, tuples, limits, deadline)
+        if any(map(is_loose, clauses)):
+            ranking = loose_given(clauses, tuples, source, engine, limits, deadline)
+        else:
+            ranking = explain_tuples(clauses, source, tuples, limits, deadline)
     except OutOfTime:
         raise BudgetExceeded(f"no explanation within {deadline.seconds:g} s", limit="timeout") from None
     one_by_one = (ranking.take(slice(i, i + 1)) for i in range(len(tuples)))  # each keeps its place

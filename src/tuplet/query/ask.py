@@ -17,6 +17,7 @@ from tuplet.query.ask_values import ask_values, ranked
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.loose import is_loose, loose_given, loose_plan
 from tuplet.query.question import Question
 from tuplet.query.ranking import Ranking
 from tuplet.query.status import Judge, about, status
@@ -97,6 +98,8 @@ def score(
         return np.zeros(len(ids))
     deadline = deadline or Deadline(limits.timeout)
     try:
+        if any(map(is_loose, question.clauses)):
+            return loose_given(question.clauses, ids, question.source, engine, limits, deadline).truth
         return engine.score(engine.planned(question.clauses, question.source, limits), ids, limits, deadline)
     except OutOfTime:
         raise BudgetExceeded(f"no truth values within {deadline.seconds:g} s", limit="timeout") from None
@@ -114,7 +117,12 @@ def plan_text(question: Question, engine: Engine[Any], limits: Limits = NO_LIMIT
             )
         shapes = ", ".join(clause.shape() for clause in bound.clauses) or "no clause can hold"
         lines += [f"clauses {len(bound.clauses)} ({shapes})", f"engine  {engine.name}"]
-        if bound.clauses:
+        if any(map(is_loose, bound.clauses)):
+            for clause in bound.clauses:
+                plan, listed = loose_plan(clause, question.source, engine, limits)
+                lines += [plan.text(graph.entities.name, graph.relations.name)] if plan is not None else []
+                lines += [listed] if is_loose(clause) else []
+        elif bound.clauses:
             plan = engine.planned(bound.clauses, question.source, limits)
             lines.append(plan.text(graph.entities.name, graph.relations.name))
         else:

@@ -84,6 +84,29 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
     return _cut(whole.take(order), limits)
 
 
+def loose_given(
+    clauses: Clauses, ids: Assigned, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline
+) -> Ranking:
+    """Given tuples in the order given, looked up among all of them."""
+    found = loose_ranking(clauses, source, engine, replace(limits, k="all", offset=0), deadline)
+    places = {row: place for place, row in enumerate(map(tuple, found.tuples.tolist()))}
+    at = np.array([places.get(row, -1) for row in map(tuple, ids.tolist())], np.int64)
+    missing = at < 0
+    truth = np.append(found.truth, 0.0)[at]
+    assignments = tuple(np.vstack([a, np.full((1, a.shape[1]), -1, np.int32)])[at] for a in found.assignments)
+    return Ranking(ids, np.where(missing, 0.0, truth), assignments, exact=found.exact, bound=1.0)
+
+
+def loose_plan(clause: QueryGraph, source: Source, engine: Engine[Any], limits: Limits) -> tuple[Any, str]:
+    """The engine's plan of what there is to search for, if there is anything, and a line about the rest."""
+    known = _searched(clause)
+    listed = [f"?{name}" for v, name in enumerate(clause.variables) if v not in known]
+    asked = [v for v in clause.free if v in known]
+    asked += [v for v in _linked(clause, known) if v not in asked]
+    plan = engine.planned([_restricted(clause, sorted(known), asked)], source, limits) if known else None
+    return plan, f"list    {', '.join(listed)} by conditions alone: in no positive atom"
+
+
 def judged(
     clauses: Clauses,
     source: Source,
