@@ -295,7 +295,8 @@ class Meaning:
         """The assignments under which a clause has any truth; `wanted` are values to tell, and which are optional."""
         values = value_variables(clause, self.world)
         literals = [(self.valued(part, values), no, part) for part, no in clause]
-        if any(t in values for part, _, _ in literals if isinstance(part, Fact) for t in (part.head, part.tail)):
+        facts = [(part, old) for part, _, old in literals if isinstance(old, Fact)]
+        if any(old.head in values or (isinstance(part, Fact) and old.tail in values) for part, old in facts):
             return  # a value is no entity
         for part, _, old in literals:  # one value that two attributes share
             if isinstance(part, Present) and isinstance(old, Fact) and part.of != values.get(old.tail, part.of):
