@@ -117,20 +117,20 @@ class CypherParser(ConditionReader):
         if shown.count and not shown.distinct:
             self.count_types(patterns, shown)
         body = joined(patterns)
-        if body == FALSE:  # said of a node, so that it is a condition like any other
+        if body is FALSE:  # said of a node, so that it is a condition like any other
             node = Exists(next(iter(shown.free)))
             body = in_order(all_of([*without_conditions(patterns), Different(node, node)]))
         return self.finished(body, shown, order, offset, limit)
 
     def bare(self, patterns: list[list[Part]]) -> list[Part]:
         """That the nodes of which no pattern says anything are nodes: they have a label."""
-        bound: set[Term] = set()
+        bound: set[str] = set()
         for part in (part for parts in patterns for part in parts):
             if isinstance(part, Relationship):
-                bound |= {part.left, part.right}
-            elif isinstance(part, Atom | And | Or):
+                bound.update(part.ends())
+            else:
                 bound |= binding(part)
-        return [self.is_node(node) for node in map(Exists, self.matched) if node not in bound]
+        return [self.is_node(Exists(name)) for name in self.matched if name not in bound]
 
     def is_node(self, node: Exists) -> Formula:
         place = self.matched[node.name]
@@ -360,11 +360,11 @@ def without_conditions(patterns: list[list[Part]]) -> Iterator[Formula]:
             yield part
 
 
-def binding(formula: Formula) -> set[Term]:
+def binding(formula: Formula) -> set[str]:
     """The variables that some fact of a pattern binds, whichever alternative holds."""
     match formula:
         case Atom():
-            return set(terms(formula))
+            return {term.name for term in (formula.head, formula.tail) if isinstance(term, Exists)}
         case And(parts):
             return set().union(*map(binding, parts))
         case Or(parts) if parts:

@@ -95,7 +95,8 @@ class PatternReader(CypherReader):
         opening = self.token
         back = self.accept("<")
         self.expect("-", "in a relationship")
-        name, types, steps = "", tuple[Name, ...](), 1
+        name, steps = "", 1
+        types: tuple[Name, ...] = ()
         properties: list[tuple[Name, Value]] = []
         named = False
         repeated = False
@@ -158,7 +159,7 @@ class PatternReader(CypherReader):
         while self.accept("|"):
             self.accept(":")
             found.append(self.named("a type"))
-        return tuple(dict.fromkeys(found))
+        return tuple(found if len(found) == 1 else dict.fromkeys(found))
 
     def steps(self) -> int:
         """`*3` or `*3..3`: how many relationships the path has."""

@@ -41,30 +41,30 @@ from tuplet.lang.ast import (
 from tuplet.lang.rules import MAX_CLAUSES
 from tuplet.lang.tokens import Token, conjunction, disjunction, negation
 
-TRUE = And(())
+TRUE = And(())  # these two are told by identity
 FALSE = Or(())
 
 
 def all_of(parts: list[Formula]) -> Formula:
     """The conjunction; `FALSE` if a part is, and without parts that are `TRUE`."""
-    kept = [part for part in parts if part != TRUE]
-    if FALSE in kept:
+    kept = [part for part in parts if part is not TRUE]
+    if any(part is FALSE for part in kept):
         return FALSE
     return conjunction(kept) if kept else TRUE
 
 
 def any_of(parts: list[Formula]) -> Formula:
     """The disjunction; `TRUE` if a part is, and without parts that are `FALSE`."""
-    kept = [part for part in parts if part != FALSE]
-    if TRUE in kept:
+    kept = [part for part in parts if part is not FALSE]
+    if any(part is TRUE for part in kept):
         return TRUE
     return disjunction(kept) if kept else FALSE
 
 
 def none_of(part: Formula) -> Formula:
     """The negation; that of `TRUE` is `FALSE`."""
-    if part in (TRUE, FALSE):
-        return FALSE if part == TRUE else TRUE
+    if part is TRUE or part is FALSE:
+        return FALSE if part is TRUE else TRUE
     return negation(part)
 
 

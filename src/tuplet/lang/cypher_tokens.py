@@ -232,9 +232,9 @@ def cypher_tokens(text: str) -> list[Token]:
     ['MATCH', '(', 'd', ':', 'Drug', ')', '-', '-', '>', '(', 'x', ')', '']
     """
     found = [
-        Token(match.lastgroup or "", match.group(), match.start())
+        Token(kind, match.group(), match.start())
         for match in _TOKEN.finditer(text)
-        if match.lastgroup != "space"
+        if (kind := match.lastgroup or "") != "space"
     ]
     found.append(Token("end", "", len(text)))
     return found
