@@ -279,7 +279,7 @@ def test_fetch_accepts_only_the_published_facts(
     assert "not the facts of nations" in tuplet("data", "fetch", "nations", "--from-dir", tmp_path / "other").err
     assert "did you mean 'nations'" in tuplet("data", "fetch", "nation").err
     monkeypatch.delenv("TUPLET_DATA")
-    assert "--from-dir" in tuplet("data", "fetch", "nations").err
+    assert "github.com/pykeen/pykeen) and pass their folder with --from-dir" in tuplet("data", "fetch", "nations").err
 
 
 def test_doctor(tuplet: Callable[..., Result]) -> None:

@@ -169,7 +169,11 @@ def test_bad_values(source: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("l.tsv", "a\tA\nb\tB\textra\n", r"l\.tsv:2: expected a name and a label, got 3 columns"),
+        (
+            "l.tsv",
+            "a\tA\nb\tB\textra\n",
+            r"l\.tsv:2: expected a name and a label, got 3 columns; more about entities comes with nodes=",
+        ),
         ("l.tsv", "a\tA\n\tB\n", r"l\.tsv:2: the name is empty"),
         ("l.tsv", "", r"l\.tsv is empty"),
         ("l.parquet", "x", r"labels are read from \.tsv, \.txt or \.csv files"),

@@ -139,6 +139,8 @@ def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
     graph, report = read_with_report(path)
     assert report.remarks == [doubt]
     assert ("from", "does", "to") in content(graph)
+    path.write_text("from\tdoes\tto\na\tr\tb\nb\tr\tc\nc\ts\ta\n")
+    assert read_with_report(path)[1].remarks == [doubt]
     # relations that all occur once
     path.write_text("from\tdoes\tto\n" + "".join(f"a{i}\tr{i}\ta{i + 1}\n" for i in range(20)))
     graph, report = read_with_report(path)

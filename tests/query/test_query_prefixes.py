@@ -49,3 +49,5 @@ def test_node_labels_of_cypher_are_types(graph: tuplet.Graph) -> None:
 def test_unknown_names_are_said_as_they_are_written(graph: tuplet.Graph) -> None:
     with pytest.raises(UnknownName, match="unknown entity 'ex:carl'; did you mean 'ex:carol'"):
         graph.ask("?x : foaf:knows(ex:carl, ?x)")
+    with pytest.raises(UnknownName, match="unknown relation or attribute 'foaf:agee'; did you mean 'foaf:age'"):
+        graph.ask("SELECT ?x { ?x foaf:agee ?a }")

@@ -125,6 +125,8 @@ def test_pages_of_rows(people: Graph) -> None:
     ("query", "error", "said"),
     [
         ("?x, ?y : knows(?x, ?y) & ?x.agee > 30", UnknownName, "unknown attribute 'agee'; did you mean 'age'?"),
+        ("?x, ?a : agee(?x, ?a)", UnknownName, "unknown relation or attribute 'agee'; did you mean 'age'?"),
+        ("?x, ?y : knos(?x, ?y)", UnknownName, "unknown relation 'knos'; did you mean 'knows'?"),
         ('?x, ?y : knows(?x, ?y) & ?x.age > "old"', ParseError, "age holds numbers, and 'old' is text"),
         ("?x, ?y : knows(?x, ?y) & ?x.likes = 3", UnknownName, "is a relation, not an attribute"),
         ("?x, ?y : knows(?x, ?y) & ?x > 3", ParseError, "?x is an entity, which is not larger or smaller"),

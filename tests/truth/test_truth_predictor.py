@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import types
 from pathlib import Path
@@ -132,6 +134,22 @@ def test_index_takes_a_class_by_module_and_name(tmp_path: Path, capsys: pytest.C
     ):
         assert main(["index", str(tmp_path / "g"), name, "-o", str(tmp_path / "s")]) == 1
         assert message in capsys.readouterr().err
+
+
+class Impatient(Registered):
+    """Somebody presses Ctrl-C while it scores."""
+
+    def tails(self, heads: torch.Tensor, relation: int) -> np.ndarray:
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().tails(heads, relation)
+
+
+def test_ctrl_c_while_indexing_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_graph().save(tmp_path / "g")
+    predictor = "test_truth_predictor:Impatient"
+    assert main(["index", str(tmp_path / "g"), predictor, "-o", str(tmp_path / "s"), "--quiet"]) == 130
+    assert capsys.readouterr().err == "stopped; the same command goes on with what is finished\n"
+    assert not (tmp_path / "s").exists()
 
 
 def test_what_is_no_predictor_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -240,7 +240,9 @@ def _ask(command: CommandParser) -> None:
     from tuplet.query.limits import Limits
 
     command.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
-    command.add_argument("query", metavar="QUERY", help="SPARQL or logic text; @file reads a file, - standard input")
+    command.add_argument(
+        "query", metavar="QUERY", help="logic text, SPARQL or Cypher; @file reads a file, - standard input"
+    )
     _engine(command, "exact; crisp on a graph")
     command.add_argument("--observed", metavar="SPLITS", help="splits that count as facts; only for a graph directory")
     command.add_argument(

@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        goes_on = arguments.command in ("build", "index")
+        print("stopped; the same command goes on with what is finished" if goes_on else "stopped", file=sys.stderr)
         return 130
     return 0
 

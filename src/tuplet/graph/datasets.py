@@ -26,11 +26,16 @@ class PublicGraph:
     valid: int
     test: int
     sha256: str  # over the sorted lines "split<TAB>head<TAB>relation<TAB>tail"
+    home: str  # where it is published
 
     def __str__(self) -> str:
         edges = f"{self.train + self.valid + self.test:,} edges ({self.test:,} test)"
         return f"{self.name:<10} {self.entities:>6,} entities  {self.relations:>5,} relations  {edges}"
 
+
+_BETAE = "github.com/snap-stanford/KGReasoning"  # numbers for names, and every edge in both directions
+_CODEX = "github.com/tsafavi/codex"
+_PYKEEN = "github.com/pykeen/pykeen"  # in the folder of the package
 
 DATASETS = {
     graph.name: graph
@@ -43,6 +48,7 @@ DATASETS = {
             17_526,
             20_438,
             "0d9b8c30e5e8f0e3a09be96d19acc2549eb5741ae737c7a65cdef1916e53b969",
+            _BETAE,
         ),
         PublicGraph(
             "fb15k",
@@ -52,6 +58,7 @@ DATASETS = {
             50_000,
             59_071,
             "24277ef27287113ad7f0ae1696c52580185fa4ca0c8cdb86b701859e3c25ec2a",
+            _BETAE,
         ),
         PublicGraph(
             "nell995",
@@ -61,6 +68,7 @@ DATASETS = {
             14_324,
             14_267,
             "04159c3e820734285951c73082e4cfb675cc97c374b5b0d66adbcab8ce111ff4",
+            _BETAE,
         ),
         PublicGraph(
             "wn18rr",
@@ -70,6 +78,7 @@ DATASETS = {
             3_034,
             3_134,
             "347d6dbd62babc35f301432b8df3001e871963f3618a93f10c2316704acdcd82",
+            "github.com/villmow/datasets_knowledge_embedding",
         ),
         PublicGraph(
             "codex-s",
@@ -79,6 +88,7 @@ DATASETS = {
             1_827,
             1_828,
             "f28255034d6525bb84cc18b0bd4e230179a1168405f7a38ba5c3f29534cf0b16",
+            _CODEX,
         ),
         PublicGraph(
             "codex-m",
@@ -88,15 +98,37 @@ DATASETS = {
             10_310,
             10_311,
             "dd1a120cb5d2cb3cb2535d079248e002889cc8ea91b6dc20824bce393f9e1eb8",
+            _CODEX,
         ),
         PublicGraph(
-            "umls", 135, 46, 5_216, 652, 661, "3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6"
+            "umls",
+            135,
+            46,
+            5_216,
+            652,
+            661,
+            "3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6",
+            _PYKEEN,
         ),
         PublicGraph(
-            "kinships", 104, 25, 8_544, 1_068, 1_074, "4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4"
+            "kinships",
+            104,
+            25,
+            8_544,
+            1_068,
+            1_074,
+            "4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4",
+            _PYKEEN,
         ),
         PublicGraph(
-            "nations", 14, 55, 1_592, 199, 201, "8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132"
+            "nations",
+            14,
+            55,
+            1_592,
+            199,
+            201,
+            "8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132",
+            _PYKEEN,
         ),
     )
 }
@@ -147,6 +179,7 @@ def _folder(name: str, from_dir: str | os.PathLike[str] | None) -> Path:
                 return folder
     where = f"not found in {roots[0]}" if roots else "cannot be downloaded by tuplet"
     raise BadInput(
-        f"{name} {where}; get its train, valid and test files (head, relation, tail) and pass their folder with ",
+        f"{name} {where}; get its train, valid and test files (head, relation, tail; published at "
+        f"{DATASETS[name].home}) and pass their folder with ",
         Option("from_dir", None),
     )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, Refused, UnknownName
+from tuplet.errors import BadInput, Refused, UnknownName, nearest
+from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Column, Free, Name, Query
 from tuplet.lang.parse import parse
@@ -107,8 +108,25 @@ def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundR
 
 def _meant(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:
     graph, words = source.graph, source.attribute_words
-    meant = readings(tree, graph, words, text)
-    return tuple(BoundReading(reading, bind_clauses(reading.clauses, graph, text, words)) for reading in meant)
+    try:
+        meant = readings(tree, graph, words, text)
+        return tuple(BoundReading(reading, bind_clauses(reading.clauses, graph, text, words)) for reading in meant)
+    except UnknownName as error:
+        raise _or_attribute(error, words) from None
+
+
+def _or_attribute(error: UnknownName, words: AttributeWords) -> UnknownName:
+    """The error for a relation, with the attribute that may be meant: SPARQL writes both alike."""
+    if error.kind != "relation" or error.note:
+        return error
+    known = error.suggestions if error.sure else ()
+    attributes = [f"<{name}>" for name in words.short] if "://" in error.name else list(words.short.values())
+    best = nearest(error.name, [*known, *attributes], most=1)
+    if not best or best[0] in known:
+        return error
+    return UnknownName(
+        "relation or attribute", error.name, [*best, *known], "", error.text, error.position, error.length
+    )
 
 
 def read_query(

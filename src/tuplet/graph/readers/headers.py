@@ -174,7 +174,7 @@ def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ..
     if row.repeated and row.rows > _FEW:
         remark = f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else (--no-header)"
         return replace(begin.with_header(), remarks=(*begin.remarks, remark))
-    if row.repeated or row.rows > _FEW:
+    if row.relations < row.among or row.rows > _FEW:  # other relations occur again, or might well
         remark = f"{path}: the first line ({line}) is read as a fact, but may be a header (--header)"
         return replace(begin, remarks=(*begin.remarks, remark))
     return begin

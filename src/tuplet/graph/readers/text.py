@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, Option
 from tuplet.graph.readers.columns import ROLES, Choice
 from tuplet.graph.readers.dates import seconds
 from tuplet.graph.readers.facts import FactColumns, NameList
@@ -87,7 +87,11 @@ def read_names(path: Path, delimiter: str) -> NameList:
     repeated = 0
     for number, fields in rows(path, load(path), delimiter):
         if len(fields) > 2:
-            raise BadInput(f"{path}:{number}: expected a name and a label, got {len(fields)} columns")
+            raise BadInput(
+                f"{path}:{number}: expected a name and a label, got {len(fields)} columns; ",
+                "more about entities comes with ",
+                Option("nodes", None),
+            )
         if not fields[0]:
             raise BadInput(f"{path}:{number}: the name is empty")
         if fields[0] in labels:
