@@ -104,10 +104,11 @@ def recipe_in_turn(
 ) -> HoldOutRecipe:
     """What the network says while some of the facts are hidden, then others: as often as there is time for."""
     model = located(PACKAGED)
-    network: Any = load(model, device)
     name, facts, hold_outs = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut]()
     if len(facts[0]) > 2:  # two are hidden at least
-        work = RowWork.of(network, TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations)))
+        whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
+        network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
+        work = RowWork.of(network, whole)
         parts = hide_twice(facts, seed, work.parts(SECONDS if minutes is None else SHARE * 60 * minutes))
         report("plan", 0, 0, work.sentence(len(parts)))
         for part in parts:

@@ -15,11 +15,11 @@ from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
 from tuplet.predict.paths.any_graph_task import MixedTask
-from tuplet.predict.paths.meetings import FAN_OUTS, SHARES
+from tuplet.predict.paths.meetings import CASES, FAN_OUTS, LEVELS, SHARES, Telling
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.model import AnyGraphModel
+from tuplet.predict.paths.model import DENSE, AnyGraphModel
 from tuplet.predict.paths.questions import Questions
-from tuplet.predict.paths.views import FEWEST, view_of
+from tuplet.predict.paths.views import FEWEST, told_less, view_of
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions, TrainingRun
 from tuplet.train_config import TrainConfig
@@ -96,6 +96,41 @@ def test_relations_meet_where_facts_do() -> None:
         fan_out = len(some) / len({a for a, _ in some})
         wanted.add((k, 45 + sum(fan_out > bound for bound in FAN_OUTS), k))
     assert found == wanted
+
+
+def test_meetings_may_tell_less() -> None:
+    model = random_model(rule_graph(2, 5, 2, [0, 1, 2, 3, 4]))
+    whole, plain = model.graph.meetings, model.telling(Telling(levels=False, fan_outs=False)).graph.meetings
+    ends = {(a, int(kind) // LEVELS, b) for a, kind, b in _edges(whole) if kind < CASES * LEVELS}
+    assert {(a, int(kind) // LEVELS, b) for a, kind, b in _edges(plain)} == ends  # the same meetings
+    assert {int(kind) % LEVELS for _, kind, _ in _edges(plain)} == {LEVELS // 2}
+    assert _edges(model.telling(Telling()).graph.meetings) == _edges(whole)
+    told = {told_less(np.random.default_rng(seed)) for seed in range(50)}
+    assert {(one.levels, one.fan_outs) for one in told} == {*itertools.product((True, False), repeat=2)}
+    assert Telling() in told
+    assert all(0 < low < high < 1 for (low, high), *_ in told)
+
+
+def _edges(graph: MessageGraph) -> set[tuple[int, int, int]]:
+    return {*zip(graph.source.tolist(), graph.relation.tolist(), graph.target.tolist(), strict=True)}
+
+
+def test_a_second_network_is_asked_about_sparse_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse, rows = rule_graph(5, 8, 1, [0, 1, 2, 3]), torch.tensor([0, 3])
+    assert sparse.count("train") < DENSE * sparse.entities
+    model, other = random_model(sparse), random_model(sparse, seed=1)
+    model.second = other.network
+    save(model, tmp_path / "two")
+    assert describe(tmp_path / "two")["networks"] == 2
+    suits = load_for(sparse, tmp_path / "two")
+    np.testing.assert_allclose(suits.tails(rows, 1), other.tails(rows, 1), atol=1e-5)
+    config = replace(SMALL, start=str(tmp_path / "two"), steps=1, learning_rate=0.0)
+    train(sparse, config, RunOptions(tmp_path / "further", progress=False))
+    np.testing.assert_allclose(load_for(sparse, tmp_path / "further").tails(rows, 1), other.tails(rows, 1), atol=1e-5)
+    monkeypatch.setattr("tuplet.predict.paths.model.DENSE", 1)
+    np.testing.assert_allclose(load_for(sparse, tmp_path / "two").tails(rows, 1), model.tails(rows, 1), atol=1e-5)
+    assert isinstance(suits, AnyGraphModel)
+    np.testing.assert_allclose(suits.on(sparse).tails(rows, 1), other.tails(rows, 1), atol=1e-5)  # it stays chosen
 
 
 def test_a_view_hides_facts_altogether() -> None:

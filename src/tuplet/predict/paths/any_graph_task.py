@@ -21,13 +21,13 @@ from tuplet.predict.paths.lesson import Lesson
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.predict.paths.questions import Questions
 from tuplet.predict.paths.task import PathTask, hides_pairs
-from tuplet.predict.paths.views import GraphView, view_of
+from tuplet.predict.paths.views import GraphView, told_less, view_of
 from tuplet.predict.training import Position
 from tuplet.train_config import TrainConfig
 
 AT_HAND = 16  # views
 EVERY = 16  # steps one of them is replaced
-WHOLE = 0.25  # of the views of several graphs
+WHOLE = 0.12  # of the views of several graphs
 MEASURED = 2000  # valid edges of each graph
 _STEP, _VIEW = 1, 2  # set their random numbers apart from those of the questions
 
@@ -49,7 +49,8 @@ class AnyGraphTask(PathTask):
             self.views = {key: view for key, view in self.views.items() if key > replaced}  # those still at hand
             view = self.view(np.random.default_rng([self.config.seed, number, _VIEW]))
             questions = Questions(view.facts, view.relations, self.config.targets, view.hidden)
-            self.views[number] = Lesson(self.model.on(view.visible), questions, whole_pairs=False)
+            model = self.model.on(view.visible).telling(view.telling)
+            self.views[number] = Lesson(model, questions, whole_pairs=False)
         return self.views[number]
 
     def view(self, chance: np.random.Generator) -> GraphView:
@@ -85,7 +86,8 @@ class MixedTask(AnyGraphTask):
 
     def view(self, chance: np.random.Generator) -> GraphView:
         graph = int(chance.choice(len(self.share), p=self.share))
-        return view_of(list(self.graphs.values())[graph], WHOLE, self.pairs[graph], chance)
+        view = view_of(list(self.graphs.values())[graph], WHOLE, self.pairs[graph], chance)
+        return view._replace(telling=told_less(chance))
 
     def measure(self) -> tuple[float, Mapping[str, float]] | None:
         each = {name: found["mrr"] for name, found in self._measured("valid", MEASURED).items()}

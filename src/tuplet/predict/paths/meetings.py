@@ -9,12 +9,12 @@ tells one of these:
 
 How much is shared is told coarsely, as three levels of the share of a and three of the share of b. Without that, all
 relations of a dense graph meet all others, and look alike; told finely, a network would know a relation of its training
-graphs by its numbers.
+graphs by its numbers. While a network learns, some graphs tell less (`Telling`): it must not rest on levels alone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
-SHARES = 0.1, 0.5  # bounds of the levels of a share
+SHARES = 0.1, 0.5  # bounds of the levels of a share, which count from 0
 FAN_OUTS = 1.2, 3.0, 10.0  # bounds of the levels of edges for each entity that they leave
 CASES = 5  # ends in four ways, and pairs
 LEVELS = (len(SHARES) + 1) ** 2
@@ -32,13 +32,21 @@ MEETINGS = CASES * LEVELS + len(FAN_OUTS) + 2  # kinds of edges between relation
 _PAIRS = 1 << 22  # of kinds that are counted at a time
 
 
-def meetings_of(graph: MessageGraph) -> MessageGraph:
+class Telling(NamedTuple):
+    """What meetings tell beside that there are any."""
+
+    shares: tuple[float, float] = SHARES
+    levels: bool = True  # or all are level 1
+    fan_outs: bool = True
+
+
+def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
     """How the kinds of edges of a graph meet.
 
     >>> import numpy as np
     >>> from tuplet.predict.paths.message_graph import MessageGraph
     >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
-    >>> met = meetings_of(MessageGraph.of(facts, entities=3, relations=2))
+    >>> met = meetings_of(MessageGraph.of(facts, entities=3, relations=2), Telling())
     >>> found = sorted(zip(met.source.tolist(), (met.relation // LEVELS).tolist(), met.target.tolist()))
     >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
     (True, True, False)
@@ -54,11 +62,13 @@ def meetings_of(graph: MessageGraph) -> MessageGraph:
     case, source, target = torch.nonzero(torch.stack(cases), as_tuple=True)
     count = torch.stack(cases)[case, source, target]
     first, second = (
-        torch.bucketize(count / sizes[case, at], count.new_tensor(SHARES))
+        torch.bucketize(count / sizes[case, at], count.new_tensor(telling.shares))
         for sizes, at in ((torch.stack(of_first), source), (torch.stack(of_second), target))
     )
+    if not telling.levels:
+        first, second = torch.ones_like(first), torch.ones_like(second)
     kind = (case * (len(SHARES) + 1) + first) * (len(SHARES) + 1) + second
-    own = torch.nonzero(sizes[0]).view(-1)
+    own = torch.nonzero(sizes[0] if telling.fan_outs else torch.zeros_like(sizes[0])).view(-1)
     fan_out = torch.bucketize(sizes[1][own] / sizes[0][own], sizes[0].new_tensor(FAN_OUTS)) + CASES * LEVELS
     source, target, kind = torch.cat([source, own]), torch.cat([target, own]), torch.cat([kind, fan_out])
     return type(graph).directed(source, target, kind, kinds, MEETINGS // 2)

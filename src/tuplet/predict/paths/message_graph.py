@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tuplet.predict.edges import Triples
-from tuplet.predict.paths.meetings import meetings_of
+from tuplet.predict.paths.meetings import Telling, meetings_of
 
 Tensor = torch.Tensor
 
@@ -55,6 +55,7 @@ class MessageGraph:
     out_target: Tensor  # [edges]
     out_relation: Tensor  # [edges]
     out_edge: Tensor  # [edges] number of the edge in the order by target
+    telling: Telling = Telling()
 
     @staticmethod
     def of(facts: Triples, entities: int, relations: int, device: torch.device | str = "cpu") -> MessageGraph:
@@ -109,7 +110,7 @@ class MessageGraph:
     @cached_property
     def meetings(self) -> MessageGraph:
         """How the kinds of edges meet: they are the entities of this graph."""
-        return meetings_of(self)
+        return meetings_of(self, self.telling)
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:

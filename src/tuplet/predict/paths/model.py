@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -13,11 +14,14 @@ from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.paths.any_graph import AnyGraphNetwork
 from tuplet.predict.paths.cores import shared
+from tuplet.predict.paths.meetings import Telling
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.network import PathNetwork, RowNetwork
 
+DENSE = 14  # facts an entity: graphs with fewer are sparse
 _ROWS = 64  # computed at a time on a GPU
 _FEWEST = 4  # on a CPU: fewer would leave vector instructions empty
+_SECOND = "second."  # what the numbers of a second network are called
 _CACHED = 1 << 21  # bytes that the states of a batch take on a CPU, about: beyond its cache a row takes longer
 
 
@@ -135,17 +139,47 @@ class PathModel:
 
 
 class AnyGraphModel(PathModel):
-    """A path network that reads scores off any graph, whatever it was trained on."""
+    """A path network that reads scores off any graph, whatever it was trained on.
+
+    It may have a second network that is better on sparse graphs: the density of a graph decides which is asked.
+    """
 
     kind: ClassVar[str] = "any-graph"
     one_side: ClassVar[bool] = True
+    second: RowNetwork | None = None
 
     @classmethod
     def network_of(cls, relations: int, width: int, layers: int) -> RowNetwork:
         return AnyGraphNetwork(width, layers)
 
+    @classmethod
+    def stored(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Self:
+        others = {name.removeprefix(_SECOND): part for name, part in tensors.items() if name.startswith(_SECOND)}
+        model = super().stored({name: part for name, part in tensors.items() if not name.startswith(_SECOND)}, about)
+        model.second = super().stored(others, about).network if others else None
+        return model
+
+    def tensors(self) -> dict[str, Tensor]:
+        others = {} if self.second is None else self.second.state_dict()
+        return super().tensors() | {_SECOND + name: part for name, part in others.items()}
+
     def about(self) -> dict[str, Any]:
-        return super().about() | {"entities": 0, "relations": 0}  # those of a graph are no part of it
+        networks = 1 if self.second is None else 2
+        return super().about() | {"entities": 0, "relations": 0, "networks": networks}  # sizes are those of a graph
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        model = super().to(device, dtype)
+        model.second = copy.deepcopy(self.second).to(device, dtype) if self.second is not None else None
+        return model
 
     def on(self, edges: TrainingEdges) -> Self:
-        return type(self)(self.network, edges.entities, edges.relations, edges)
+        """The same model, reading scores off these train edges by the network that suits them; the other is left."""
+        sparse = edges.count("train") < DENSE * edges.entities
+        network = self.second if sparse and self.second is not None else self.network
+        return type(self)(network, edges.entities, edges.relations, edges)
+
+    def telling(self, telling: Telling) -> Self:
+        """The same, where the meetings of relations tell less."""
+        model = copy.copy(self)
+        model._graph = replace(self.graph, telling=telling)
+        return model

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, evaluate
-from tuplet.predict.model_folder import describe, load
+from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.paths.lesson import Lesson
 from tuplet.predict.paths.model import AnyGraphModel, PathModel
 from tuplet.predict.paths.questions import Questions
@@ -64,7 +64,8 @@ class PathTask(PatientTask):
         kind = trained_class(config.model)
         network = kind.network_of(edges.relations, config.rank, config.layers).to(self.device)
         if config.start:
-            network.load_state_dict(load(config.start).tensors())
+            start: Any = load_for(edges, config.start)
+            network.load_state_dict(start.network.state_dict())
         self.model = kind(network, edges.entities, edges.relations, edges)
         fused = self.device.type == "cuda"
         self.optimizer = torch.optim.AdamW(

@@ -1,9 +1,10 @@
 """Views of a graph to learn from: all of its facts or a part of them, some of which are hidden.
 
 What a network learns on three graphs it is to know on all. So it sees them whole and in parts of many sizes: the
-surroundings of an entity, the core of those with the most facts, with all relations or some. In some parts several
-relations are one, or some come twice, as they are or the other way round; some lack many of their facts. What is hidden
-is left out of the view altogether, as facts that nobody knows are: relations are described without them too.
+surroundings of an entity, the core of those with the most facts, with all relations, some or a few large ones. In some
+parts several relations are one, or some come twice, as they are or the other way round; some lack many of their facts.
+What is hidden is left out of the view altogether, as facts that nobody knows are: relations are described without them
+too, and sometimes their meetings tell less than they could.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.predict.edges import Ids, TrainingEdges, Triples
+from tuplet.predict.paths.meetings import SHARES, Telling
 
 HIDDEN = 0.05, 0.3  # least and most share of the facts
 PART = 50, 10_000  # least and most entities of a part
 FEWEST = 100  # facts of a part: of fewer little can be learned
-SPARSE, MERGED, COPIED = 0.4, 0.4, 0.4  # of the parts lack facts, have several relations in one, have some twice
+TRIES = 8  # for a part that has as many
+SOME, FEW = 0.35, 0.2  # of the parts have a share of the relations, or up to twenty
+SPARSE, MERGED, COPIED = 0.4, 0.5, 0.3  # of the parts lack facts, have several relations in one, have some twice
 
 
 class GraphView(NamedTuple):
@@ -28,6 +32,7 @@ class GraphView(NamedTuple):
     hidden: NDArray[np.bool_]
     entities: int
     relations: int
+    telling: Telling = Telling()
 
     @property
     def visible(self) -> TrainingEdges:
@@ -44,7 +49,10 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
     heads, relation, tails = (np.asarray(ids, dtype=np.int64) for ids in edges.splits["train"])
     rows, entities, relations = np.stack([heads, relation, tails]), edges.entities, edges.relations
     if chance.random() >= whole:
-        part = rows[:, _part((heads, relation, tails), edges, chance)]
+        for _ in range(TRIES):
+            part = rows[:, _part((heads, relation, tails), edges, chance)]
+            if part.shape[1] >= FEWEST:
+                break
         if part.shape[1] >= FEWEST:
             sparse, merged, copied = chance.random(3) < (SPARSE, MERGED, COPIED)
             rows = part[:, _some(part.shape[1], chance)] if sparse else part
@@ -60,6 +68,13 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
     return GraphView(facts, _hidden(facts, entities, whole_pairs, chance), entities, relations)
 
 
+def told_less(chance: np.random.Generator) -> Telling:
+    """What meetings tell in a view: sometimes neither levels nor fan-outs, or levels with other bounds."""
+    by = np.exp(chance.normal(0, 0.5)) if chance.random() < 0.3 else 1.0
+    low, high = (min(0.9, float(bound * by)) for bound in SHARES)
+    return Telling((low, high), bool(chance.random() >= 0.3), bool(chance.random() < 0.6))
+
+
 def _some(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
     """Marks a random share of the facts, no fewer than a graph needs."""
     marked: NDArray[np.bool_] = chance.permutation(facts) < max(FEWEST, chance.uniform(0.2, 0.8) * facts)
@@ -67,9 +82,11 @@ def _some(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def _merged(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
-    """Two to eleven relations on the average are one."""
+    """At most half as many relations, down to two, of about one size or of very different ones."""
     relations = int(rows[1].max()) + 1
-    new = chance.integers(max(1, relations // int(chance.integers(2, 12))), size=relations)
+    left = int(np.exp(chance.uniform(np.log(2), np.log(max(3, relations / 2)))))
+    share = chance.dirichlet(np.full(left, 0.5)) if chance.random() < 0.5 else np.full(left, 1 / left)
+    new = chance.choice(left, size=relations, p=share)
     return np.unique(np.stack([rows[0], new[rows[1]], rows[2]]), axis=1)
 
 
@@ -89,9 +106,13 @@ def _copied(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.
 def _part(facts: Triples, edges: TrainingEdges, chance: np.random.Generator) -> NDArray[np.bool_]:
     """Marks the facts of some relations between some entities."""
     heads, relation, tails = facts
-    some = np.ones(len(heads), dtype=bool)
-    if chance.random() < 0.5:
+    some, how = np.ones(len(heads), dtype=bool), chance.random()
+    if how < SOME:
         some = (chance.random(edges.relations) < chance.uniform(0.2, 1.0))[relation]
+    elif how < SOME + FEW:
+        size = np.bincount(relation, minlength=edges.relations)
+        few = min(int(np.exp(chance.uniform(0, np.log(20)))), int((size > 0).sum()))
+        some = np.isin(relation, chance.choice(edges.relations, few, replace=False, p=size / size.sum()))
     wanted = int(np.exp(chance.uniform(*np.log(PART))))
     heads, tails = heads[some], tails[some]
     if not len(heads):

@@ -17,7 +17,7 @@ from tuplet.text_table import counted
 from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.new_entities.stale import known_facts, never
+from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts, never
 from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
@@ -84,7 +84,7 @@ def predict_waiting(
     waiting = len(store.meta.new.ids)
     if why is not None or not waiting:
         return PredictionReport(waiting=waiting, why=why), store
-    network, digest = network_of(model)
+    network, digest = network_for(store, model)
     learned, store = _learned(store, network, digest, clock, progress, timeout)
     if learned is None:
         return PredictionReport(waiting=waiting, why=store.meta.new.why), store
@@ -136,6 +136,16 @@ def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
     if not isinstance(network, AnyGraphModel):
         raise BadInput(f"{model} knows the entities it was trained on; new ones need a model of kind any-graph")
     return network, str(describe(model)["sha256"])
+
+
+def network_for(store: StoreFiles, model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
+    """The one that suits the graph as it was without new entities, and what it is called in the store."""
+    from tuplet.predict.edges import TrainingEdges
+
+    network, digest = network_of(model)
+    facts = facts_before(known_facts(store), first_new(store))
+    suits = network.on(TrainingEdges({"train": facts}, first_new(store), len(store.graph.relations)))
+    return suits, f"{digest} sparse" if suits.network is network.second else digest
 
 
 def _learned(

@@ -24,7 +24,7 @@ from tuplet.truth.learned.calibrate import candidates_of
 from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers
 from tuplet.truth.new_entities.predict import (
     PredictionReport,
-    network_of,
+    network_for,
     predict_waiting,
     refuse_wrong,
     sizes_of,
@@ -75,7 +75,7 @@ def _moved(
     progress: Report | None,
 ) -> Predictions | None:
     """The predictions of stale rows as they are with the new facts; None if the time was up."""
-    facts, network = known_facts(store), network_of(model)[0]
+    facts, network = known_facts(store), network_for(store, model)[0]
     scenes = [
         KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_before(facts, first_unmet(store)), facts)
     ]
