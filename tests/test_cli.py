@@ -377,6 +377,12 @@ def test_what_is_in_a_graph(tuplet: Callable[..., Result], world_directory: Path
     assert tuplet("ask", world_directory, query).code == 0, "a query to try can be asked"
 
 
+def test_a_missing_argument_is_one_line(tuplet: Callable[..., Result]) -> None:
+    result = tuplet("build", "three.tsv", "three.store")
+    said = "tuplet build: the following arguments are required: -o/--output (tuplet build --help)\n"
+    assert (result.code, result.err) == (2, said)
+
+
 def test_lists(tuplet: Callable[..., Result]) -> None:
     assert "umls" in tuplet("data", "list").out.split()
     assert [row["engine"] for row in json.loads(tuplet("engines", "--json").out)][:2] == ["exact", "crisp"]

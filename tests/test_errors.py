@@ -55,6 +55,10 @@ def test_options_are_written_as_the_reader_has_to_write_them() -> None:
     assert error.shell == "take --force or --new-entities"
 
 
+def test_a_notebook_shows_one_sentence_and_no_traceback() -> None:
+    assert EVERY[1]._render_traceback_() == [f"{type(EVERY[1]).__name__}: take force=True or new_entities=True"]
+
+
 def test_the_place_is_shown_but_not_part_of_the_message() -> None:
     error = ParseError("expected x", "a\nbcd", 3, 2)
     assert (error.message, error.line, error.column, error.length) == ("expected x", 2, 2, 2)

@@ -126,6 +126,7 @@ def test_pages_of_rows(people: Graph) -> None:
     [
         ("?x, ?y : knows(?x, ?y) & ?x.agee > 30", UnknownName, "unknown attribute 'agee'; did you mean 'age'?"),
         ("?x, ?a : agee(?x, ?a)", UnknownName, "unknown relation or attribute 'agee'; did you mean 'age'?"),
+        ("?x, ?y : employs(?x, ?y)", UnknownName, "unknown relation 'employs'; choose 'knows' or 'likes'"),
         ("?x, ?y : knos(?x, ?y)", UnknownName, "unknown relation 'knos'; did you mean 'knows'?"),
         ('?x, ?y : knows(?x, ?y) & ?x.age > "old"', ParseError, "age holds numbers, and 'old' is text"),
         ("?x, ?y : knows(?x, ?y) & ?x.likes = 3", UnknownName, "is a relation, not an attribute"),
@@ -138,3 +139,9 @@ def test_mistakes(people: Graph, query: str, error: type[Exception], said: str) 
     with pytest.raises((error, ParseError)) as raised:
         people.ask(query)
     assert said in str(raised.value)
+
+
+def test_the_other_direction_is_offered_where_an_entity_was_never_seen(people: Graph) -> None:
+    said = "as head of likes, carol was never seen; did you mean the other direction?"
+    assert people.ask("?x : likes(carol, ?x)").summary().endswith(said)
+    assert said not in people.ask("?x : likes(?x, carol)").summary()

@@ -165,6 +165,11 @@ def _boolean(holds: bool, form: str) -> bytes:
 
 
 def _name(name: str) -> dict[str, str]:
+    """A name as an RDF term; one that is no IRI stands as it is, for that is how it is asked for.
+
+    >>> _name("_:b0"), _name("DB10243")
+    ({'type': 'bnode', 'value': 'b0'}, {'type': 'uri', 'value': 'DB10243'})
+    """
     return {"type": "bnode", "value": name[2:]} if name.startswith("_:") else {"type": "uri", "value": name}
 
 
