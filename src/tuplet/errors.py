@@ -152,6 +152,10 @@ class ParseError(PlacedError):
     """
 
 
+class WrongKind(ParseError):
+    """A query that compares what does not compare, such as an age with a text."""
+
+
 class Unsupported(ParseError):
     """A construct that exists in the language but not here; named, with a caret under it."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
@@ -13,6 +14,9 @@ from tuplet.query.limits import LimitFields, Limits
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.store import Store
+
+if TYPE_CHECKING:
+    from tuplet.export.export import ExportReport
 
 
 class Graph(KnowledgeGraph):
@@ -38,3 +42,7 @@ class Graph(KnowledgeGraph):
     ) -> Answers:
         """The answers that the facts imply. Further keywords are the fields of `Limits`: k, timeout, …"""
         return Store(Source(self)).ask(query, engine, limits, grounding, parameters, **fields)
+
+    def export(self, path: str | os.PathLike[str], force: bool = False) -> ExportReport:
+        """Write facts, labels and attributes to a file: .nt, .ttl, .parquet, .csv or .graphml."""
+        return Store(Source(self)).export(path, force=force)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -95,6 +96,26 @@ CASES = {
 def test_answers(people: Graph, query: str) -> None:
     limits = {"k": None} if " limit " in query else {}
     assert rows(people, query, **limits) == CASES[query]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "count ?x, ?y as n : knows(?x, ?y)",
+        "?x : ?x.age > 30 show ?x, ?x.age",
+        "?x : exists ?y . knows(?x, ?y) & ?x.age > 99",
+        "ask : likes(bob, carol)",
+    ],
+)
+def test_answers_without_facts_are_pickled(people: Graph, query: str) -> None:
+    answers = people.ask(query)
+    back = pickle.loads(pickle.dumps(answers))
+    assert str(back) == str(answers)
+    assert back.to_arrow().equals(answers.to_arrow())
+
+
+def test_a_count_is_a_row_of_a_table(people: Graph) -> None:
+    assert people.ask("count ?x, ?y as n : knows(?x, ?y)").to_arrow().to_pylist() == [{"n": 4, "expected": 4.0}]
 
 
 def test_counts_and_questions_of_yes_or_no(people: Graph) -> None:

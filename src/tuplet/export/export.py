@@ -53,7 +53,7 @@ def export(
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in FORMATS:
-        raise unknown("format", target.suffix or target.name, FORMATS, "of an export; known are " + ", ".join(FORMATS))
+        raise unknown("format of an export", target.suffix or target.name, FORMATS)
     content = ExportContent(source, predicted, threshold)
     files = [target]
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,8 +115,11 @@ class Adjacency:
             views = relation_views(near, far, entities) if len(near) else NO_VIEWS
             writer.relation(views, {"edge": number[views.edge]})
         writer.finish()
-        made = sink.arrays()
-        return Adjacency(*(made[name] for name in LAYOUT)), made.get("edge", np.zeros(0, np.int64))
+        none = np.zeros(0, np.int32)
+        # what nobody writes where there is no relation
+        made: dict[str, Any] = {"row_entity": none, "neighbour": none, "edge": none.astype(np.int64)}
+        made |= sink.arrays()
+        return Adjacency(*(made[name] for name in LAYOUT)), made["edge"]
 
     @staticmethod
     def _from_sorted(view: Longs, entity: Ints, neighbour: Ints, relations: int) -> Adjacency:

@@ -212,6 +212,7 @@ class Query:
     order: tuple[Order, ...] = ()
     form: Form = "select"
     counted: str = ""
+    links: bool = field(default=False, compare=False, repr=False)  # atoms are links between nodes, as in Cypher
 
 
 def atoms(formula: Formula) -> Iterator[Atom | Condition]:

@@ -347,7 +347,7 @@ class CypherParser(ConditionReader):
             columns = ()  # as every query shows its variables
         keys = tuple(replace(key, by=freed(key.by)) if isinstance(key.by, Attribute) else key for key in order)
         form: Form = "count" if shown.count else "select"
-        return Query(free, rename(body, renamed), limit, offset, columns, keys, form, shown.count)
+        return Query(free, rename(body, renamed), limit, offset, columns, keys, form, shown.count, links=True)
 
 
 def without_conditions(patterns: list[list[Part]]) -> Iterator[Formula]:

@@ -205,9 +205,11 @@ class Answers(Sequence[Answer]):
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
 
     def to_arrow(self) -> pyarrow.Table:
-        """One row per tuple: the variables by name, their labels, truth and status."""
+        """One row per tuple: the variables by name, their labels, truth and status; of a count, the two numbers."""
         import pyarrow as pa
 
+        if self.number is not None:
+            return pa.table([[self.number.answers], [self.number.expected]], [self.number.name, "expected"])
         columns: dict[str, Any] = {}
         entities = self.graph.entities
         places = range(len(self.variables)) if self.columns is None else self.columns

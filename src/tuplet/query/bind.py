@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tuplet.errors import UnknownName
+from tuplet.errors import UnknownName, WrongKind
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.ranked import members
 from tuplet.lang.ast import (
@@ -69,10 +69,24 @@ def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
 
 
 def bind_clauses(
-    clauses: Sequence[Clause], graph: Names, text: str = "", words: AttributeWords | None = None
+    clauses: Sequence[Clause],
+    graph: Names,
+    text: str = "",
+    words: AttributeWords | None = None,
+    misfits: list[WrongKind] | None = None,
 ) -> tuple[QueryGraph, ...]:
-    """Clauses as query graphs; conditions need the attributes of the graph."""
-    bound = [_bind_clause(clause, graph, text, words) for clause in clauses]
+    """Clauses as query graphs; conditions need the attributes of the graph.
+
+    Clauses with values of a wrong kind are left out, and `misfits` gets why; without it they are mistakes.
+    """
+    bound = []
+    for clause in clauses:
+        try:
+            bound.append(_bind_clause(clause, graph, text, words))
+        except WrongKind as error:
+            if misfits is None:
+                raise
+            misfits.append(error)
     found = [clause for clause in bound if clause is not None]
     return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
 

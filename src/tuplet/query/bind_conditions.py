@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, ParseError
+from tuplet.errors import BadInput, ParseError, WrongKind
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, comparable, kind_of
 from tuplet.graph.names import Strings
@@ -118,7 +118,7 @@ class ConditionBinder:
         wrong = values[0]
         said = repr(wrong.value) if isinstance(wrong.value, str) else str(wrong.value)
         message = f"{attribute.name.text} holds {known}, and {said} is {_word(wrong)}"
-        raise ParseError(message, self.text, wrong.position, wrong.length)
+        raise WrongKind(message, self.text, wrong.position, wrong.length)
 
     def _narrowed(self, choice: Allowed, condition: Compare) -> Allowed:
         """What one comparison with a given value leaves."""
@@ -165,7 +165,7 @@ class ConditionBinder:
             return marks
         if not isinstance(column.values, Strings):
             message = f"{operator} is about text, and {column.name} holds {FAMILY_WORDS[column.family]}"
-            raise ParseError(message, self.text, value.position, value.length)
+            raise WrongKind(message, self.text, value.position, value.length)
         import pyarrow.compute as pc
 
         texts = _arrow(column.values)

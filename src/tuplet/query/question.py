@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput, Refused, UnknownName, nearest
+from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Column, Free, Name, Query
@@ -108,11 +108,18 @@ def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundR
 
 def _meant(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:
     graph, words = source.graph, source.attribute_words
+    misfits: list[WrongKind] = []
     try:
-        meant = readings(tree, graph, words, text)
-        return tuple(BoundReading(reading, bind_clauses(reading.clauses, graph, text, words)) for reading in meant)
+        bound = [
+            BoundReading(reading, bind_clauses(reading.clauses, graph, text, words, None if reading.alone else misfits))
+            for reading in readings(tree, graph, words, text)
+        ]
     except UnknownName as error:
         raise _or_attribute(error, words) from None
+    possible = tuple(reading for reading in bound if reading.clauses)
+    if misfits and not possible:
+        raise misfits[0]
+    return possible or tuple(bound)
 
 
 def _or_attribute(error: UnknownName, words: AttributeWords) -> UnknownName:

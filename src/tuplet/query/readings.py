@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, TypeVar
 
-from tuplet.errors import ParseError, Refused, UnknownName
+from tuplet.errors import Refused, UnknownName, WrongKind
 from tuplet.graph.attribute_words import NAME_WORD, AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import (
@@ -60,6 +60,7 @@ class Reading:
     clauses: tuple[Clause, ...] = ()
     order: tuple[Order, ...] = ()
     relations: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = True  # the query means nothing else: values of a wrong kind are a mistake
 
 
 class Impossible(Exception):
@@ -69,12 +70,15 @@ class Impossible(Exception):
 def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: str = "") -> list[Reading]:
     """Everything that a query may mean on a graph; none if it contradicts itself."""
     found: list[Reading] = []
+    misfits: list[WrongKind] = []
     columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
     # Before clauses get variables of their own: what is shown is the same in all of them.
     free, (body,), columns, order = _shown_are_free(query.free, (query.body,), columns, query.order)
     query = replace(query, free=free, body=body, shown=columns, order=order)
     for chosen, relations in relation_choices(query, graph):
-        found += _grouped(_missing_values(chosen, graph, words), graph, words, relations, text)
+        found += _grouped(_missing_values(chosen, graph, words), graph, words, relations, text, misfits)
+    if misfits and not found:
+        raise misfits[0]
     return found
 
 
@@ -88,6 +92,7 @@ def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
         if isinstance(atom, Atom) and (
             atom.relation.kind == "variable"
             or (graph.attributes.columns and graph.relations.find(atom.relation.text) < 0)
+            or (not query.links and graph.attributes.of_entities(atom.relation.text))
         ):
             return False
     return True
@@ -133,18 +138,31 @@ def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
 
 
 def _grouped(
-    query: Query, graph: KnowledgeGraph, words: AttributeWords, relations: Mapping[str, str], text: str
+    query: Query,
+    graph: KnowledgeGraph,
+    words: AttributeWords,
+    relations: Mapping[str, str],
+    text: str,
+    misfits: list[WrongKind],
 ) -> list[Reading]:
-    """The readings of a query whose relations are named."""
+    """The readings of a query whose relations are named; `misfits` gets why others are none."""
     groups: dict[Any, list[Clause]] = {}
     heads: dict[Any, tuple[tuple[Free, ...], tuple[Column, ...], tuple[Order, ...]]] = {}
+    alone = not relations
     for clause in clauses(query):
-        for chosen in _choices(clause, graph, words):
-            reader = _ClauseReader(chosen, clause.free, graph, words, text)
+        choices = list(_choices(clause, graph, words, query.links))
+        alone = alone and len(choices) == 1
+        for chosen in choices:
+            reader = _ClauseReader(chosen, graph, words, text, alone)
             try:
                 literals = reader.literals()
                 columns, order = reader.shown(query)
             except Impossible:
+                continue
+            except WrongKind as error:
+                if alone:
+                    raise
+                misfits.append(error)
                 continue
             free = tuple(variable for variable in clause.free if variable not in reader.values)
             free, literals, columns, order = _shown_are_free(free, literals, columns, order)  # those of values
@@ -154,7 +172,8 @@ def _grouped(
             groups.setdefault(key, []).append(Clause(free, literals))
             heads[key] = free, columns, order
     return [
-        Reading(free, columns, tuple(groups[key]), order, relations) for key, (free, columns, order) in heads.items()
+        Reading(free, columns, tuple(groups[key]), order, relations, alone)
+        for key, (free, columns, order) in heads.items()
     ]
 
 
@@ -196,7 +215,7 @@ def _add_compared(wanted: set[Attribute], compared: Iterable[Iterable[Attribute]
 
 
 def _choices(
-    clause: Clause, graph: KnowledgeGraph, words: AttributeWords
+    clause: Clause, graph: KnowledgeGraph, words: AttributeWords, links: bool
 ) -> Iterator[tuple[tuple[Literal, bool], ...]]:
     """The literals of a clause, each with whether it speaks of an attribute; a word that names both gives a choice."""
     options: list[tuple[tuple[Literal, bool], ...]] = []
@@ -205,10 +224,16 @@ def _choices(
         if not isinstance(atom, Atom):
             options.append(((literal, False),))
             continue
-        relation, attribute = _is_relation(atom.relation, graph), words.stated(atom.relation.text)
+        relation = _is_relation(atom.relation, graph)
+        attribute = words.stated(atom.relation.text) and not (links and relation)
         if not relation and not attribute:
             attribute = words.find(atom.relation.text) is not None
             relation = not attribute
+        if relation and attribute and isinstance(atom.tail, Constant):
+            if atom.tail.name.kind == "name":
+                attribute = False  # an entity is no value
+            elif isinstance(literal, Not):
+                relation = False  # readings are alternatives, but both would have to be denied
         options.append(tuple((literal, value) for value in (False, True) if (attribute if value else relation)))
     return product(*options)
 
@@ -219,13 +244,14 @@ class _ClauseReader:
     def __init__(
         self,
         chosen: Sequence[tuple[Literal, bool]],
-        free: Sequence[Free],
         graph: KnowledgeGraph,
         words: AttributeWords,
         text: str,
+        alone: bool,
     ) -> None:
-        self.chosen, self.free, self.graph, self.words, self.text = chosen, free, graph, words, text
+        self.chosen, self.graph, self.words, self.text, self.alone = chosen, graph, words, text, alone
         self.values: dict[Variable, Attribute] = {}
+        self.entities: set[Term] = set()
         self.made: list[Literal] = []
 
     def literals(self) -> tuple[Literal, ...]:
@@ -240,6 +266,7 @@ class _ClauseReader:
         values = {literal.tail for literal, value in self.chosen if value and isinstance(literal, Atom)}
         if any(not isinstance(term, Constant) for term in entities & values):
             raise Impossible
+        self.entities = entities
         for literal, value in self.chosen:
             if value:
                 self._value_atom(literal)
@@ -247,9 +274,31 @@ class _ClauseReader:
         for literal, value in self.chosen:
             if not value:
                 found = literal if isinstance(literal, Atom | Not) else self._condition(literal)
+                if found is not None and not (self.alone or isinstance(found, Not)):
+                    found = self._among_entities(found)
                 if found is not None:
                     made.append(found)
         return tuple(dict.fromkeys(made))
+
+    def _among_entities(self, literal: Literal) -> Literal | None:
+        """A literal of one meaning among several: what no entity is called was meant as a value, which no entity is."""
+        match literal:
+            case Among(Constant() | Free() | Exists() as item, choices, negated):
+                known = tuple(name for name in choices if isinstance(name, Name) and not self._means_value(name))
+                return Among(item, known, negated)
+            case Atom(_, left, right) | Same(left, right) | Different(left, right):
+                if any(isinstance(term, Constant) and self._means_value(term.name) for term in (left, right)):
+                    if isinstance(literal, Different):
+                        return None
+                    raise Impossible
+        return literal
+
+    def _means_value(self, name: Name) -> bool:
+        """Whether a word is written like a value, and is no label or number of an entity."""
+        entities = self.graph.entities
+        if name.kind == "label":
+            return not entities.find_label(name.text) and entities.find(name.text) < 0
+        return name.kind == "id" and int(name.text) >= len(entities)
 
     def _value_atom(self, literal: Literal) -> None:
         """`age(x, a)`: a is a value of x's age; said twice, both values are equal."""
@@ -263,6 +312,8 @@ class _ClauseReader:
             return
         attribute = self.attribute(Attribute(atom.head, atom.relation, atom.tail.name))
         if negated:
+            if atom.tail in self.entities:
+                raise Impossible
             raise Refused(
                 f"that something does not have {attribute.name.text} ?{atom.tail.name}, which another has, cannot be "
                 "asked; compare two values with !="
@@ -327,7 +378,7 @@ class _ClauseReader:
         shown = f"?{entity.name}" if not isinstance(entity, Constant) else entity.name.text
         where = next((part for part in (left, right) if isinstance(part, Value)), None)
         place = (where.position, where.length) if where is not None else (0, 1)
-        raise ParseError(
+        raise WrongKind(
             f"{shown} is an entity, which is not larger or smaller; compare an attribute, such as {shown}.{known[0]}",
             self.text,
             *place,
@@ -347,7 +398,9 @@ class _ClauseReader:
         """An attribute by its own name; `x.a` of a value is refused, and what nobody has is unknown."""
         of, name = attribute.of, attribute.name
         if isinstance(of, Free | Exists) and of in self.values:
-            raise ParseError(f"?{of.name} is a value, which has no attributes", self.text, name.position, name.length)
+            raise WrongKind(f"?{of.name} is a value, which has no attributes", self.text, name.position, name.length)
+        if isinstance(of, Atom) and of.tail in self.values:
+            raise Impossible  # a value is no end of a fact
         found = self.words.find(name.text, facts=isinstance(of, Atom))
         if found is None:
             if graph_has(self.graph, name):
