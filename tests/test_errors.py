@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
+import tuplet
 from tuplet.errors import (
     BadInput,
     BudgetExceeded,
@@ -76,3 +78,14 @@ def test_a_query_error_names_the_variable_and_the_limit() -> None:
     with pytest.raises(BudgetExceeded) as large:
         clauses(parse("?x : " + " & ".join(f"(r(?x, a{i}) | r(?x, b{i}))" for i in range(7))))
     assert large.value.limit == "clauses"
+
+
+def test_what_is_about_new_entities_is_refused_without_them(tmp_path: Path) -> None:
+    store = tuplet.index(tuplet.read([("a", "r", "b", 0.5)]), None, tmp_path / "s", progress=False)
+    with pytest.raises(BadInput, match=r"seconds is about new entities; it needs new_entities=True"):
+        store.add([("a", "r", "c")], seconds=5)
+
+
+def test_a_model_that_is_not_there_names_the_nearest() -> None:
+    with pytest.raises(BadInput, match="no such model: pakaged; did you mean packaged"):
+        tuplet.index(tuplet.read([("a", "r", "b")]), "pakaged", "never", progress=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tuplet.progress import duration
+from tuplet.text_table import counted
 from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 MINUTES = 15.0  # of all the work, unless somebody says otherwise
@@ -68,7 +69,7 @@ class PlannedModel:
 
     def __str__(self) -> str:
         config = self.config
-        amount = f"{config.steps:,} steps" if config.steps else f"{config.epochs:,} epochs"
+        amount = counted(config.steps, "step") if config.steps else counted(config.epochs, "epoch")
         sampled = f", {config.negatives:,} negatives" if config.negatives else ""
         return f"{config.model} (rank {config.rank}{sampled}, {amount})"
 

@@ -61,7 +61,7 @@ class StoreEdits(ABC):
         from tuplet.truth.edit import with_facts
         from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
 
-        refuse_wrong(seconds, model)
+        refuse_wrong(seconds, model, new_entities)
         given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
         report, files = with_facts(self._editable(), *given)
         self._edited(files)

@@ -65,7 +65,7 @@ def run_train(arguments: argparse.Namespace) -> None:
         return
     for split, measured in trained.metrics.items():
         print(f"{split:<5}  {measured}")
-    print(f"{trained.epochs} epochs in {trained.train_seconds:.1f} s\n{trained.folder}")
+    print(f"{trained.epochs:g} epoch{'s' * (trained.epochs != 1)} in {trained.train_seconds:.1f} s\n{trained.folder}")
 
 
 def _train_query_model(arguments: argparse.Namespace) -> bool:
@@ -201,7 +201,7 @@ def run_edit(arguments: argparse.Namespace) -> None:
             print(remark, file=sys.stderr)
     values = read_values(Path(arguments.attributes)) if arguments.attributes else None
     if arguments.command == "add":
-        refuse_wrong(arguments.seconds, arguments.model)
+        refuse_wrong(arguments.seconds, arguments.model, arguments.new_entities)
         edit = (arguments.new_entities, _patience(arguments), None, values, arguments.replace)
         report, store = with_facts(arguments.store, facts, *edit)
         if arguments.new_entities:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, CorruptStore, Option
+from tuplet.errors import BadInput, CorruptStore, Option, hint
 from tuplet.files import make_folder, reason, system_errors, write_bytes, write_json, write_text
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.edges import TrainingEdges
@@ -123,11 +123,17 @@ def refuse_query_model(folder: str | os.PathLike[str], description: Mapping[str,
         )
 
 
+def _near(folder: Path) -> list[str]:
+    """What may have been meant: a model beside it, or the one that ships with the package."""
+    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+    return [PACKAGED, *(str(other) for other in beside if (other / DESCRIPTION).exists())]
+
+
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What `model.json` says, checked for form; the tables are not read."""
     file = located(folder) / DESCRIPTION
     if not file.parent.is_dir():
-        raise BadInput(f"no such model: {folder}")
+        raise BadInput(f"no such model: {folder}{hint(os.fspath(folder), _near(file.parent))}")
     try:
         description = json.loads(file.read_bytes())
     except FileNotFoundError:

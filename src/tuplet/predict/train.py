@@ -31,6 +31,7 @@ from tuplet.predict.predictors import model_class, trained_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import PatientTask, Position, RunOptions, Task, TrainingRun
+from tuplet.text_table import counted
 from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 
@@ -170,7 +171,7 @@ class LinkTask(PatientTask):
 
     def headline(self) -> str:
         config = self.config
-        settings = f"rank {config.rank:,}, {self.epochs:,} epochs of {self.steps_per_epoch:,} steps"
+        settings = f"rank {config.rank:,}, {counted(self.epochs, 'epoch')} of {counted(self.steps_per_epoch, 'step')}"
         sampled = f", {config.negatives:,} negatives" if config.negatives else ""
         return f"{config.model}, {settings}, batch {config.batch:,}{sampled}"
 

@@ -160,7 +160,7 @@ class StoreMeta:
     def no_newcomers(self) -> str | None:
         """Why nothing is predicted about new entities; None if there is no reason."""
         if self.report.predicted is None:
-            return "rows are computed when asked, by a model that does not know them"
+            return "rows are computed when asked, by a model that was made before they came"
         if self.calibration is None or self.calibration["name"] == GIVEN:
             return "no truth value of this store was made by a predictor"
         return None

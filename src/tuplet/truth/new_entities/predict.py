@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput
+from tuplet.errors import Argument, BadInput, Option
 from tuplet.progress import Report
 from tuplet.text_table import counted
 from tuplet.train_config import PACKAGED
@@ -51,13 +51,19 @@ class PredictionReport:
         return PredictionReport(*sums, other.waiting, other.why)
 
 
-def refuse_wrong(seconds: float | None, model: str | os.PathLike[str]) -> None:
+def refuse_wrong(seconds: float | None, model: str | os.PathLike[str], new_entities: bool = True) -> None:
     """Refuse a time or a model that nothing can be predicted with, before anything has changed.
 
     >>> refuse_wrong(-1, PACKAGED)
     Traceback (most recent call last):
     tuplet.errors.BadInput: seconds is -1; it must be 0 or more
+    >>> refuse_wrong(60, PACKAGED, new_entities=False)
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: seconds is about new entities; it needs new_entities=True
     """
+    if not new_entities and (seconds is not None or os.fspath(model) != PACKAGED):
+        name = "seconds" if seconds is not None else "model"
+        raise BadInput(Argument(name), " is about new entities; it needs ", Option("new_entities"))
     if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
         raise BadInput(f"seconds is {seconds}; it must be 0 or more")
     if os.fspath(model) != PACKAGED:
