@@ -215,3 +215,13 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="XML cannot hold"):
         tuplet.open(tmp_path / "odd").export(tmp_path / "a.graphml")
     assert not (tmp_path / "a.graphml").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "graphml", "ttl"])
+def test_several_values_of_an_entity_come_back(tmp_path: Path, ending: str) -> None:
+    path, nodes = tmp_path / f"facts.{ending}", tmp_path / f"facts.nodes.{ending}"
+    tuplet.read([("ann", "knows", "bob")], nodes=pa.table({"id": ["ann"], "nick": [["A", "Annie"]]})).export(path)
+    columns = {"attribute": "*", "split": ";"} if nodes.exists() else None
+    back = tuplet.read(path, columns=columns, nodes=nodes if nodes.exists() else None)
+    shown = back.ask("?x : ?x.nick != '' show ?x.nick")
+    assert [answer["x.nick"] for answer in shown] == ["A", "Annie"]

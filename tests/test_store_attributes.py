@@ -178,6 +178,21 @@ def test_what_is_refused(path: Path, row: Any, said: str) -> None:
     assert store.generation == tuplet.open(path).generation == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ann,age,31\n", "no values, only a header line"),
+        ("id,age,age\nann,1,2\n", "two columns are called 'age'"),
+        ("head,relation,tail,since\nann,knows,bob,1999\n", "the header is that of facts"),
+    ],
+)
+def test_files_of_values_that_are_refused(path: Path, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "values.csv"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        tuplet.open(path).add(attributes=file)
+
+
 def test_an_unknown_attribute_is_not_removed(path: Path) -> None:
     with pytest.raises(UnknownName, match="unknown attribute 'agee'; did you mean 'age'"):
         tuplet.open(path).remove(attributes=[("ann", "agee")])

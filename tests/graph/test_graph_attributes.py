@@ -151,9 +151,6 @@ def test_language_tags() -> None:
     assert values(graph, "label", "bob") == ["plain"]
     (found,) = graph.attributes.of_entities("label")
     assert found.distinct == 3
-    assert found.in_language("FR").keys.tolist() == [graph.entities.find("ann")]
-    assert found.in_language("").keys.tolist() == [graph.entities.find("bob")]
-    assert len(found.in_language("de").keys) == 0
 
 
 def test_blank_nodes_of_two_files_stay_apart() -> None:

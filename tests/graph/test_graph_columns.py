@@ -13,8 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import tuplet
 from tuplet.cli.commands import main
-from tuplet.errors import BadInput, UnknownName
+from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.readers.columns import Columns
 from tuplet.graph.readers.read import read, read_with_report
@@ -227,3 +228,26 @@ def test_a_reader_of_another_package_is_found_by_its_suffix(tmp_path: Path) -> N
     assert set(content(KnowledgeGraph.open(tmp_path / "g"))) == {("a", "r", "b"), ("b", "r", "c")}
     with pytest.raises(UnknownName, match=r"file type '\.arrows' of .* is not known; choose '\.tsv'"):
         read(folder / "train.arrows")
+
+
+def test_numbers_that_64_bits_do_not_hold_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "ids.csv"
+    path.write_text("id,large,larger,r\na,1234567890123456789,123456789012345678901,b\nb,-7,7,c\n")
+    graph = tuplet.read(path, columns="id=id,relation=r,attribute=*")
+    assert {a["name"]: a["kind"] for a in graph.notes["report"]["attributes"]} == {"large": "integer", "larger": "text"}
+    for condition in ("?x.large = 1234567890123456789", '?x.larger = "123456789012345678901"'):
+        assert len(graph.ask(f"?x : r(?x, b) & {condition}")) == 1
+    for query in ("SELECT ?x { ?x :r :b ; :large %s }", "MATCH (x)-[:r]->(y) WHERE x.large = %s RETURN x"):
+        assert len(graph.ask(query % "1234567890123456789")) == 1
+        with pytest.raises(ParseError, match="64 bits"):
+            graph.ask(query % "12345678901234567890")
+
+
+@pytest.mark.parametrize(
+    "columns", ["id=id,relation=r,attribute=age", "id=id,relation=r,attribute=*", "id=id,relation=*"]
+)
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "ages.csv"
+    path.write_text("id,age,age,r\na,1,2,b\n")
+    with pytest.raises(BadInput, match="two columns are called 'age'"):
+        tuplet.read(path, columns=columns)

@@ -28,6 +28,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.parse import language, parse
+from tuplet.lang.sparql_printer import to_sparql
 
 
 def body(text: str, **parameters: object) -> Formula:
@@ -270,3 +271,11 @@ def test_languages_are_told_apart() -> None:
         assert language(text) == "sparql"
     assert language("?x : MATCH(?x, ?y)") == "logic"
     assert parse_cypher("MATCH (x:A) RETURN x") == parse("MATCH (x:A) RETURN x")
+
+
+def test_values_that_are_compared_and_shown_are_no_option_in_sparql() -> None:
+    shown = to_sparql(parse("MATCH (x)-[:IN]->(y) WHERE x.size > 5 RETURN x.size AS size"))
+    assert shown == "SELECT ?size WHERE { ?x :IN ?y . ?x :size ?size . FILTER(?size > 5) }"
+    parse(shown)
+    with pytest.raises(Unsupported, match="some alternatives"):
+        to_sparql(parse("MATCH (x)-[:IN]->(y) WHERE x.size > 5 OR x.old = true RETURN x.size AS size"))

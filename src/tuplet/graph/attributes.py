@@ -135,15 +135,6 @@ class AttributeColumn:
         languages = self.content.languages
         return "" if languages is None else self.tags[languages[row]]
 
-    def in_language(self, tag: str) -> Ranked:
-        """The rows whose texts have a language tag; "" for those that have none."""
-        languages = self.content.languages
-        if languages is None:
-            return self.ranked if not tag else Ranked(self.ranked.keys[:0], self.ranked.rank[:0])
-        codes = [i for i, known in enumerate(self.tags) if known.lower() == tag.lower()]
-        rows = np.flatnonzero(np.isin(languages, codes))
-        return Ranked(self.ranked.keys[rows], self.ranked.rank[rows])
-
     def only(self, rows: NDArray[np.bool_]) -> AttributeColumn:
         """The column of some of the rows."""
         ranked, values, languages = self.content

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from tuplet.errors import hint
 from tuplet.lang.ast import Name, Value
 from tuplet.lang.tokens import Reader, Token
+from tuplet.lang.values import whole_number
 
 Parameters: TypeAlias = Mapping[str, Any]
 
@@ -172,9 +173,10 @@ class CypherReader(Reader):
     def _number(self, token: Token) -> int | float:
         number = float(token.text)
         if token.text.isdigit():
-            if len(token.text) > 19:
-                self.fail("a whole number has at most 19 digits", token)
-            return int(token.text)
+            try:
+                return whole_number(token.text)
+            except ValueError as error:
+                self.fail(str(error), token)
         if number in (float("inf"), float("-inf")):
             self.fail("this number is too large", token)
         return number

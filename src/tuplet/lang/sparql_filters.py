@@ -86,7 +86,7 @@ class FilterParser(Reader):
 
     constants: dict[str, Side]  # variables that BIND gives a value
 
-    def inner_group(self, inner: InnerGroup, scope: Scope) -> Formula:
+    def inner_group(self, inner: InnerGroup) -> Formula:
         raise NotImplementedError
 
     def variable(self, token: Token) -> Variable:
@@ -183,7 +183,7 @@ class FilterParser(Reader):
             self.fail(f"expected EXISTS after NOT, found {self.found()}{hint(word, ('EXISTS',))}")
         if self.token.text != "{":
             self.fail(f"expected '{{' after EXISTS, found {self.found()}")
-        inner.formula = self.inner_group(inner, scope)
+        inner.formula = self.inner_group(inner)
         inner.end = self.token.position
         scope.inner.append(inner)
         if not inner.negated:

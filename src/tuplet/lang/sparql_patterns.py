@@ -61,7 +61,7 @@ class PatternParser(TripleParser):
             elif self.keyword("FILTER"):
                 parts.append(self.filter(scope))
             elif self.keyword("OPTIONAL"):
-                self.optional_pattern(bound)
+                self.optional_pattern()
             elif self.keyword("VALUES"):
                 parts.append(self.values(bound))
             elif self.keyword("BIND"):
@@ -106,7 +106,7 @@ class PatternParser(TripleParser):
                     renamed[own] = Exists(name if self.is_local(token.text, inner) else self.fresh(name))
         return rename(formula, renamed) if renamed else formula
 
-    def inner_group(self, inner: InnerGroup, scope: Scope) -> Formula:
+    def inner_group(self, inner: InnerGroup) -> Formula:
         """The group of an EXISTS, with names of its own for all its variables."""
         if self.inner is not None:
             self.refuse("EXISTS inside EXISTS is not supported; write its patterns into the group around it")
@@ -131,7 +131,7 @@ class PatternParser(TripleParser):
             bound &= names
         return disjunction(branches), bound
 
-    def optional_pattern(self, bound: set[str]) -> None:
+    def optional_pattern(self) -> None:
         """OPTIONAL { ?x attribute ?v }: a column that may be empty."""
         if self.token.text != "{":
             self.unexpected("'{' after OPTIONAL")

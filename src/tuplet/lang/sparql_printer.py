@@ -81,12 +81,18 @@ class _Printer:
         else:
             patterns = self.patterns(body)
         patterns = patterns.removesuffix(" .")
+        compared = {a for literal in atoms(body) for a in _attributes(literal)}
+        bound = _always(body)
         for column in query.shown:
             if isinstance(column.what, Attribute):
                 pattern = self.pattern(column.what)
-                patterns += f" OPTIONAL {{ {pattern} }}" if column.optional else f" . {pattern}"
-        conditioned = {a for literal in atoms(body) for a in _attributes(literal)} | {c.what for c in query.shown}
-        conditioned |= self.patterned
+                if not column.optional:
+                    patterns += f" . {pattern}"
+                elif column.what not in compared:
+                    patterns += f" OPTIONAL {{ {pattern} }}"
+                elif column.what not in bound:
+                    raise Unsupported("SPARQL has no words for a value that some alternatives compare and all show")
+        conditioned = compared | {c.what for c in query.shown} | self.patterned
         for key in query.order if query.form == "select" else ():
             if isinstance(key.by, Attribute) and key.by not in conditioned:
                 patterns += f" OPTIONAL {{ {self.pattern(key.by)} }}"
@@ -291,6 +297,17 @@ def _attributes(literal: Formula) -> list[Attribute]:
             return [attribute]
         case _:
             return []
+
+
+def _always(formula: Formula) -> set[Attribute]:
+    """The attributes whose values every alternative needs."""
+    match formula:
+        case And(parts):
+            return {a for part in parts for a in _always(part)}
+        case Or(parts):
+            return set.intersection(*map(_always, parts)) if parts else set()
+        case _:
+            return set(_attributes(formula))
 
 
 def _bound(formula: Formula) -> frozenset[Term] | None:

@@ -38,7 +38,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.rules import opposite, rename
-from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, typed
+from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, typed, whole_number
 
 MAX_DEPTH = 64
 MAX_SPLITS = 64  # of `a<b` without a space
@@ -236,9 +236,11 @@ class Reader:
             label = self._unescape(token) if "\\" in text else text[1:-1]
             return Name(label, "label", token.position, len(text))
         elif kind == "word" and is_number(text):
-            if len(text) > MAX_DIGITS:
-                self.fail(f"a number of an entity or relation has at most {MAX_DIGITS} digits", token)
-            return Name(str(int(text)), "id", token.position, len(text))
+            try:
+                number = whole_number(text)
+            except ValueError as error:
+                self.fail(str(error), token)
+            return Name(str(number), "id", token.position, len(text))
         else:
             return None
         if not written:

@@ -11,7 +11,7 @@ from tuplet.lang.ast import Plain, Value
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
-MAX_DIGITS = 18
+MAX_DIGITS = 18  # of limits and of numbers of the data set
 
 # What is a value without quotes; a word that merely begins so is none.
 UNQUOTED = re.compile(
@@ -47,7 +47,7 @@ def plain(text: str) -> Plain:
         return datetime.date.fromisoformat(text)
     if kind == "boolean":
         return text == "true"
-    return _integer(text) if kind == "number" and text.lstrip("+-").isdigit() else _finite(float(text))
+    return whole_number(text) if kind == "number" and text.lstrip("+-").isdigit() else _finite(float(text))
 
 
 def typed(text: str, datatype: str) -> Plain:
@@ -62,7 +62,7 @@ def typed(text: str, datatype: str) -> Plain:
         return text
     written = text.strip()
     if name in _INTEGERS:
-        return _integer(written)
+        return whole_number(written)
     if name in ("decimal", "double", "float"):
         return _finite(float(written), infinite=name != "decimal")
     if name == "boolean":
@@ -74,10 +74,16 @@ def typed(text: str, datatype: str) -> Plain:
     raise LookupError(datatype)
 
 
-def _integer(text: str) -> int:
-    if len(text.lstrip("+-")) > MAX_DIGITS:
-        raise ValueError(f"a number has at most {MAX_DIGITS} digits")
-    return int(text)
+def whole_number(text: str) -> int:
+    """The whole number of a text, as graphs keep them.
+
+    >>> whole_number("1234567890123456789")
+    1234567890123456789
+    """
+    number = int(text) if len(text) <= 20 else 2**63
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("a whole number has at most 64 bits")
+    return number
 
 
 def _finite(number: float, infinite: bool = False) -> float:

@@ -18,16 +18,16 @@ _MISSING = pa.array(
 )
 
 _PATTERNS: dict[Kind, str] = {
-    # A number that begins with 0 is a code (_CODE), such as that of a town.
-    "integer": r"^[+-]?(0|[1-9][0-9]{0,17})$",
+    "integer": r"^[+-]?(0|[1-9][0-9]{0,18})$",
     "number": r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$",
     "boolean": r"^(true|false|True|False|TRUE|FALSE)$",
     "date": r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$",
     "time": r"^[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
     r"(Z|[+-][0-9]{2}:?[0-9]{2})?$",
 }
-_MOMENTS: tuple[Kind, ...] = ("date", "time")
-_CODE = r"^[+-]?0[0-9]+$"
+_CHECKED: tuple[Kind, ...] = ("integer", "date", "time")  # what looks like one may be none
+# A number that begins with 0 is a code, such as that of a town; so is one that 64 bits do not hold.
+_CODE = r"^[+-]?(0[0-9]+|[1-9][0-9]{18,})$"
 _ARROW: dict[Kind, pa.DataType] = {
     "integer": pa.int64(),
     "number": pa.float64(),
@@ -51,22 +51,24 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     [None, '2024-02-30']
     >>> inferred(pa.array(["007", ""]))[0].to_pylist()
     ['007', None]
+    >>> inferred(pa.array(["12345678901234567890", "7"]))[0].to_pylist()
+    ['12345678901234567890', '7']
     """
     coded = whole(cells).cast(pa.large_string()).dictionary_encode()
     words = coded.dictionary
     empty = pc.equal(words, "")
     said = pc.invert(pc.or_(empty, pc.is_in(words, _MISSING)))
     fitting = {kind: pc.match_substring_regex(words, pattern) for kind, pattern in _PATTERNS.items()}
-    fitting["number"] = pc.or_(fitting["number"], fitting["integer"])
-    for moment in _MOMENTS:
-        fitting[moment] = _real(moment, words, fitting[moment])
+    for checked in _CHECKED:
+        fitting[checked] = _real(checked, words, fitting[checked])
+    code = pc.and_not(pc.match_substring_regex(words, _CODE), fitting["integer"])
+    fitting["number"] = pc.or_(pc.and_not(fitting["number"], code), fitting["integer"])
     some = pc.sum(said).as_py() or 0
     for kind, fits in fitting.items():
         found = pc.sum(fits).as_py() or 0
         if found and found == some:
             return _taken(coded, _cast(kind, _only(words, fits))), None
-    codes = pc.any(pc.match_substring_regex(words, _CODE)).as_py()
-    halves: tuple[Kind, ...] = () if codes else ("number", "date")
+    halves: tuple[Kind, ...] = () if pc.any(code).as_py() else ("number", "date")
     for kind in halves:
         fits = fitting[kind]
         if 2 * (pc.sum(fits).as_py() or 0) >= max(some, 1):
@@ -143,7 +145,7 @@ def _text(text: str) -> pa.Scalar:
 
 
 def _real(kind: Kind, words: pa.Array, fits: pa.Array) -> pa.Array:
-    """Which words that look like days or times are some: there is no 30th of February."""
+    """Which words that look like values of a kind are some: there is no 30th of February."""
     try:
         _cast(kind, _only(words, fits))
     except pa.ArrowException:
@@ -156,7 +158,7 @@ def _real(kind: Kind, words: pa.Array, fits: pa.Array) -> pa.Array:
 def _is(kind: Kind, word: str) -> bool:
     try:
         _READ[kind](word)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return True
 

@@ -89,7 +89,7 @@ def _layout(
     if is_apoc_header(first) and not chosen and said is not False:
         return apoc_layout(first), True, True
     if nodes and not chosen:
-        return layout_of(str(path), first, node_choice(first), numbers_are_names=False), True, True
+        return layout_of(str(path), first, node_choice(first, choice), numbers_are_names=False), True, True
     if chosen:
         assert choice is not None
         header = said if said is not None else bool(known) or not choice.by_position or choice.rest != ""

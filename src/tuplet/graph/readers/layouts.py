@@ -70,7 +70,7 @@ def _named(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str
     return {r: lowered.index(word) for r, words in known.items() for word in words[::-1] if word in lowered}
 
 
-def node_choice(names: Sequence[str]) -> Choice:
+def node_choice(names: Sequence[str], choice: Choice | None = None) -> Choice:
     """How a table of nodes is read: an id, perhaps a label and types; all other columns are attributes.
 
     >>> dict(node_choice(["id", "name", "born"])), node_choice(["drug", "phase"]).role
@@ -78,7 +78,8 @@ def node_choice(names: Sequence[str]) -> Choice:
     """
     role = _named(names, _KNOWN_OF_ENTITIES)
     role.setdefault("id", role.pop("label") if role.get("label") == 0 else 0)
-    return Choice({r: place + 1 for r, place in role.items()}, rest="attribute", header=True)
+    split = choice.split if choice is not None else ""
+    return Choice({r: place + 1 for r, place in role.items()}, rest="attribute", split=split, header=True)
 
 
 def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_names: bool = True) -> TableLayout:
@@ -92,6 +93,8 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
 
     def found(what: str, column: Place) -> int:
         if str(column) in names and (numbers_are_names or isinstance(column, str)):
+            if list(names).count(str(column)) > 1:
+                raise _twice(where, str(column))
             return list(names).index(str(column))
         if isinstance(column, str):
             raise unknown("column", column, names, f"is not in {where}")
@@ -107,6 +110,10 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
     if choice.rest == "attribute" and "label" in role and names[role["label"]] != "label":
         taken.discard(role["label"])  # what a thing is called may be asked for as name or title too
     others = {name: i for i, name in enumerate(names) if i not in taken}
+    if choice.rest:
+        for name, i in others.items():
+            if names[i] in names[:i]:
+                raise _twice(where, name)
     if choice.rest == "relation":
         relations |= others
     elif choice.rest == "attribute":
@@ -115,6 +122,10 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
     split = choice.split or (";" if "type" in role else "")
     lists = frozenset(attributes if choice.split else ())
     return TableLayout(len(names), role, relations, attributes, lists=lists, split=split, unused=unused)
+
+
+def _twice(where: str, name: str) -> BadInput:
+    return BadInput(f"two columns are called {name!r} in {where}; rename one of them")
 
 
 def plain(names: Sequence[str], role: Mapping[str, int]) -> TableLayout:

@@ -100,15 +100,17 @@ def _data(path: Path, element: ElementTree.Element, keys: Mapping[str, tuple[str
     """The properties of a node or an edge, by their types."""
     # Neo4j writes labels also as attributes of the element.
     found: dict[str, Any] = {name: element.attrib[name] for name in ("labels", "label") if name in element.attrib}
+    several: dict[str, list[Any]] = {}
     for data in element:
         if data.tag.rsplit("}", 1)[-1] != "data" or data.text is None:
             continue
         name, kind = keys.get(data.get("key", ""), (data.get("key", ""), "string"))
         try:
-            found[name] = kind_reader(_KINDS[kind])(data.text.strip()) if kind in _KINDS else data.text
+            value = kind_reader(_KINDS[kind])(data.text.strip()) if kind in _KINDS else data.text
         except ValueError:
             raise BadInput(f"{path}: {name} is {data.text!r}, which is no {kind}") from None
-    return found
+        several.setdefault(name, []).append(value)
+    return found | {name: values if len(values) > 1 else values[0] for name, values in several.items()}
 
 
 def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, choice: Choice | None) -> FactColumns:

@@ -139,7 +139,7 @@ def _gather(
     for name, given in sources.items():
         for source in [] if given is None or (nodes_given and _is_nothing(given)) else each_source(given):
             if header_names := _lone_header(source):
-                choice = replace(choice or Choice(), names=header_names)
+                choice = replace(Choice() if choice is None else choice, names=header_names)
                 continue
             unnamed = 0
             for part in fact_batches(source, choice):
@@ -147,7 +147,7 @@ def _gather(
                 unnamed = max(unnamed, part.blank_nodes)
             blank += unnamed
     for table in each_source(nodes) if nodes_given else []:
-        for part in fact_batches(table, nodes=True):
+        for part in fact_batches(table, None if choice is None else Choice(split=choice.split), nodes=True):
             facts.add("train", part)
     if facts.empty and not nodes_given:
         raise BadInput(f"{splits[0] if is_path(splits[0]) else 'the source'}: no facts, only attributes of entities")
@@ -164,7 +164,7 @@ def _lone_header(source: Source) -> tuple[str, ...]:
 
 
 def _is_nothing(source: Source) -> bool:
-    return isinstance(source, list | tuple) and not source
+    return source is None or (isinstance(source, list | tuple) and not source)
 
 
 def _no_train(folder: Path) -> str:

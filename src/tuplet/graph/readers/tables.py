@@ -109,7 +109,7 @@ def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes:
     elif is_neo4j_header(names):
         return neo4j_layout(where, names)
     elif nodes:
-        return layout_of(where, names, node_choice(names), numbers_are_names=False)
+        return layout_of(where, names, node_choice(names, choice), numbers_are_names=False)
     role = known_columns(names)
     if not role and list(names) in (["0", "1", "2"], ["0", "1", "2", "3"]):
         role = dict(zip(ALL_ROLES, range(len(names)), strict=False))

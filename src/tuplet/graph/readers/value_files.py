@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, Option
 from tuplet.graph.readers.cells import inferred
+from tuplet.graph.readers.layouts import known_columns
 from tuplet.graph.readers.lines import rows, separator_of
 from tuplet.graph.readers.load import load
 
@@ -29,6 +31,16 @@ def read_values(path: Path) -> list[tuple[Any, ...]]:
     _, header = next(lines)
     if len(header) < 2:
         raise BadInput(f"{path}:1: expected the header entity, attribute, value, or the names of several columns")
+    first = next(lines, None)
+    if first is None:
+        raise BadInput(f"{path}: no values, only a header line; it is entity, attribute, value, or names the columns")
+    lines = chain([first], lines)
+    if known_columns(header):
+        said = f"{path}: the header is that of facts; facts bring their attributes along if they are added with "
+        raise BadInput(said, Option("columns", "attribute=*"))
+    repeated = next((name for name in header if header.count(name) > 1), None)
+    if repeated is not None:
+        raise BadInput(f"{path}:1: two columns are called {repeated!r}")
     if _words(header) == LONG[:2]:
         return [(row[0], row[1]) for _, row in lines]
     cells: dict[str, tuple[list[str], list[str]]] = {}  # of each attribute, entities and values
