@@ -13,6 +13,7 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	touch $@
 
 demo: $(VENV)/.installed
+	$(PYTHON) tools/fresh_kernels.py
 	$(VENV)/bin/tuplet demo
 
 # Style, formatting, types, and the layers that pyproject.toml states.
@@ -42,9 +43,11 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 || true
 
 test: lint docs links wheel browser
+	$(PYTHON) tools/fresh_kernels.py
 	$(VENV)/bin/pytest -n 2 src tests
 
 soak: lint browser
+	$(PYTHON) tools/fresh_kernels.py
 	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
 
 # 200 one-line mutants, each judged by the tests of its folder: an hour or two on 2 cores; goes on where it was.
