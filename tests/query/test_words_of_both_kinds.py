@@ -95,3 +95,8 @@ def test_values_of_facts_beside_such_a_word(tmp_path: Path) -> None:
     graph = tuplet.read(path, columns={"attribute": "*"}, nodes=nodes)
     query = "?y : knows(a, ?y) & knows(a, ?y).since < 1995 show ?y, knows(a, ?y).since"
     assert rows(graph, query) == {"b 1990"}
+
+
+def test_a_name_with_a_dot_was_perhaps_meant_as_an_attribute(books: Graph) -> None:
+    with pytest.raises(WrongKind, match=r"such as <a>\.pages"):
+        books.ask("?x : exists ?y . cites(?x, ?y) & a.pages > 3")

@@ -374,15 +374,13 @@ class _ClauseReader:
                 raise Impossible  # an entity is no value
             term = Constant(_as_name(other)) if isinstance(other, Value) else other
             return (Same if (operator == "=") != negated else Different)(entity, term)
-        known = [name for name in self.words.suggest("") if name][:1] or ["age"]
-        shown = f"?{entity.name}" if not isinstance(entity, Constant) else entity.name.text
-        where = next((part for part in (left, right) if isinstance(part, Value)), None)
-        place = (where.position, where.length) if where is not None else (0, 1)
-        raise WrongKind(
-            f"{shown} is an entity, which is not larger or smaller; compare an attribute, such as {shown}.{known[0]}",
-            self.text,
-            *place,
-        )
+        known = next(filter(None, self.words.suggest("")), "age")
+        shown = f"?{entity.name}" if not isinstance(entity, Constant) else f"<{entity.name.text}>"
+        dotted = "." in shown and "://" not in shown  # a word may have dots, so this was read as one name
+        such = shown.replace(".", ">.", 1).removesuffix(">") if dotted else f"{shown}.{known}"
+        place = next(((part.position, part.length) for part in (left, right) if isinstance(part, Value)), (0, 1))
+        message = f"{shown} is an entity, which is not larger or smaller; compare an attribute, such as {such}"
+        raise WrongKind(message, self.text, *place)
 
     def _operand(self, operand: Operand) -> Operand:
         if isinstance(operand, Attribute):
