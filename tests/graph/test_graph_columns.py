@@ -251,3 +251,14 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, columns: str) -> No
     path.write_text("id,age,age,r\na,1,2,b\n")
     with pytest.raises(BadInput, match="two columns are called 'age'"):
         tuplet.read(path, columns=columns)
+
+
+def test_columns_of_mixtures_in_a_data_frame() -> None:
+    frame = pd.DataFrame({"h": ["a", 7], "r": ["r", "r"], "t": ["b", "c"], "odd": [{}, [1]], "some": [1, "x"]})
+    columns = {"head": "h", "relation": "r", "tail": "t", "attribute": "*"}
+    graph = tuplet.read(frame, columns=columns)
+    assert graph.entities.find("7") >= 0
+    assert [a["name"] for a in graph.notes["report"]["attributes"]] == ["some"]
+    assert "'odd'" in graph.notes["report"]["remarks"][0]
+    with pytest.raises(BadInput, match="head"):
+        tuplet.read(frame, columns={"head": "odd", "relation": "r", "tail": "t"})

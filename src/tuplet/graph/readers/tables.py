@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,25 @@ def _parts(
 def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
     """What a pandas DataFrame says."""
     try:
-        table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+        named = frame.rename(columns=str)
+        try:
+            table = pa.Table.from_pandas(named, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # some column is a mixture
+            table = pa.table({name: _of_series(named[name]) for name in named.columns})
     except (pa.ArrowException, ValueError) as error:
-        raise BadInput(f"the DataFrame cannot be read: {str(error).splitlines()[0]}") from None
+        raise BadInput(f"the DataFrame cannot be read: {'; '.join(map(str, error.args))}") from None
     return of_table("the DataFrame", table, columns, nodes)
+
+
+def _of_series(series: Any) -> pa.Array:
+    """A column of a data frame; a mixture of plain values as texts, of anything else as structs, which nobody reads."""
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        values = [None if missing else value for value, missing in zip(series, series.isna(), strict=True)]
+        if all(value is None or isinstance(value, str | int | float | datetime.date) for value in values):
+            return pa.array([None if value is None else str(value) for value in values], pa.large_string())
+        return pa.nulls(len(values), pa.struct([]))
 
 
 def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
