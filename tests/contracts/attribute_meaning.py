@@ -1,7 +1,8 @@
 """What a query with attributes means, in plain Python over dictionaries: nothing of the package is used.
 
 A query is put into clauses; every assignment of entities to the variables of a clause, and every choice of values for
-its attributes, is looked at. A clause is as true as its best assignment, a row as true as its clauses together.
+its attributes, is looked at. A clause is as true as its best assignment, a row as true as its clauses together; clauses
+that differ in conditions on one entity alone are one reason, as true as the best of them.
 """
 
 from __future__ import annotations
@@ -254,6 +255,7 @@ class Meaning:
         """The rows of a group, each with its tuple of entities."""
         best: dict[Any, list[float]] = {}
         stated: dict[Any, bool] = {}
+        reasons = self.reasons(clauses)
         for number, clause in enumerate(clauses):
             values = value_variables(clause, self.world)
             order = [self._settled(key, relations, values).by for key in self.ask.order]
@@ -276,12 +278,38 @@ class Meaning:
             if only is None or stated[tuple_] == (only == "observed"):
                 truth = max(truths) if self.godel else 1.0
                 if not self.godel:
-                    for one in truths:
-                        truth *= 1 - one
+                    for numbers in reasons:
+                        truth *= 1 - max(truths[number] for number in numbers)
                     truth = 1 - truth
                 if truth > 0:
                     told = tuple(truth if s.by == "truth" else key for s, key in zip(self.ask.order, keys, strict=True))
                     yield tuple_, Row(cells, truth, told)
+
+    def reasons(self, clauses: list[Clause]) -> list[list[int]]:
+        """The numbers of the clauses, those together that are one reason."""
+        alike: dict[Any, list[tuple[int, set[tuple[Literal, bool]]]]] = {}
+        for number, clause in enumerate(clauses):
+            values = value_variables(clause, self.world)
+            literals = [(self.valued(part, values), no) for part, no in clause]
+            facts = [each for each in literals if not _on_one_entity(each[0])]
+            names: dict[str, str] = {}
+            for part, _ in facts:
+                names |= {v: f"?~{len(names)}" for v in terms_of(part) if v in self.ask.exists and v not in names}
+            told = {(renamed(part, names), no) for part, no in literals}
+            joined = any(isinstance(part, Fact) and not no for part, no in facts)
+            key = tuple((renamed(part, names), no) for part, no in facts) if joined else number
+            alike.setdefault(key, []).append((number, told))
+        found: list[list[int]] = []
+        for members in alike.values():
+            numbers, told_by = [number for number, _ in members], [told for _, told in members]
+            shared = set.intersection(*told_by)
+            own = {of for told in told_by for part, _ in told - shared for of in attributes(part)}
+            shared = {e for e in shared if not (_on_one_entity(e[0]) and own & set(attributes(e[0])))}
+            rest = [told - shared for told in told_by]
+            about = {v for told in rest for part, _ in told for v in terms_of(part) if v.startswith("?")}
+            together = len(about) == 1 or not all(rest)
+            found += [numbers] if together else [[number] for number in numbers]
+        return found
 
     @staticmethod
     def _cell(what: str | Of, solution: Solution, relations: Mapping[str, str]) -> Cell:
@@ -381,6 +409,19 @@ def attributes(literal: Literal) -> Iterator[Of]:
             yield from (side for side in (left, right) if isinstance(side, Of))
         case OneOf(Of() as of) | Present(of, None):
             yield of
+
+
+def _on_one_entity(part: Literal) -> bool:
+    """Whether a literal is a condition on values or names, not on facts, nor that entities are equal or not."""
+    match part:
+        case Fact():
+            return False
+        case Test("=" | "!=", left, right) if isinstance(left, str) or isinstance(right, str):
+            return False
+        case Present(of):
+            return isinstance(of.of, str)
+        case _:
+            return all(isinstance(of.of, str) for of in attributes(part))
 
 
 def terms_of(item: Any) -> Iterator[str]:

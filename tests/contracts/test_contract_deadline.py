@@ -17,11 +17,12 @@ from tuplet.engines.exact import stream
 from tuplet.engines.given import judge
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lang.ast import Free, Query
+from tuplet.lang.ast import Column, Free, Query
 from tuplet.query.ask import ask
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.logic import Logic
-from tuplet.query.question import Question
+from tuplet.query.question import BoundReading, Question
+from tuplet.query.readings import Reading
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
@@ -53,7 +54,8 @@ def random_question(seed: int) -> tuple[np.random.Generator, Question]:
     clauses = random_query(rng, table, most_free=3)
     names = tuple(Free(f"x{i}") for i in range(len(clauses[0].free)))
     tree = _tree(names)
-    return rng, Question(source_of(table, rng), "", tree, tuple(clauses))
+    reading = Reading(tree.free, tuple(Column(variable.name, variable) for variable in tree.free))
+    return rng, Question(source_of(table, rng), "", tree, (BoundReading(reading, tuple(clauses)),), plain=True)
 
 
 def _tree(free: tuple[Free, ...]) -> Query:

@@ -6,6 +6,7 @@ import datetime
 import json
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +167,19 @@ def test_the_other_direction_is_offered_where_an_entity_was_never_seen(people: G
     said = "as head of likes, carol was never seen; did you mean the other direction?"
     assert people.ask("?x : likes(carol, ?x)").summary().endswith(said)
     assert said not in people.ask("?x : likes(?x, carol)").summary()
+
+
+def test_conditions_joined_by_or_are_one_reason(tmp_path: Path) -> None:
+    graph = tuplet.read([("a", "r", "x", 0.5), ("b", "r", "x", 0.25), ("a", "s", "b", 0.5)])
+    ids = np.array([graph.entities.find(name) for name in "ab"])
+    graph = replace(graph, attributes=Attributes((AttributeColumn.of("size", ids, [10, 4]),)))
+    store = tuplet.index(graph, None, tmp_path / "store", progress=False)
+
+    def truths(query: str) -> dict[str, float]:
+        return {answer[0]: answer.truth for answer in store.ask(query)}
+
+    assert truths("?y : r(?y, x) & (?y.size > 5 | ?y.size > 3 | ?y in {a})") == {"a": 0.5, "b": 0.25}
+    assert truths("?y : exists ?z . s(?y, ?z) & (?z.size > 1 | ?z in {b})") == {"a": 0.5}
+    assert truths("?y : r(?y, x) & (?y.size > 3 | !has(?y.size))") == {"a": 0.5, "b": 0.25}
+    # other facts are other reasons
+    assert truths("?y : r(?y, x) & ?y.size > 5 | s(?y, b) & ?y.size > 5") == {"a": 0.75}

@@ -44,6 +44,8 @@ def test_nothing_of_a_text_is_lost_when_it_is_drawn(page: Any) -> None:
     grown = "?x, ?y : knows(?x, bob) & knows(?x, ?y) & ?x.age > 20 show ?x, ?x.age, ?x.born, ?y order by ?x.age desc"
     grown += " limit 5"
     expect(page.locator("#query")).to_have_value(grown)
+    # the list of conditions is made anew when the server has read the text
+    expect(page.locator("#graph")).to_have_attribute("aria-label", re.compile(r"knows from \?x to \?y"))
 
     # conditions are changed, taken away and added
     part(page, "where").fill("?x.age > 25")

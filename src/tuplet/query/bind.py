@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuplet.errors import UnknownName, WrongKind
 from tuplet.graph.attribute_words import AttributeWords
@@ -15,7 +16,9 @@ from tuplet.graph.ranked import members
 from tuplet.lang.ast import (
     TYPE,
     Among,
+    And,
     Atom,
+    Attribute,
     Condition,
     Constant,
     Different,
@@ -23,12 +26,14 @@ from tuplet.lang.ast import (
     Free,
     Name,
     Not,
+    Or,
     Query,
     Same,
     Term,
 )
 from tuplet.lang.printer import written
 from tuplet.lang.rules import Clause, clauses
+from tuplet.query.alternatives import Alternatives, merged
 from tuplet.query.bind_conditions import ConditionBinder, NeverHolds
 from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.query_graph import Edge, QueryGraph
@@ -80,9 +85,9 @@ def bind_clauses(
     Clauses with values of a wrong kind are left out, and `misfits` gets why; without it they are mistakes.
     """
     bound = []
-    for clause in clauses:
+    for clause, alternatives in merged(clauses):
         try:
-            bound.append(_bind_clause(clause, graph, text, words))
+            bound.append(_bind_clause(clause, graph, text, words, alternatives, misfits))
         except WrongKind as error:
             if misfits is None:
                 raise
@@ -178,6 +183,53 @@ def _place(name: Name, text: str) -> dict[str, Any]:
     return {"text": text, "position": name.position, "length": name.length}
 
 
+def _one_of(
+    alternatives: Alternatives, binder: ConditionBinder, graph: Names, text: str, misfits: list[WrongKind] | None
+) -> Within:
+    """The entities that meet all conditions of one of several lists."""
+    found: list[NDArray[np.integer]] = [np.zeros(0, np.int64)]
+    for conditions in alternatives.lists:
+        try:
+            met = [*_among_named(conditions, binder, graph, text), *binder.bind(conditions)]
+        except NeverHolds:
+            continue
+        except WrongKind as error:
+            if misfits is None:
+                raise
+            misfits.append(error)
+            continue
+        found.append(_allowed(met, len(graph.entities)))
+    said = Or(tuple(And(conditions) for conditions in alternatives.lists))
+    return Within(binder.node(alternatives.variable), members(np.unique(np.concatenate(found))), said=(said,))
+
+
+def _allowed(conditions: Sequence[BoundCondition], entities: int) -> NDArray[np.integer]:
+    """The entities that meet all of some conditions on one variable, ascending."""
+    allowed: NDArray[np.integer] | None = None
+    for condition in sorted(conditions, key=lambda condition: isinstance(condition, Outside)):
+        assert isinstance(condition, Within | Outside)
+        if allowed is None and isinstance(condition, Within):
+            allowed = condition.entities()
+        else:
+            everyone = np.arange(entities) if allowed is None else allowed
+            allowed = everyone[condition.holds(everyone)]
+    return np.arange(entities) if allowed is None else allowed
+
+
+def _among_named(
+    conditions: Sequence[Condition], binder: ConditionBinder, graph: Names, text: str
+) -> list[BoundCondition]:
+    """The conditions that a variable is, or is not, one of the named entities."""
+    found: list[BoundCondition] = []
+    for condition in conditions:
+        if isinstance(condition, Among) and not isinstance(condition.item, Attribute):
+            names = (name for name in condition.choices if isinstance(name, Name))
+            listed = [resolve(name, "entity", graph.entities, text) for name in names]
+            ids, at = np.unique(np.array(listed, np.int64)), binder.node(condition.item)
+            found.append(Outside(at, ids) if condition.negated else Within(at, members(ids)))
+    return found
+
+
 def _of_type(term: Term, relation: int, atom: Atom, graph: Names) -> Term:
     """A type by its whole name, where the last part of an IRI was written: `(d:Drug)` in a graph from RDF."""
     if atom.relation.text not in (TYPE, RDF_TYPE) or not isinstance(term, Constant) or term.name.kind != "name":
@@ -192,7 +244,14 @@ def _of_type(term: Term, relation: int, atom: Atom, graph: Names) -> Term:
     return Constant(replace(term.name, text=named[0])) if len(named) == 1 else term
 
 
-def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords | None) -> QueryGraph | None:
+def _bind_clause(
+    clause: Clause,
+    graph: Names,
+    text: str,
+    words: AttributeWords | None,
+    alternatives: Alternatives | None,
+    misfits: list[WrongKind] | None,
+) -> QueryGraph | None:
     variables: dict[Free | Exists, int] = {variable: i for i, variable in enumerate(clause.free)}
 
     def node(term: Term) -> int:
@@ -240,13 +299,15 @@ def _bind_clause(clause: Clause, graph: Names, text: str, words: AttributeWords 
                 raise ValueError("a negation stands above an atom")
             case _:
                 others.append(literal)
-    if others:
+    if others or alternatives:
         assert words is not None, "conditions on attributes need the attributes of a graph"
         binder = ConditionBinder(words, node, lambda atom: relation_id(atom.relation, graph, text), text)
         try:
             conditions += binder.bind(others)
         except NeverHolds:
             return None
+        if alternatives is not None:
+            conditions.append(_one_of(alternatives, binder, graph, text, misfits))
     names = tuple(variable.name for variable in variables)
     # A label and a name may mean the same thing, so identical atoms are dropped here once more.
     return QueryGraph(

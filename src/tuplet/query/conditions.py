@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.ranked import Ids, Marks, Ranked
-from tuplet.lang.ast import Condition
+from tuplet.lang.ast import Formula
 from tuplet.lang.printer import formula_to_logic
 
 # How the rank of a value of the left variable compares with the rank of one of the right variable.
@@ -36,7 +36,7 @@ class Within:
     values: Ranked
     low: int = 0
     high: int = 1
-    said: tuple[Condition, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int]:
@@ -60,7 +60,7 @@ class Outside:
 
     variable: int
     listed: Ids  # ascending
-    said: tuple[Condition, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int]:
@@ -80,7 +80,7 @@ class Compared:
     operator: str  # one of COMPARES
     left_values: Ranked
     right_values: Ranked
-    said: tuple[Condition, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class Paired:
     values: Ranked
     low: int = 0
     high: int = 1
-    said: tuple[Condition, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class Equal:
 
     left: int
     right: int
-    said: tuple[Condition, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = ()  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int, int]:
