@@ -98,7 +98,7 @@ def check(seed: int) -> int:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_engines_find_what_the_definition_says(block: int) -> None:
     answered = [check(seed) > 0 for seed in range(PER_BLOCK * block, PER_BLOCK * (block + 1))]
-    assert sum(answered) > PER_BLOCK / 3
+    assert sum(answered) > PER_BLOCK / 5
 
 
 @pytest.mark.skipif("TUPLET_SEED" not in os.environ, reason="one query, by its number")
