@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from tuplet.lang.ast import TYPE, Atom, Attribute, Compare, Constant, Exists, Formula, Name, Same, Value
@@ -14,7 +15,7 @@ _PLAIN = re.compile(r"\w+")
 MAX_STEPS = 16  # of a path of fixed length
 
 
-class PatternReader(CypherReader):
+class PatternReader(CypherReader, ABC):
     """The patterns of MATCH."""
 
     def __init__(self, text: str, parameters: Parameters) -> None:
@@ -221,9 +222,9 @@ class PatternReader(CypherReader):
             if name not in self.taken:
                 return name
 
+    @abstractmethod
     def condition(self) -> Formula:
         """`WHERE …`, after the word."""
-        raise NotImplementedError
 
     def no_null(self, token: Token) -> NoReturn:
         self.fail("nothing equals null; write IS NULL or IS NOT NULL", token)

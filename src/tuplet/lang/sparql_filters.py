@@ -9,6 +9,7 @@ side       := variable | name | value | STR(side) | LANG(variable)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -81,16 +82,18 @@ class Scope:
     inner: list[InnerGroup] = field(default_factory=list)
 
 
-class FilterParser(Reader):
+class FilterParser(Reader, ABC):
     """Reads expressions; what groups and variables are, the parser of patterns says."""
 
     constants: dict[str, Side]  # variables that BIND gives a value
 
+    @abstractmethod
     def inner_group(self, inner: InnerGroup) -> Formula:
-        raise NotImplementedError
+        """The patterns of an EXISTS."""
 
+    @abstractmethod
     def variable(self, token: Token) -> Variable:
-        raise NotImplementedError
+        """The variable of a token."""
 
     def keyword(self, *words: str) -> bool:
         """Read the next word if it is one of these."""

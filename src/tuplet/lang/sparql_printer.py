@@ -71,6 +71,7 @@ class _Printer:
 
     def text(self) -> str:
         query, body = self.query, self.query.body
+        _refuse_named_by_values(query)
         for column in query.shown:
             if isinstance(column.what, Attribute) and column.what not in self.variables:
                 self.variables[column.what] = self.fresh(column.name if _WORD.fullmatch(column.name) else "")
@@ -264,6 +265,20 @@ def _is_list(among: Among) -> bool:
     """Whether the choices, written plainly, read back as what they are: names, or values that are no entities."""
     values = [choice for choice in among.choices if isinstance(choice, Value)]
     return not values or not all(map(is_ambiguous, values))
+
+
+def _refuse_named_by_values(query: Query) -> None:
+    """Refuse a variable of which nothing but values, in the place of names, say what it may be: a FILTER binds none."""
+    listed = [a for a in atoms(query.body) if isinstance(a, Among) and not a.negated and not _is_list(a)]
+    if not any(isinstance(among.item, Free | Exists) for among in listed):
+        return
+    body = disjunctive_normal_form(push_negation(query)).body
+    for clause in body.parts if isinstance(body, Or) else (body,):
+        parts = clause.parts if isinstance(clause, And) else (clause,)
+        binding = [p for p in parts if isinstance(p, Atom) or (isinstance(p, Among) and _is_list(p)) or _attributes(p)]
+        bound = {term for part in binding for term in terms(part)}
+        if any(part.item not in bound for part in parts if isinstance(part, Among) and part in listed):
+            raise Unsupported("SPARQL has no words for a variable that is one of some labels and occurs nowhere else")
 
 
 def _is_filter(formula: Formula) -> bool:
