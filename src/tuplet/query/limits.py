@@ -140,17 +140,45 @@ class OutOfTime(Exception):
     """The deadline passed in the middle of something that has no part to show."""
 
 
+class Brake:
+    """What ends a question from outside, such as a client that went away: all deadlines of the question look at it.
+
+    A brake that also holds a search for a while waits inside `pressed`.
+    """
+
+    stopped = False
+
+    def stop(self) -> None:
+        """Nobody waits for the answer: the search ends at its next look, as if its time were up."""
+        self.stopped = True
+
+    def pressed(self) -> bool:
+        """Whether the question has to end here; called by the thread that searches."""
+        return self.stopped
+
+
 class Deadline:
     """When a question must be answered; started once, at the call or at the receipt of the request.
 
     Every loop that can be long looks at it; between two looks lie at most some 50 ms. `clock` is for tests.
 
-    >>> Deadline().over(), Deadline(5.0, clock=lambda: 7.0).left()
-    (False, 5.0)
+    >>> deadline = Deadline(5.0, clock=lambda: 7.0)
+    >>> deadline.left(), deadline.over()
+    (5.0, False)
+    >>> search = deadline.before(0.1, 1.0)
+    >>> deadline.brake.stop()
+    >>> deadline.over(), search.over()
+    (True, True)
     """
 
-    def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        brake: Brake | None = None,
+    ) -> None:
         self.seconds, self.clock = seconds, clock
+        self.brake = brake or Brake()
         self.idle = 0.0  # seconds that were not the question's
         self.end = math.inf if seconds is None else clock() + seconds
 
@@ -159,8 +187,8 @@ class Deadline:
         return max(0.0, self.end - self.clock()) if self.end != math.inf else math.inf
 
     def over(self) -> bool:
-        """Whether the time is up."""
-        return self.end != math.inf and self.clock() >= self.end
+        """Whether the time is up, or nobody waits any more."""
+        return self.brake.pressed() or (self.end != math.inf and self.clock() >= self.end)
 
     def check(self) -> None:
         """Raises `OutOfTime` when the time is up."""
@@ -178,7 +206,7 @@ class Deadline:
 
     def before(self, share: float, most: float) -> Deadline:
         """An earlier deadline that leaves a share of the whole time, at most some seconds, for what follows."""
-        earlier = Deadline(None, self.clock)
+        earlier = Deadline(None, self.clock, self.brake)
         if self.seconds is not None:
             earlier.seconds, earlier.end = self.seconds, self.end - min(share * self.seconds, most)
         return earlier
