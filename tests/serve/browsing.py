@@ -45,6 +45,7 @@ class Visit:
     def open(self, path: str = "/") -> Any:
         self.page.goto(self.url + path)
         self.page.wait_for_selector("html[data-ready=yes]")
+        self.page.wait_for_selector("#graph canvas")  # the drawings come last
         return self.page
 
     def close(self) -> None:

@@ -1,117 +1,33 @@
-// Query graphs and witness graphs on a canvas; the drawing of a query can be changed, and tells the page what it is.
+// The drawing of a query: it can be changed by hand, and tells the page what it is.
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function look() {
-  const quiet = css("--quiet"), accent = css("--accent"), bad = css("--bad"), text = css("--text");
-  const surface = css("--surface");
-  return [
-    { selector: "node", style: {
-      label: "data(title)", color: text, "font-size": 13, "font-family": "system-ui, sans-serif", "text-valign": "center",
-      "text-halign": "center", "background-color": surface, "border-width": 2, "border-color": quiet, width: "data(width)",
-      height: 34, shape: "round-rectangle", "text-wrap": "ellipsis", "text-max-width": "180px" } },
-    { selector: ".free", style: { "background-color": accent, "border-color": accent, color: css("--accent-text"), shape: "ellipse", height: 42, "font-weight": 600 } },
-    { selector: ".exists", style: { "border-color": accent, "border-style": "dashed", shape: "ellipse", height: 42 } },
-    { selector: ".constant", style: { "background-color": css("--sunken") } },
-    { selector: ".clause", style: { "background-opacity": 0, "border-width": 1, "border-style": "dashed", "border-color": css("--line"), "text-valign": "top", color: quiet, "font-size": 11, padding: 12 } },
-    { selector: "edge", style: {
-      label: "data(title)", color: text, "font-size": 11.5, "font-family": "system-ui, sans-serif", width: 2, "line-color": quiet,
-      "target-arrow-color": quiet, "target-arrow-shape": "triangle", "curve-style": "bezier", "control-point-step-size": 46,
-      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "200px",
-      "loop-direction": "-45deg", "loop-sweep": "60deg" } },
-    { selector: "edge.steep", style: { "text-rotation": "none", "text-margin-y": 0, "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2 } },
-    { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
-    { selector: "edge.observed", style: { "line-color": css("--observed"), "target-arrow-color": css("--observed") } },
-    { selector: "edge.negated", style: { "line-color": bad, "target-arrow-color": bad, color: bad } },
-    { selector: "edge.different", style: { "line-style": "dotted", "target-arrow-shape": "none" } },
-    { selector: ":selected, .chosen", style: { "overlay-color": accent, "overlay-opacity": 0.18, "overlay-padding": 5 } },
-  ];
-}
-
-const width = (title, round) => Math.min(210, Math.max(round ? 42 : 48, 8 * title.length + (round ? 22 : 20)));
-/** Long names of relations and of paths tell most at their end, other names at their beginning. */
-const tail = (title) => (title.length > 24 ? "…" + title.slice(-23) : title);
-const short = (title) => (title.length <= 24 ? title : title.includes("/") ? tail(title) : title.slice(0, 23) + "…");
-
-/** Places by distance from the constants, clause below clause: the same query is always drawn alike. */
-function place(clauses, container) {
-  const tall = container.clientWidth < 420; // on a phone, levels go down instead of right
-  const across = tall ? 175 : 92;
-  const places = new Map();
-  let base = 0;
-  for (const { nodes, links } of clauses) {
-    const near = new Map(nodes.map((n) => [n.id, new Set()]));
-    for (const { from, to } of links) { near.get(from)?.add(to); near.get(to)?.add(from); }
-    const level = new Map();
-    const starts = nodes.filter((n) => n.kind === "constant").slice(0, 1);
-    for (const start of [...starts, ...nodes]) {
-      if (level.has(start.id)) continue;
-      level.set(start.id, 0);
-      const queue = [start.id];
-      while (queue.length) {
-        const id = queue.shift();
-        for (const other of near.get(id)) if (!level.has(other)) { level.set(other, level.get(id) + 1); queue.push(other); }
-      }
-    }
-    const rows = [];
-    for (const n of nodes) (rows[level.get(n.id)] ??= []).push(n);
-    const tallest = Math.max(1, ...rows.map((row) => row.length));
-    let x = 0, before = 0;
-    rows.forEach((row, l) => {
-      // room for the widest node on both sides and for the longest title between
-      const half = Math.max(...row.map((n) => n.width)) / 2;
-      const titles = links.filter((link) => [level.get(link.from), level.get(link.to)].sort().join() === `${l - 1},${l}`).map((link) => link.title.length);
-      if (l) x += before + half + Math.min(170, 30 + 6.2 * Math.max(0, ...titles));
-      before = half;
-      row.forEach((n, i) => {
-        // a little out of line, so that an edge does not run through the node between its ends
-        const shift = (i - (row.length - 1) / 2) * across + (row.length === 1 && l % 2 ? 24 : 0);
-        places.set(n.id, tall ? { x: shift, y: base + 100 * l + 52 * (i % 2) } : { x, y: base + (tallest * across) / 2 + shift });
-      });
-    });
-    base += (tall ? rows.length * 100 : tallest * across) + 40;
-  }
-  return places;
-}
-
-function canvas(container) {
-  return cytoscape({ container, style: look(), minZoom: 0.2, maxZoom: 1.3, boxSelectionEnabled: false,
-    userZoomingEnabled: false, selectionType: "single" });
-}
-
-/** Titles lie along their edges; where an edge goes up or down, the title lies across it. */
-function settle(cy) {
-  cy.edges().forEach((edge) => {
-    const [a, b] = [edge.source().position(), edge.target().position()];
-    edge.toggleClass("steep", Math.abs(a.x - b.x) < Math.abs(a.y - b.y));
-  });
-  fit(cy);
-}
-
-const fit = (cy) => { if (cy.elements().nonempty()) { cy.resize(); cy.fit(undefined, 22); } };
-
-// --- the query, editable -------------------------------------------------------------------------------------------
+import { canvas, fit, look, place, settle, short, tail, width } from "./canvas.js";
 
 export class QueryDrawing {
   constructor(container, changed, selected) {
     this.container = container;
     this.changed = changed;
     this.selectedTold = selected;
-    this.cy = canvas(container);
+    this.cy = null; // until the library is here
     this.loose = []; // nodes without an edge yet
     this.take(null);
     this.places = new Map(); // where the user put things
     this.picked = [];
+  }
+
+  /** Begins to paint. */
+  async open() {
+    this.cy = await canvas(this.container);
     this.cy.on("tap", (event) => {
       if (event.target === this.cy) this.addVariable("free", event.position);
     });
     this.cy.on("tap", "node", (event) => { if (!event.target.hasClass("clause")) this.pick(event.target.id()); });
     this.cy.on("tap", "edge", (event) => this.select(event.target.id()));
     this.cy.on("dragfree", "node", (event) => this.places.set(event.target.id(), { ...event.target.position() }));
-    new ResizeObserver(() => fit(this.cy)).observe(container);
+    this.render();
+    new ResizeObserver(() => fit(this.cy)).observe(this.container);
   }
 
-  restyle() { this.cy.style(look()); }
+  restyle() { this.cy?.style(look()); }
 
   /** Shows what the server read; nodes the user added but did not join yet stay. */
   show(graph) {
@@ -143,6 +59,14 @@ export class QueryDrawing {
   }
 
   render(keep = false) {
+    if (this.cy) this.paint(keep);
+    this.describe();
+    const there = (id) => this.clauses.some((_, c) => this.terms(c).some((t) => this.id(c, t) === id)) || this.cy?.getElementById(id).nonempty();
+    this.picked = this.picked.filter(there);
+    this.select(this.selection && there(this.selection) ? this.selection : null);
+  }
+
+  paint(keep) {
     const elements = [];
     const groups = [];
     const several = this.clauses.length > 1;
@@ -178,9 +102,6 @@ export class QueryDrawing {
     this.cy.elements().remove();
     this.cy.add(elements);
     settle(this.cy);
-    this.picked = this.picked.filter((id) => this.cy.getElementById(id).nonempty());
-    this.describe();
-    this.select(this.selection && this.cy.getElementById(this.selection).nonempty() ? this.selection : null);
   }
 
   describe() {
@@ -224,8 +145,8 @@ export class QueryDrawing {
 
   select(id) {
     this.selection = id;
-    this.cy.elements().removeClass("chosen");
-    if (id) this.cy.getElementById(id).addClass("chosen");
+    this.cy?.elements().removeClass("chosen");
+    if (id) this.cy?.getElementById(id).addClass("chosen");
     this.selectedTold(id, this.picked);
   }
 
@@ -298,40 +219,5 @@ export class QueryDrawing {
     const free = this.asked();
     const fresh = free.filter((name) => !this.free.includes(name)).map((name) => `?${name}`);
     return { ...this.rest, free, clauses: this.clauses, shown: this.rest.shown.length ? [...this.rest.shown, ...fresh] : [] };
-  }
-}
-
-// --- a witness -----------------------------------------------------------------------------------------------------
-
-export class WitnessDrawing {
-  constructor(container) {
-    this.container = container;
-    this.cy = canvas(container);
-    new ResizeObserver(() => fit(this.cy)).observe(container);
-  }
-
-  restyle() { this.cy.style(look()); }
-
-  show(answer, labels, query, percent) {
-    const free = query?.free ?? Object.keys(answer.values);
-    const asked = new Set(Object.entries(answer.values).filter(([variable]) => free.includes(variable)).map(([, name]) => name));
-    const constants = new Set((query?.clauses || []).flatMap((c) => c.edges.flatMap((e) => [e.head, e.tail])).filter((t) => t.kind === "constant").map((t) => t.name));
-    const names = [...new Set(answer.witness.flatMap((f) => [f.head, f.tail]))];
-    const kind = (name) => (asked.has(name) ? "free" : constants.has(name) ? "constant" : "exists");
-    const nodes = names.map((name) => ({ id: name, kind: kind(name), title: short(labels[name] || name) }));
-    for (const n of nodes) n.width = width(n.title, n.kind !== "constant");
-    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${tail(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
-    const links = answer.witness.map((f, i) => ({ from: f.head, to: f.tail, title: titled[i] }));
-    const places = place([{ nodes, links }], this.container);
-    this.cy.elements().remove();
-    this.cy.add([
-      ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, width: n.width }, classes: n.kind, position: places.get(n.id) })),
-      ...answer.witness.map((f, i) => ({ group: "edges",
-        data: { id: `fact/${i}`, source: f.head, target: f.tail, title: titled[i] },
-        classes: f.negated ? "negated" : f.observed ? "observed" : "predicted" })),
-    ]);
-    settle(this.cy);
-    const facts = answer.witness.map((f) => `${f.negated ? "not " : ""}${f.relation} from ${labels[f.head] || f.head} to ${labels[f.tail] || f.tail}, ${f.observed ? "observed" : "predicted"}`);
-    this.container.setAttribute("aria-label", `Witness: ${facts.join("; ")}`);
   }
 }

@@ -1,0 +1,93 @@
+// Text ↔ drawing: the server reads and writes, here they are kept together.
+
+import { postJson } from "./api.js";
+import { QueryDrawing } from "./query_drawing.js";
+import { showNote, showProblem } from "./editor.js";
+import { LANGUAGES, languageOf, pretty } from "./languages.js";
+import { parts } from "./parts.js";
+import { $, announce, on, state, store } from "./state.js";
+
+const area = $("query");
+export const drawing = new QueryDrawing($("graph"), writeDrawing, (id, picked) => announce("selected", { id, picked }));
+on("theme", () => drawing.restyle());
+
+const press = (language) => Object.keys(LANGUAGES).forEach((name) => $(`as-${name}`).setAttribute("aria-pressed", String(name === language)));
+const pressed = () => Object.keys(LANGUAGES).find((name) => $(`as-${name}`).getAttribute("aria-pressed") === "true") || "logic";
+
+export function showDrawing(graph) {
+  drawing.show(graph);
+  showParts();
+}
+
+export function showParts() {
+  $("parts").replaceChildren(...parts(drawing, () => { showParts(); writeDrawing(); }));
+  $("parts").hidden = !$("parts").children.length;
+}
+
+let pause;
+area.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(read, 250);
+});
+
+let reading = 0;
+/** The server reads the text; what it means is drawn, what is wrong with it is shown. */
+export async function read() {
+  clearTimeout(pause);
+  const text = area.value;
+  const number = ++reading;
+  if (!text.trim()) {
+    state.parsed = null;
+    showProblem(null);
+    showDrawing(null);
+    return;
+  }
+  press(languageOf(text));
+  try {
+    const found = await postJson("parse", { query: text, store: store() });
+    if (number !== reading) return;
+    state.parsed = found;
+    press(found.language);
+    showProblem(found.problem);
+    if (found.graph) showDrawing(found.graph);
+    announce("parsed", found);
+  } catch (error) {
+    if (number === reading) showProblem({ error: error.message });
+  }
+}
+
+/** Another text in place of the one that is there. */
+export function setText(text) {
+  area.value = text;
+  return read();
+}
+
+let writing = 0;
+export async function writeDrawing() {
+  const drawn = drawing.drawn();
+  const number = ++writing;
+  if (!drawn) return;
+  try {
+    const language = area.value.trim() ? languageOf(area.value) : pressed();
+    const { query } = await postJson("write", { ...drawn, language, store: store() });
+    if (number === writing) await setText(pretty(query));
+  } catch (error) {
+    if (number === writing) showProblem({ error: error.message });
+  }
+}
+
+async function translate(language) {
+  if (!area.value.trim()) {
+    press(language);
+    area.placeholder = LANGUAGES[language];
+    return;
+  }
+  await read();
+  const { parsed } = state;
+  if (!parsed || parsed.language === language) return;
+  if (parsed[language]) await setText(pretty(parsed[language]));
+  else if (parsed.refused[language]) showNote(parsed.refused[language]);
+}
+
+for (const language of Object.keys(LANGUAGES)) $(`as-${language}`).addEventListener("click", () => translate(language));
+$("clear").addEventListener("click", () => { drawing.loose = []; setText(""); area.focus(); });
