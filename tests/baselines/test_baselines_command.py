@@ -86,7 +86,7 @@ def test_training_for_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_over_http(made: Path) -> None:
-    pytest.importorskip("fastapi", reason="the server is an extra")
+    pytest.importorskip("uvicorn", reason="the server is an extra")
     from tuplet.query.limits import NO_DEADLINE
     from tuplet.serve.limits import ServerLimits, problem
     from tuplet.serve.metrics import ServerMetrics

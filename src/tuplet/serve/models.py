@@ -124,6 +124,26 @@ class ParseRequest(Strict):
     store: str | None = None
 
 
+class StoreParameters(Strict):
+    """Which store is meant."""
+
+    store: str | None = None
+
+
+class SearchParameters(StoreParameters):
+    """What is looked for."""
+
+    search: Annotated[str, Key(max_length=200)] = ""
+    limit: Annotated[int, Key(ge=1, le=100)] = 20
+
+
+class SparqlParameters(BaseModel):
+    """A query by the SPARQL protocol; it has more parameters than are looked at."""
+
+    query: Text
+    store: str | None = None
+
+
 class LabelsRequest(Strict):
     """Entities by their exact names."""
 

@@ -20,7 +20,7 @@ from tuplet.serve.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
-NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+NEEDED = ("pydantic", "uvicorn", "prometheus_client")
 
 
 @dataclass(frozen=True)

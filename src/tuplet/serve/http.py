@@ -1,0 +1,185 @@
+"""Requests, replies and routes: as much of HTTP as this server needs.
+
+A route says all there is to know about one operation: how it is reached, what it takes and gives, who may use it, and
+the function that does it. The same table dispatches requests and makes the description (`openapi`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from tuplet.errors import BadInput, TupletError
+from tuplet.serve.encoding import encode
+from tuplet.serve.limits import problem
+
+ASGIScope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
+Scope = Literal["open", "read", "write", "admin"]
+
+JSON = "application/json"
+
+
+@dataclass
+class Request:
+    """One request, its body read whole."""
+
+    method: str
+    path: str
+    address: str  # what comes after the ? of the address
+    headers: Mapping[bytes, bytes]  # names in lower case
+    client: str = ""  # the address of who asks
+    receive: Receive | None = None  # what comes after the body: that the client has gone
+    body: bytes = b""
+    owner: str = ""  # whose key it is
+
+    def header(self, name: str) -> str:
+        """A header, or nothing."""
+        return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    @property
+    def media(self) -> str:
+        """The type of the body, without its parameters."""
+        return self.header("content-type").split(";")[0].strip().lower()
+
+    def parameters(self) -> dict[str, str]:
+        """What the address says after the ?; of a name that comes twice, the last.
+
+        >>> Request("GET", "/schema", "store=world&limit=3", {}).parameters()
+        {'store': 'world', 'limit': '3'}
+        """
+        return pairs(self.address)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is sent back: bytes, or pieces of them."""
+
+    body: bytes | Iterable[bytes] = b""
+    status: int = 200
+    media: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler: TypeAlias = Callable[[Request, Any], Awaitable[Reply]]  # the second is the model of what was taken
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation."""
+
+    method: str
+    path: str
+    name: str  # of the operation, for generated clients
+    summary: str
+    handle: Handler
+    takes: type[BaseModel] | None = None  # a JSON body, or for GET the parameters of the address
+    gives: Mapping[str, Any] = field(default_factory=lambda: {JSON: dict[str, Any]})  # 200: by media type, what it is
+    scope: Scope = "read"
+    statuses: tuple[int, ...] = ()  # errors beside those that every operation may have
+    extra: Mapping[str, Any] = field(default_factory=dict)  # of its description
+    described: bool = True
+
+    def taken(self, request: Request) -> BaseModel | None:
+        """The body or the parameters of a request, checked."""
+        if self.takes is None:
+            return None
+        if self.method == "GET":
+            return self.takes.model_validate(request.parameters())
+        if request.media != JSON and not request.media.endswith("+json"):
+            # Not only a nicety: a page of another site can send text/plain without being asked, JSON it cannot.
+            raise HTTPProblem(415, f"send {JSON}, not {request.media[:60] or 'a body of no type'}")
+        return self.takes.model_validate_json(request.body)
+
+
+class HTTPProblem(TupletError):
+    """A request that is refused for a reason of HTTP."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers or {}
+
+
+class Router:
+    """A table of routes.
+
+    >>> async def handle(request, taken):
+    ...     return Reply(b"{}")
+    >>> router = Router([Route("GET", "/health", "health", "Whether the server is up", handle)])
+    >>> router.methods("/health")
+    ['GET', 'HEAD', 'OPTIONS']
+    >>> router.find("POST", "/health")
+    Traceback (most recent call last):
+    tuplet.serve.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.table: dict[str, dict[str, Route]] = {}
+        self.folders: dict[str, Route] = {}  # routes whose path ends in /: they answer for all below
+        for route in routes:
+            if route.path.endswith("/") and route.path != "/":
+                self.folders[route.path] = route
+            else:
+                self.table.setdefault(route.path, {})[route.method] = route
+
+    def methods(self, path: str) -> list[str]:
+        """How a path may be asked."""
+        found = set(self._at(path))
+        return sorted(found | ({"HEAD"} if "GET" in found else set()) | {"OPTIONS"})
+
+    def _at(self, path: str) -> dict[str, Route]:
+        if path in self.table:
+            return self.table[path]
+        for folder, route in self.folders.items():
+            if path.startswith(folder):
+                return {route.method: route}
+        raise HTTPProblem(404, "there is nothing at this address; /openapi.json lists what there is")
+
+    def find(self, method: str, path: str) -> Route:
+        """The route of a request; HEAD is GET without the body."""
+        found = self._at(path)
+        route = found.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = ", ".join(self.methods(path))
+            raise HTTPProblem(405, f"{method[:20]} is not for this address; {allowed} are", {"allow": allowed})
+        return route
+
+    async def reply(self, request: Request) -> Reply:
+        """What is answered; what is wrong with the request is an answer too."""
+        try:
+            if request.method == "OPTIONS":
+                return Reply(b"", 204, headers={"allow": ", ".join(self.methods(request.path))})
+            route = self.find(request.method, request.path)
+            return await route.handle(request, route.taken(request))
+        except (TupletError, ValidationError) as error:
+            return refusal(error)
+
+
+def refusal(error: TupletError | ValidationError) -> Reply:
+    """An error as an answer."""
+    if isinstance(error, HTTPProblem):
+        return Reply(encode({"error": error.message, "kind": "request"}), error.status, headers=error.headers)
+    if isinstance(error, TupletError):
+        status, body = problem(error)
+        headers = {429: {"retry-after": "1"}, 413: {"connection": "close"}}.get(status, {})
+        return Reply(encode(body), status, headers=headers)
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])[:200]
+    message = first["msg"][:300]
+    text = (f"{where}: {message}" if where else message).encode("utf-8", "replace").decode()
+    return Reply(encode({"error": text, "kind": "request"}), 422)
+
+
+def pairs(text: str) -> dict[str, str]:
+    """The fields of a form or an address; what is not UTF-8 is replaced."""
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="replace"))
+    except ValueError:
+        raise BadInput("there are more than 100 fields") from None

@@ -1,0 +1,169 @@
+"""The table of routes: every address of this server, what it takes, what it gives and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tuplet._version import __version__
+from tuplet.errors import BadInput
+from tuplet.serve import models
+from tuplet.serve.assets import Assets
+from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
+from tuplet.serve.http import JSON, HTTPProblem, Reply, Request, Route, pairs
+from tuplet.serve.service import Service
+from tuplet.serve.sparql_results import MEDIA_TYPES, content_type, negotiated, results
+
+SPARQL_DEFAULT = 1000  # answers where the query has no LIMIT
+FORM, SPARQL_QUERY = "application/x-www-form-urlencoded", "application/sparql-query"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+TEXT: Mapping[str, Any] = {"type": "string"}
+BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
+
+
+def routes(service: Service) -> list[Route]:
+    """All routes but that of the description, which is made from them."""
+    asking, looking, sparql = _asking(service), _looking(service), _sparql(service)
+    return [*asking, *looking, *sparql, *_page(Assets())]
+
+
+def _asking(service: Service) -> list[Route]:
+    async def ask(_: Request, asked: models.AskRequest) -> Reply:
+        if (asked.query is None) == (asked.queries is None):
+            raise BadInput("give either a query or queries")
+        deadline = service.limits.deadline(asked.timeout)
+        if asked.queries is not None:
+            if asked.format != "json" or asked.grounding is not None:
+                raise BadInput("a batch has the format json, and each query its own grounding")
+            return Reply(await service.run(deadline, lambda: service.batch(asked, deadline)))
+
+        def work() -> Reply:
+            answers = service.answer(asked, asked.query or "", deadline, asked.grounding, asked.parameters)
+            if asked.format == "json":
+                return Reply(to_json(answers, deadline))
+            if asked.format == "ndjson":
+                return Reply(to_lines(answers, deadline), media=MEDIA["ndjson"])
+            # a table has no place to say what stopped the search
+            said = {"tuplet-pruned": answers.pruned.encode("ascii", "replace").decode()} if answers.pruned else {}
+            return Reply(to_table(answers, asked.format), media=MEDIA[asked.format], headers=said)
+
+        return await service.run(deadline, work)
+
+    async def explain(_: Request, asked: models.ExplainRequest) -> Reply:
+        deadline = service.limits.deadline(asked.timeout)
+        return Reply(await service.run(deadline, lambda: service.explain(asked, deadline)))
+
+    async def plan(_: Request, asked: models.PlanRequest) -> Reply:
+        deadline = service.limits.deadline()
+        return Reply(await service.run(deadline, lambda: service.plan(asked, deadline)))
+
+    async def parse(_: Request, asked: models.ParseRequest) -> Reply:
+        return Reply(service.drawing(asked))
+
+    async def write(_: Request, asked: models.WriteRequest) -> Reply:
+        return Reply(service.writing(asked))
+
+    gives = {JSON: models.AnswersBody | models.BatchBody}
+    tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
+    return [
+        Route("POST", "/ask", "ask", "Answer one query, or a batch", ask, models.AskRequest, {**gives, **tables}),
+        Route("POST", "/explain", "explain", "Truth and witness of a given tuple", explain, models.ExplainRequest),
+        Route("POST", "/plan", "plan", "How a query would be answered", plan, models.PlanRequest),
+        Route(
+            "POST",
+            "/parse",
+            "parse",
+            "A query as a graph, in every language, or what is wrong with it",
+            parse,
+            models.ParseRequest,
+        ),
+        Route("POST", "/write", "write", "A drawn query as text", write, models.WriteRequest),
+    ]
+
+
+def _looking(service: Service) -> list[Route]:
+    async def schema(_: Request, asked: models.StoreParameters) -> Reply:
+        return Reply(service.schema(asked.store))
+
+    async def entities(_: Request, asked: models.SearchParameters) -> Reply:
+        return Reply(service.find(asked.store, asked.search, asked.limit))
+
+    async def labels(_: Request, asked: models.LabelsRequest) -> Reply:
+        return Reply(service.labels(asked.store, asked.names))
+
+    async def health(_: Request, __: None) -> Reply:
+        return Reply(encode({"status": "ok", "version": __version__, "stores": len(service.stores)}))
+
+    async def metrics(_: Request, __: None) -> Reply:
+        return Reply(service.metrics.text().encode(), media=PROMETHEUS)
+
+    there_is = "Stores, engines, relations with counts, attributes, examples, limits"
+    return [
+        Route("GET", "/schema", "schema", there_is, schema, models.StoreParameters),
+        Route(
+            "GET",
+            "/schema/entities",
+            "find_entities",
+            "Entities by name or label, for completion",
+            entities,
+            models.SearchParameters,
+        ),
+        Route("POST", "/schema/labels", "labels", "The labels of named entities", labels, models.LabelsRequest),
+        Route("GET", "/health", "health", "Whether the server is up", health, scope="open"),
+        Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),
+    ]
+
+
+def _sparql(service: Service) -> list[Route]:
+    async def protocol(query: str, store: str | None, request: Request) -> Reply:
+        form = negotiated(request.header("accept"))
+        if form is None:
+            raise HTTPProblem(406, f"results come as {', '.join(MEDIA_TYPES)}")
+        deadline = service.limits.deadline()
+
+        def work() -> bytes:
+            answers = service.answer(models.AskOptions(store=store), query, deadline, default_k=SPARQL_DEFAULT)
+            return results(answers, deadline, form)
+
+        return Reply(await service.run(deadline, work), media=content_type(form))
+
+    async def get(request: Request, asked: models.SparqlParameters) -> Reply:
+        return await protocol(asked.query, asked.store, request)
+
+    async def post(request: Request, _: None) -> Reply:
+        try:
+            text = request.body.decode()
+        except UnicodeDecodeError:
+            raise BadInput("the request is not UTF-8") from None
+        store = request.parameters().get("store")
+        if request.media == SPARQL_QUERY:
+            return await protocol(text, store, request)
+        if request.media != FORM:
+            raise HTTPProblem(415, f"send {SPARQL_QUERY} or {FORM}")
+        form = pairs(text)
+        if not form.get("query"):
+            raise BadInput("the form has to have one field 'query'")
+        return await protocol(form["query"], form.get("store", store), request)
+
+    fields = {"query": TEXT, "store": TEXT}
+    body = {
+        SPARQL_QUERY: {"schema": TEXT},
+        FORM: {"schema": {"type": "object", "properties": fields, "required": ["query"]}},
+    }
+    gives = dict.fromkeys(MEDIA_TYPES, TEXT)
+    takes: dict[str, Any] = {"requestBody": {"required": True, "content": body}}
+    answered = "SPARQL protocol: SPARQL 1.1 results (JSON, XML, CSV, TSV) with a truth variable"
+    posted = "SPARQL protocol: a form with `query`, or the query as application/sparql-query"
+    parameters = models.SparqlParameters
+    return [
+        Route("GET", "/sparql", "sparql_get", answered, get, parameters, gives, statuses=(406,)),
+        Route("POST", "/sparql", "sparql_post", posted, post, gives=gives, statuses=(406, 415), extra=takes),
+    ]
+
+
+def _page(assets: Assets) -> list[Route]:
+    async def file(request: Request, _: None) -> Reply:
+        return assets.reply(request)
+
+    paths = {"/": "page", "/favicon.ico": "icon", "/web/": "assets"}
+    return [Route("GET", path, name, "The page", file, scope="open", described=False) for path, name in paths.items()]
