@@ -14,6 +14,7 @@ from tuplet.listing import Listing
 from tuplet.query.answer import show_entity
 from tuplet.query.bind import resolve
 from tuplet.query.source import Source
+from tuplet.truth.table import Row
 
 
 @dataclass(frozen=True)
@@ -107,40 +108,47 @@ def find(source: Source, text: str, k: int, relations: bool) -> Listing[FoundNam
     return Listing([FoundName(words.name(i), words.label(i)) for i in found], FoundName, prefixes=source.graph.prefixes)
 
 
+def entity_id(source: Source, name: str) -> int:
+    """The entity of a name, with or without a prefix, or of a label that no other has."""
+    entities = source.graph.entities
+    name = name if entities.find(name) >= 0 else source.graph.prefixes.whole(name)
+    labelled = entities.find_label(name)
+    return labelled[0] if entities.find(name) < 0 and len(labelled) == 1 else resolve(Name(name), "entity", entities)
+
+
+def neighbours(source: Source, entity: int, relation: int, inverse: bool) -> tuple[Row, Row]:
+    """The stated and the predicted neighbours of an entity, best first; equals come in order of their names."""
+    rank = source.graph.entities.sort_rank
+    if source.truth is None:
+        ids = source.facts.row(entity, 2 * relation + inverse)
+        row = Row(ids, np.ones(len(ids)), np.ones(len(ids), dtype=bool))
+    else:
+        row = source.truth.row(entity, relation, inverse)
+    order = np.lexsort((rank[row.ids], -row.truth))
+    return row.at(order[row.observed[order]]), row.at(order[~row.observed[order]])
+
+
 def entity(source: Source, name: str, k: int) -> EntityFacts:
     """What is stated and predicted about an entity: of each relation and direction the `k` best of both."""
     entities, words = source.graph.entities, source.graph.relations
-    name = name if entities.find(name) >= 0 else source.graph.prefixes.whole(name)
-    labelled = entities.find_label(name)
-    known = labelled[0] if entities.find(name) < 0 and len(labelled) == 1 else resolve(Name(name), "entity", entities)
+    known = entity_id(source, name)
     found: dict[tuple[int, int, int], EntityFact] = {}
     for relation in range(len(words)):
         for inverse in (False, True):
-            for other, truth, observed in _best(source, known, relation, inverse, k):
-                head, tail = (other, known) if inverse else (known, other)
-                found[head, relation, tail] = EntityFact(
-                    entities.name(head),
-                    words.name(relation),
-                    entities.name(tail),
-                    truth,
-                    "observed" if observed else "predicted",
-                    entities.label(head),
-                    entities.label(tail),
-                )
+            for row in neighbours(source, known, relation, inverse):
+                for other, truth, observed in zip(*(column[:k].tolist() for column in row), strict=True):
+                    head, tail = (other, known) if inverse else (known, other)
+                    found[head, relation, tail] = EntityFact(
+                        entities.name(head),
+                        words.name(relation),
+                        entities.name(tail),
+                        float(truth),
+                        "observed" if observed else "predicted",
+                        entities.label(head),
+                        entities.label(tail),
+                    )
     stated = sum(fact.status == "observed" for fact in found.values())
     shown = show_entity(entities.name(known), entities.label(known))
     title = f"{shown}: {stated:,} facts, {len(found) - stated:,} predictions (at most {k} of each relation)"
     values = values_of_entity(source.graph, known)
     return EntityFacts(list(found.values()), EntityFact, title, source.graph.prefixes, values)
-
-
-def _best(source: Source, entity: int, relation: int, inverse: bool, k: int) -> list[tuple[int, float, bool]]:
-    """The first `k` stated and the `k` best predicted neighbours of an entity: id, truth, whether it is stated."""
-    rank = source.graph.entities.sort_rank  # equals come in order of their names
-    if source.truth is None:
-        ids = source.facts.row(entity, 2 * relation + inverse)
-        return [(other, 1.0, True) for other in ids[np.argsort(rank[ids])][:k].tolist()]
-    row = source.truth.row(entity, relation, inverse)
-    order = np.lexsort((rank[row.ids], -row.truth))
-    places = [order[row.observed[order]][:k], order[~row.observed[order]][:k]]
-    return [(int(row.ids[i]), float(row.truth[i]), bool(row.observed[i])) for part in places for i in part.tolist()]
