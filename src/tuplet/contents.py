@@ -125,7 +125,9 @@ def neighbours(source: Source, entity: int, relation: int, inverse: bool) -> tup
     else:
         row = source.truth.row(entity, relation, inverse)
     order = np.lexsort((rank[row.ids], -row.truth))
-    return row.at(order[row.observed[order]]), row.at(order[~row.observed[order]])
+    parts = order[row.observed[order]], order[~row.observed[order]]
+    stated, predicted = (Row(row.ids[places], row.truth[places], row.observed[places]) for places in parts)
+    return stated, predicted
 
 
 def entity(source: Source, name: str, k: int) -> EntityFacts:

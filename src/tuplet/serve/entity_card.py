@@ -44,7 +44,8 @@ def entity_card(
         pruned = "timeout" if pruned or deadline.over() else None
         known = Source(graph, stated=source.facts) if pruned else source  # facts are there without being computed
         stated, predicted = neighbours(known, entity, number, backwards)
-        predicted = predicted.at(predicted.truth >= least)
+        likely = predicted.truth >= least
+        predicted = Row(predicted.ids[likely], predicted.truth[likely], predicted.observed[likely])
         if len(stated.ids) or len(predicted.ids) or relation is not None:
             groups.append(
                 {

@@ -36,10 +36,6 @@ class Row(NamedTuple):
     truth: Floats
     observed: Bools
 
-    def at(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Row:
-        """The edges at some places, or those that are marked."""
-        return Row(self.ids[places], self.truth[places], self.observed[places])
-
 
 class Truth(Protocol):
     """All that engines ask of truth values. A table holds them, `TruthOnDemand` computes them; nobody asks which."""
