@@ -22,6 +22,7 @@ from tuplet.serve import models
 from tuplet.serve.encoding import SLICE, to_json, to_lines
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy
 from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.places import Places
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import results
 from tuplet.store import Store
@@ -187,6 +188,7 @@ def test_a_tuple_that_cannot_be_explained_in_time_is_refused(service: Service) -
 
 def test_waiting_for_a_place_counts(bridges: Store) -> None:
     service = Service({"bridges": bridges}, ServerLimits(max_concurrent=1, max_time=1.0), ServerMetrics())
+    service.places = Places(1, 64, service.metrics, short=600.0)
     clock = Clock()
 
     async def crowd() -> None:

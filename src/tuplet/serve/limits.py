@@ -35,8 +35,8 @@ class ServerLimits:
     max_k: int = knob(10_000, "answers of a query, those that an offset skips included")
     max_time: float = knob(10.0, "time of a request", unit="seconds")
     max_memory: int = knob(512 << 20, "what one search may hold", unit="bytes")
-    max_concurrent: int = knob(4, "queries at once in one process")
-    max_waiting: int = knob(64, "requests that wait in one process")
+    max_concurrent: int = knob(4, "queries at once in one process, half of them long ones")
+    max_waiting: int = knob(128, "requests that wait in one process, half of them of one key or address")
     max_batch: int = knob(256, "queries of one request")
 
     def __post_init__(self) -> None:

@@ -5,16 +5,12 @@ The compiled searches release the interpreter lock, so one long query does not h
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import os
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tuplet import registry
 from tuplet.engines.given import explain, judge
@@ -30,14 +26,13 @@ from tuplet.query.question import Question, read_query
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
-from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy, problem, with_place
+from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.places import Lane, Places
 from tuplet.store import Store
 
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
-_LONG = 0.4  # seconds after which a query steps back behind the others
-_STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
 
@@ -48,74 +43,31 @@ class Service:
         self.stores, self.limits, self.metrics = dict(stores), limits, metrics
         self.finders = {name: Finder(store.graph.entities) for name, store in self.stores.items()}
         # a store does not change while it is served
-        self.engines, self.schema = cache(self._engines), cache(self._schema)
-        self._places = asyncio.Semaphore(limits.max_concurrent)
-        self._waiting = 0
+        self.engines, self._described = cache(self._engines), cache(self._schema)
+        self.places = Places(limits.max_concurrent, limits.max_waiting, metrics)
+        self.small = Lane(1, limits.max_waiting, metrics)
 
     def warm(self) -> None:
         """Load what is compiled before the first request."""
         filters: tuple[Only | None, ...] = (None, "predicted", "observed")
         evidence.load()
-        for store in self.stores.values():
+        for name, store in self.stores.items():
             store.engine()
+            self.engines(store)  # plug-ins are loaded here, never because a request names one
+            self.schema(name)
             for example, only in itertools.product(examples(store.source)[:2], filters):
                 with suppress(TupletError):
                     store.ask(example["query"], k=3, only=only, timeout=1.0)
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(self, deadline: Deadline, work: Callable[[], T]) -> T:
-        """Do work in a thread once there is a place; refuse if too many wait already, or for too long."""
-        if self._waiting >= self.limits.max_waiting:
-            raise TooBusy(f"{self._waiting} requests are waiting already; try again in a moment")
-        self._waiting += 1
-        self.metrics.waiting.inc()
-        try:
-            await asyncio.wait_for(self._places.acquire(), deadline.left())
-        except TimeoutError:
-            raise TooBusy(f"no place for this query within {deadline.seconds:g} s; try again in a moment") from None
-        finally:
-            self._waiting -= 1
-            self.metrics.waiting.dec()
-        self.metrics.running.inc()
-        return await asyncio.shield(self._thread(work))
+    async def run(self, deadline: Deadline, work: Callable[[], T], owner: str = "") -> T:
+        """Search in a thread once the owner, a key or an address, has a place."""
+        return await self.places.run(owner, deadline, work)
 
-    def _thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Work in a thread of its own; one that takes long goes on at lower priority, so that short queries stay short.
-
-        A thread may lower its priority but not raise it again, so threads are not used twice.
-        """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def finish(result: T | None, error: BaseException | None) -> None:
-            # A client that went away does not free the place: only the end of its query does.
-            self._leave()
-            timer.cancel()
-            if done.cancelled():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(cast(T, result))
-
-        def target() -> None:
-            result, failed = None, None
-            try:
-                result = work()
-            except BaseException as error:
-                failed = error
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(finish, result, failed)
-
-        thread = threading.Thread(target=target, name="query")
-        thread.start()
-        timer = loop.call_later(_LONG, _lower, thread)
-        return done
-
-    def _leave(self) -> None:
-        self._places.release()
-        self.metrics.running.dec()
+    async def aside(self, work: Callable[[], T], owner: str = "") -> T:
+        """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
+        return await self.small.run(owner, self.limits.deadline(), work)
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -236,8 +188,11 @@ class Service:
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def _schema(self, name: str | None) -> bytes:
+    def schema(self, name: str | None) -> bytes:
         """`GET /schema`: stores, engines, relations and attributes, example queries, limits, the generation served."""
+        return self._described(name or next(iter(self.stores)))
+
+    def _schema(self, name: str) -> bytes:
         store = self.store(name)
         about = store.info()
         relations, graph = store.graph.relations, store.graph
@@ -246,7 +201,7 @@ class Service:
         return encode(
             {
                 "stores": list(self.stores),
-                "store": name or next(iter(self.stores)),
+                "store": name,
                 "entities": len(graph.entities),
                 "facts": sum(counts),
                 "predicted": store.source.truth is not None,
@@ -283,11 +238,3 @@ class Service:
         entities = self.store(name).graph.entities
         found = {name: entities.find(name) for name in names}
         return encode({"labels": {name: entities.label(i) for name, i in found.items() if i >= 0}})
-
-
-def _lower(thread: threading.Thread) -> None:
-    """Give a thread that runs long less of the processor; where threads have no priority of their own, nothing."""
-    if thread.is_alive() and thread.native_id is not None and sys.platform == "linux":
-        with suppress(OSError):
-            own = os.getpriority(os.PRIO_PROCESS, 0)
-            os.setpriority(os.PRIO_PROCESS, thread.native_id, min(19, own + _STEP_BACK))

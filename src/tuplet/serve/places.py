@@ -1,0 +1,331 @@
+"""Who may search when.
+
+Every query starts in the short lane. One that is still at it after a moment leaves that lane to others and goes on in
+the long one; where that is full it waits at its next look at the deadline until it is its turn. So many long queries
+slow each other, not the short ones. Owners (keys or addresses) come in turn, and none has more than half of the places
+where queries start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import queue
+import sys
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from tuplet.query.limits import Brake, Deadline
+from tuplet.serve.limits import TooBusy
+from tuplet.serve.metrics import ServerMetrics
+
+T = TypeVar("T")
+SHORT = 0.1  # seconds that a query has in the short lane
+TURN = 0.5  # seconds that a long query goes on while others wait
+LONG = 0.4  # seconds after which a query steps back behind the others
+_STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
+_TICK = 0.05  # seconds between two looks at who has had his time
+_HELD = 4  # long queries that may wait in the middle, for each place
+_TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a query that was held shows what it has
+
+
+class FairQueue(Generic[T]):
+    """What waits, by owner; owners come in turn.
+
+    >>> waiting = FairQueue[str]()
+    >>> for owner, what in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")):
+    ...     waiting.add(owner, what)
+    >>> [waiting.take() for _ in range(4)], len(waiting)
+    (['a1', 'b1', 'a2', 'a3'], 0)
+    """
+
+    def __init__(self) -> None:
+        self._by_owner: OrderedDict[str, deque[T]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, owner: str) -> int:
+        """How much waits of one owner."""
+        return len(self._by_owner.get(owner, ()))
+
+    def add(self, owner: str, what: T) -> None:
+        """Put something at the end of what its owner has here."""
+        self._by_owner.setdefault(owner, deque()).append(what)
+        self._count += 1
+
+    def remove(self, owner: str, what: T) -> None:
+        """Take something out of the middle."""
+        own = self._by_owner[owner]
+        own.remove(what)
+        self._count -= 1
+        if not own:
+            del self._by_owner[owner]
+
+    def take(self, may: Callable[[str], bool] = lambda owner: True) -> T | None:
+        """The first of the next owner who may; the owner goes to the end of the row."""
+        for owner, own in self._by_owner.items():
+            if may(owner):
+                self._count -= 1
+                what = own.popleft()
+                if own:
+                    self._by_owner.move_to_end(owner)
+                else:
+                    del self._by_owner[owner]
+                return what
+        return None
+
+
+class Turn(Brake, Generic[T]):
+    """One query: held at a look while others have their turn, ended where nobody waits for its answer."""
+
+    def __init__(self, owner: str, deadline: Deadline, work: Callable[[], T], done: asyncio.Future[T]) -> None:
+        self.owner, self.deadline, self.work, self.done = owner, deadline, work, done
+        self.asked = self.started = self.since = monotonic()
+        self.lane: Any = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.thread = 0
+        self.lowered = self.ended = False
+        self._gate: threading.Event | None = None
+
+    def hold(self) -> None:
+        """Wait at the next look."""
+        self._gate = threading.Event()
+
+    def free(self) -> None:
+        """Go on."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self.free()
+
+    def pressed(self) -> bool:
+        gate = self._gate
+        if gate is not None:
+            left, share = self.deadline.left(), (self.deadline.seconds or math.inf) * _TO_END[0]
+            gate.wait(None if left == math.inf else max(0.0, left - min(share, _TO_END[1])))
+        return self.stopped
+
+
+class Threads:
+    """Threads that are used again, but for those whose priority was lowered: it cannot be raised again."""
+
+    def __init__(self, finished: Callable[[Turn[Any], Any, BaseException | None], None]) -> None:
+        self._finished = finished
+        self._jobs: queue.SimpleQueue[Turn[Any]] = queue.SimpleQueue()
+        self._idle = 0
+        self._turn = threading.Lock()
+
+    def submit(self, turn: Turn[Any]) -> None:
+        """Let a thread do the work of a turn."""
+        if self._idle:
+            self._idle -= 1
+        else:
+            threading.Thread(target=self._serve, name="query", daemon=True).start()
+        self._jobs.put(turn)
+
+    def lower(self, turn: Turn[Any]) -> None:
+        """Give a query that runs long less of the processor; where threads have no priority of their own, nothing."""
+        if turn.lowered or sys.platform != "linux":
+            return
+        with self._turn, suppress(OSError):
+            if not turn.ended and turn.thread:
+                own = os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, turn.thread, min(19, own + _STEP_BACK))
+                turn.lowered = True
+
+    def back(self, turn: Turn[Any]) -> None:
+        """The thread of a turn is free again, unless it has ended with it."""
+        self._idle += not turn.lowered
+
+    def _serve(self) -> None:
+        thread = threading.get_native_id()
+        while True:
+            turn = self._jobs.get()
+            turn.thread = thread
+            result, failed = None, None
+            try:
+                result = turn.work()
+            except BaseException as error:
+                failed = error
+            with self._turn:
+                turn.ended = True
+                last = turn.lowered
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                turn.done.get_loop().call_soon_threadsafe(self._finished, turn, result, failed)
+            del turn, result, failed  # not kept until the next one comes
+            if last:
+                return
+
+
+class Lane:
+    """A few places, and those who wait for one; everything but the work itself happens in the event loop."""
+
+    def __init__(self, places: int, most_waiting: int, metrics: ServerMetrics) -> None:
+        self._places, self._most, self._metrics = places, most_waiting, metrics
+        self._waiting: FairQueue[Turn[Any]] = FairQueue()
+        self._inside: dict[Turn[Any], None] = {}
+        self._owners: Counter[str] = Counter()
+        self._threads = Threads(self._finish)
+
+    async def run(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T:
+        """Do work in a thread once there is a place; refuse if too many wait already, or for too long.
+
+        A task that is cancelled, because its client went away, stops its search.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        turn = Turn(owner, deadline, work, done)
+        deadline.brake = turn
+        if self._may(owner):
+            self._start(turn)
+        else:
+            self._queue(turn, loop)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            self._leave_alone(turn)
+            raise
+
+    def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
+        if len(self._waiting) >= self._most or self._waiting.of(turn.owner) >= max(1, self._most // 2):
+            raise TooBusy(f"{len(self._waiting)} requests are waiting already; try again in a moment")
+        self._waiting.add(turn.owner, turn)
+        turn.lane = self._waiting
+        self._metrics.waiting.inc()
+        left = turn.deadline.left()
+        if left != math.inf:
+            turn.timer = loop.call_later(left, self._refuse, turn)
+
+    def _refuse(self, turn: Turn[Any]) -> None:
+        """A query that has waited for all of its time."""
+        self._forget(turn)
+        if not turn.done.done():
+            seconds = turn.deadline.seconds
+            turn.done.set_exception(TooBusy(f"no place for this query within {seconds:g} s; try again in a moment"))
+
+    def _forget(self, turn: Turn[Any]) -> None:
+        self._waiting.remove(turn.owner, turn)
+        self._out_of_the_row(turn)
+
+    def _out_of_the_row(self, turn: Turn[Any]) -> None:
+        turn.lane = None
+        self._metrics.waiting.dec()
+        if turn.timer is not None:
+            turn.timer.cancel()
+
+    def _leave_alone(self, turn: Turn[Any]) -> None:
+        """Nobody waits for this one any more."""
+        if turn.lane is self._waiting:
+            self._forget(turn)
+        else:
+            turn.stop()
+
+    def _may(self, owner: str) -> bool:
+        """Whether there is a place for one more of this owner."""
+        return len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
+
+    def _start(self, turn: Turn[Any]) -> None:
+        turn.started = monotonic()
+        turn.lane = self._inside
+        self._inside[turn] = None
+        self._owners[turn.owner] += 1
+        self._metrics.running.inc()
+        self._threads.submit(turn)
+
+    def _admit(self) -> None:
+        while len(self._inside) < self._places and (turn := self._waiting.take(self._may)) is not None:
+            self._out_of_the_row(turn)
+            self._start(turn)
+
+    def _leave(self, turn: Turn[Any]) -> None:
+        """Give the place of a turn free."""
+        del self._inside[turn]
+        self._owners[turn.owner] -= 1
+        if not self._owners[turn.owner]:
+            del self._owners[turn.owner]
+        self._admit()
+
+    def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
+        self._threads.back(turn)
+        self._metrics.running.dec()
+        self._leave(turn)
+        if turn.done.done():
+            return
+        if error is not None:
+            turn.done.set_exception(error)
+        else:
+            turn.done.set_result(result)
+
+
+class Places(Lane):
+    """The short lane, and the long one beside it: half of the places each."""
+
+    def __init__(
+        self, places: int, most_waiting: int, metrics: ServerMetrics, short: float = SHORT, turn: float = TURN
+    ) -> None:
+        self._long_places = max(1, places // 2)
+        super().__init__(max(1, places - self._long_places), most_waiting, metrics)
+        self._short, self._turn = short, turn
+        self._long: dict[Turn[Any], None] = {}
+        self._held: FairQueue[Turn[Any]] = FairQueue()
+        self._most_held = _HELD * places
+        self._ticking = False
+
+    def _start(self, turn: Turn[Any]) -> None:
+        super()._start(turn)
+        if not self._ticking:
+            self._ticking = True
+            turn.done.get_loop().call_later(_TICK, self._tick, turn.done.get_loop())
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = monotonic()
+        for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
+            self._step_aside(turn, now)
+        for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
+            del self._long[turn]
+            self._hold(turn)
+            self._resume(now)
+        for turn in (*self._inside, *self._long):
+            if now - turn.started >= LONG:
+                self._threads.lower(turn)
+        self._ticking = bool(self._inside or self._long or self._held)
+        if self._ticking:
+            loop.call_later(_TICK, self._tick, loop)
+
+    def _step_aside(self, turn: Turn[Any], now: float) -> None:
+        """From the short lane to the long one, or to those who wait for it; if these are too many it stays."""
+        if len(self._long) >= self._long_places and len(self._held) >= self._most_held:
+            return
+        super()._leave(turn)
+        self._hold(turn)
+        self._resume(now)
+
+    def _hold(self, turn: Turn[Any]) -> None:
+        turn.lane = self._held
+        turn.hold()
+        self._held.add(turn.owner, turn)
+
+    def _resume(self, now: float) -> None:
+        while len(self._long) < self._long_places and (turn := self._held.take()) is not None:
+            turn.lane, turn.since = self._long, now
+            self._long[turn] = None
+            turn.free()
+
+    def _leave(self, turn: Turn[Any]) -> None:
+        if turn.lane is self._inside:
+            super()._leave(turn)
+        elif turn.lane is self._long:
+            del self._long[turn]
+            self._resume(monotonic())
+        else:
+            self._held.remove(turn.owner, turn)
