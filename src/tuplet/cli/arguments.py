@@ -9,6 +9,7 @@ from tuplet._version import __version__
 from tuplet.cli.command_parser import CommandParser
 from tuplet.cli.exporting import exporting
 from tuplet.cli.reading_flags import reading, tables
+from tuplet.cli.serving_flags import serving
 from tuplet.registry import OURS
 from tuplet.settings import flags
 from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
@@ -359,19 +360,6 @@ def _bench(command: CommandParser) -> None:
     types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
 
 
-def _serve(command: CommandParser) -> None:
-    """The settings of the server; the limits hold for every request."""
-    from tuplet.serve.limits import ServerLimits
-
-    command.add_argument("stores", metavar="STORE", nargs="*", help="a store or graph directory, also as NAME=STORE")
-    command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
-    command.add_argument("--port", type=int, default=8000)
-    command.add_argument("--api-key-file", metavar="F", help="file of hashed API keys")
-    command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once and stop")
-    command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
-    flags(command.add_argument_group("limits"), ServerLimits)
-
-
 def _indexing(command: CommandParser) -> None:
     """How predictions become truth values."""
     command.add_argument(
@@ -438,7 +426,7 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "compact": ("merge what was added and removed since into the folders of a store", _compact),
     "upgrade": ("bring a store of an older format up to date", _upgrade),
     "engines": ("list the engines with their options", _engines),
-    "serve": ("answer over HTTP, with a web page", _serve),
+    "serve": ("answer over HTTP, with a web page", serving),
     "data": ("list public benchmark graphs, or import one and check it", _data),
     "bench": ("benchmark engines: sample queries, run, report", _bench),
     "doctor": ("show versions, devices, memory and extras", _doctor),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tuplet.serve.encoding import encode
 from tuplet.serve.guard import HEADERS, Guard
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
-from tuplet.serve.keys import Keys
+from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit, ServerLimits
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.openapi import describe
@@ -27,7 +27,7 @@ log = logging.getLogger("tuplet.serve")
 class Application:
     """An ASGI application: guarded, counted, and never with a traceback."""
 
-    def __init__(self, service: Service, keys: Keys | None = None) -> None:
+    def __init__(self, service: Service, keys: KeyFile | None = None) -> None:
         table = routes(service)
         described = encode(describe(table))
 
@@ -127,7 +127,7 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
             return
 
 
-def create_app(service: Service, keys: Keys | None = None) -> App:
+def create_app(service: Service, keys: KeyFile | None = None) -> App:
     """The application around a service, guarded."""
     return Application(service, keys)
 
@@ -136,7 +136,7 @@ def from_environment() -> App:
     """The application of one worker process: its settings come from the process that started it."""
     settings = ServerSettings.from_environment(os.environ)
     stores = {name: open_store(path) for name, path in settings.stores}
-    keys = Keys(dict(settings.keys)) if settings.keys else None
+    keys = KeyFile(settings.key_file) if settings.key_file else None
     service = Service(stores, ServerLimits(**settings.limits), ServerMetrics())
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.

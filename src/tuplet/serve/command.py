@@ -17,7 +17,9 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
     if arguments.new_key:
         if not arguments.api_key_file:
             raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
-        say(add_key(arguments.api_key_file, arguments.new_key))
+        fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
+        told = [f"{word}={value}" for word, value in fields.items() if value is not None]
+        say(add_key(arguments.api_key_file, arguments.new_key, told))
         return
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")

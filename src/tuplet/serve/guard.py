@@ -7,7 +7,7 @@ from typing import Any
 
 from tuplet.serve.encoding import encode
 from tuplet.serve.http import Reply, Request
-from tuplet.serve.keys import Keys
+from tuplet.serve.keys import KeyFile
 
 # Nothing from elsewhere, nothing inline; the drawings are made on a canvas.
 POLICY = (
@@ -35,7 +35,7 @@ OPEN = ("/", "/health", "/favicon.ico", "/openapi.json")
 class Guard:
     """Who may ask."""
 
-    keys: Keys | None
+    keys: KeyFile | None
 
     def refused(self, request: Request) -> Reply | None:
         """Why a request is not looked at; None if it is, and then its owner is known."""
@@ -51,11 +51,11 @@ class Guard:
             given = request.header("authorization")
             scheme, _, key = given.partition(" ")
             owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
-            if owner is None:
-                word = "a wrong" if given else "no"
+            if owner is None or owner.expired():
+                word = "an expired" if owner else "a wrong" if given else "no"
                 text = f"{word} API key; send Authorization: Bearer KEY"
                 return _reply(401, text, "key", {"www-authenticate": "Bearer"})
-            request.owner = owner
+            request.owner = owner.name
         return None
 
 

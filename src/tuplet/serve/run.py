@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import os
 import re
 import socket
@@ -15,20 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from tuplet.errors import BadInput
-from tuplet.serve.keys import Keys
+from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
 NEEDED = ("pydantic", "uvicorn", "prometheus_client")
+log = logging.getLogger("tuplet.serve")
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Stores by name, hashed keys, limits."""
+    """Stores by name, the file of keys, limits."""
 
     stores: tuple[tuple[str, str], ...]
-    keys: Mapping[str, str] = field(default_factory=dict)
+    key_file: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def to_environment(self) -> dict[str, str]:
@@ -41,7 +43,7 @@ class ServerSettings:
         if VARIABLE not in environment:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
-        return ServerSettings(tuple((name, path) for name, path in given["stores"]), given["keys"], given["limits"])
+        return ServerSettings(tuple((name, path) for name, path in given["stores"]), given["key_file"], given["limits"])
 
 
 def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -96,8 +98,10 @@ def start(
 
     from tuplet.store import open_store
 
-    keys = Keys.read(key_file).hashes if key_file else {}
-    if not keys and not is_loopback(host):
+    if key_file is not None:
+        if warning := KeyFile(key_file).warning():
+            log.warning(warning)
+    elif not is_loopback(host):
         raise BadInput(
             f"{host} can be reached from elsewhere, so keys are needed: make one with "
             "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
@@ -108,7 +112,7 @@ def start(
     limits = limits or ServerLimits()
     count = workers or min(4, os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
-        os.environ |= {COUNTERS: folder, **ServerSettings(named, keys, asdict(limits)).to_environment()}
+        os.environ |= {COUNTERS: folder, **ServerSettings(named, key_file, asdict(limits)).to_environment()}
         config = uvicorn.Config(
             "tuplet.serve.app:from_environment",
             factory=True,

@@ -1,0 +1,28 @@
+"""The flags of `tuplet serve`."""
+
+from __future__ import annotations
+
+from tuplet.cli.command_parser import CommandParser
+from tuplet.settings import flags
+
+
+def serving(command: CommandParser) -> None:
+    """The settings of the server; the limits hold for every request."""
+    from tuplet.serve.limits import ServerLimits
+
+    command.add_argument("stores", metavar="STORE", nargs="*", help="a store or graph directory, also as NAME=STORE")
+    command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
+    command.add_argument("--port", type=int, default=8000)
+    command.add_argument("--api-key-file", metavar="F", help="file of hashed API keys")
+    command.add_argument("--new-key", metavar="NAME", help="add a key to the key file, print it once and stop")
+    command.add_argument(
+        "--scope", metavar="S", help="of the new key: read (default), write, admin, or several: read,write"
+    )
+    command.add_argument(
+        "--stores", metavar="NAMES", dest="key_stores", help="stores that the new key opens (default: all)"
+    )
+    command.add_argument(
+        "--expires", metavar="DATE", help="day from which the new key opens nothing, such as 2027-01-01"
+    )
+    command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
+    flags(command.add_argument_group("limits"), ServerLimits)
