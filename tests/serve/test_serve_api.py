@@ -211,9 +211,13 @@ def test_health_metrics_and_description(client: httpx.Client) -> None:
     ask(client, query="?x : borders(?x, france)")
     text = client.get("/metrics").text
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert float(values["tuplet_queries_total"]) >= 1
-    assert values["tuplet_query_seconds_count"] == values['tuplet_query_seconds_bucket{le="+Inf"}']
-    assert float(values["tuplet_query_seconds_sum"]) > 0
+    asked, asked_all = (
+        'engine="exact",store="world"',
+        'tuplet_query_seconds_bucket{engine="exact",le="+Inf",store="world"}',
+    )
+    assert float(values[f"tuplet_queries_total{{{asked}}}"]) >= 1
+    assert values[f"tuplet_query_seconds_count{{{asked}}}"] == values[asked_all]
+    assert float(values[f"tuplet_query_seconds_sum{{{asked}}}"]) > 0
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/ask", "/explain", "/plan", "/schema", "/health", "/metrics", "/sparql"} <= paths.keys()
 

@@ -193,7 +193,7 @@ def test_too_many_at_once_are_told_to_come_back(small: Server) -> None:
     assert codes.count(429) >= 1
     with small.client() as client:
         values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-        assert float(values['tuplet_requests_total{status="429"}']) == codes.count(429)
+        assert float(values['tuplet_requests_total{route="/ask",status="429"}']) == codes.count(429)
         assert float(values["tuplet_queries_running"]) == float(values["tuplet_requests_waiting"]) == 0
 
 

@@ -71,7 +71,7 @@ class Application:
             return Reply(encode({"error": "something went wrong inside the server", "kind": "internal"}), 500)
 
     async def _send(self, request: Request, reply: Reply, send: Send) -> None:
-        self.metrics.request(reply.status)
+        self.metrics.request(request.route, reply.status)
         body = reply.body
         headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status != 204 else list(HEADERS)
         headers += [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]

@@ -39,6 +39,7 @@ class Request:
     receive: Receive | None = None  # what comes after the body: that the client has gone
     body: bytes = b""
     owner: str = ""  # whose key it is
+    route: str = "other"  # the path of its route, once that is found
 
     def header(self, name: str) -> str:
         """A header, or nothing."""
@@ -157,6 +158,7 @@ class Router:
             if request.method == "OPTIONS":
                 return Reply(b"", 204, headers={"allow": ", ".join(self.methods(request.path))})
             route = self.find(request.method, request.path)
+            request.route = route.path
             return await route.handle(request, route.taken(request))
         except (TupletError, ValidationError) as error:
             return refusal(error)

@@ -134,10 +134,12 @@ class Service:
             limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
             limits = replace(self.limits.within(limits), timeout=deadline.seconds)
             answers = ask(question, engine, judge, limits, deadline.before(*_TO_ENCODE))
-        except TupletError:
-            self.metrics.refused()
+        except TupletError as error:
+            self.metrics.refused(problem(error)[1]["kind"])
             raise
-        self.metrics.answered(deadline.clock() - start, len(answers), answers.exact)
+        name = asked.store or next(iter(self.stores))
+        took = deadline.clock() - start
+        self.metrics.answered(name, engine.name, took, len(answers), answers.exact, answers.pruned)
         return answers
 
     def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
@@ -153,7 +155,7 @@ class Service:
             asked = request if one.k is None else request.model_copy(update={"k": one.k})
             try:
                 if deadline.over():
-                    self.metrics.refused()
+                    self.metrics.refused("limit")
                     raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
                 results.append(
                     to_json(self.answer(asked, one.query, deadline, one.grounding, one.parameters), deadline)
