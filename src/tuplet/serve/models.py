@@ -137,6 +137,18 @@ class SearchParameters(StoreParameters):
     limit: Annotated[int, Key(ge=1, le=100)] = 20
 
 
+class EntityParameters(StoreParameters):
+    """An entity, and how much of what is known about it."""
+
+    name: Annotated[str, Key(min_length=1, max_length=10_000, description="a name, or a label that no other has")]
+    k: Annotated[int, Key(ge=0, le=100, description="stated and predicted neighbours of each relation")] = 5
+    offset: Annotated[int, Key(ge=0, description="skip this many of both first")] = 0
+    least: Annotated[float, Key(ge=0, le=1, description="leave out predictions of less truth")] = 0.05
+    relation: Annotated[str | None, Key(max_length=10_000, description="this relation alone")] = None
+    inverse: Annotated[bool, Key(description="of that relation: who points at the entity")] = False
+    timeout: Annotated[float | None, Key(gt=0, allow_inf_nan=False, description="seconds")] = None
+
+
 class SparqlParameters(BaseModel):
     """A query by the SPARQL protocol; it has more parameters than are looked at."""
 

@@ -102,6 +102,50 @@ class EntitiesBody(BaseModel):
     entities: list[EntityBody]
 
 
+class NeighbourBody(EntityBody):
+    """Another end of a fact."""
+
+    truth: float
+
+
+class NeighboursBody(BaseModel):
+    """How many neighbours there are, and some of them, the best first."""
+
+    count: int
+    shown: list[NeighbourBody]
+
+
+class NeighbourhoodBody(BaseModel):
+    """The neighbours by one relation; inverse: those that point at the entity."""
+
+    relation: str
+    label: str
+    inverse: bool
+    observed: NeighboursBody
+    predicted: NeighboursBody
+
+
+class ValueBody(BaseModel):
+    """A value of an entity."""
+
+    attribute: str
+    value: bool | int | float | str
+    kind: str
+    language: str
+
+
+class CardBody(EntityBody):
+    """All about an entity."""
+
+    types: list[EntityBody]
+    attributes: list[ValueBody]
+    k: int
+    offset: int
+    least: float
+    pruned: Literal["timeout"] | None
+    relations: list[NeighbourhoodBody]
+
+
 class LabelsBody(BaseModel):
     """Labels by name; a name that is not there is left out."""
 

@@ -11,6 +11,7 @@ from tuplet.serve import models
 from tuplet.serve.assets import Assets
 from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
 from tuplet.serve.http import JSON, HTTPProblem, Reply, Request, Route, pairs
+from tuplet.serve.reply_models import CardBody
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import MEDIA_TYPES, content_type, negotiated, results
 
@@ -88,6 +89,10 @@ def _looking(service: Service) -> list[Route]:
     async def entities(_: Request, asked: models.SearchParameters) -> Reply:
         return Reply(service.find(asked.store, asked.search, asked.limit))
 
+    async def entity(_: Request, asked: models.EntityParameters) -> Reply:
+        deadline = service.limits.deadline(asked.timeout)
+        return Reply(await service.run(deadline, lambda: service.entity(asked, deadline)))
+
     async def labels(_: Request, asked: models.LabelsRequest) -> Reply:
         return Reply(service.labels(asked.store, asked.names))
 
@@ -97,6 +102,7 @@ def _looking(service: Service) -> list[Route]:
     async def metrics(_: Request, __: None) -> Reply:
         return Reply(service.metrics.text().encode(), media=PROMETHEUS)
 
+    about = "All about an entity: types, attributes, stated and predicted neighbours by relation"
     there_is = "Stores, engines, relations with counts, attributes, examples, limits"
     return [
         Route("GET", "/schema", "schema", there_is, schema, models.StoreParameters),
@@ -108,6 +114,7 @@ def _looking(service: Service) -> list[Route]:
             entities,
             models.SearchParameters,
         ),
+        Route("GET", "/entity", "entity", about, entity, models.EntityParameters, {JSON: CardBody}),
         Route("POST", "/schema/labels", "labels", "The labels of named entities", labels, models.LabelsRequest),
         Route("GET", "/health", "health", "Whether the server is up", health, scope="open"),
         Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),

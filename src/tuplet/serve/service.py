@@ -26,6 +26,7 @@ from tuplet.query.question import Question, read_query
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
+from tuplet.serve.entity_card import entity_card
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Lane, Places
@@ -234,6 +235,11 @@ class Service:
         entities = self.store(name).graph.entities
         found = self.finders[name or next(iter(self.stores))].find(text, most)
         return encode({"entities": [{"name": entities.name(i), "label": entities.label(i)} for i in found]})
+
+    def entity(self, asked: models.EntityParameters, deadline: Deadline) -> bytes:
+        """`GET /entity`: all about one entity."""
+        about = asked.model_dump(exclude={"store", "timeout"})
+        return encode(entity_card(self.store(asked.store).source, deadline=deadline, **about))
 
     def labels(self, name: str | None, names: list[str]) -> bytes:
         """`POST /schema/labels`: the labels of entities, where they have one."""
