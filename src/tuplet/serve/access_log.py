@@ -1,0 +1,157 @@
+"""A line for every request, as text or as JSON, and the queries of those that took long."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tuplet.errors import BadInput
+from tuplet.serve.http import Request
+from tuplet.serve.server_log import SLOW, LogSettings, one_line, when
+
+SANE = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
+LONGEST_PATH, LONGEST_QUERY = 200, 2000  # characters that are logged
+_LOOK = 1.0  # seconds between two looks whether the file was moved away
+Value: TypeAlias = str | int | float | bool | None
+log = logging.getLogger("tuplet.serve")
+
+
+@dataclass(slots=True)
+class RequestNotes:
+    """What the parts of the server that work on a request note down about it."""
+
+    id: str = ""
+    store: str | None = None
+    engine: str | None = None
+    queue: float = 0.0  # seconds
+    queries: int = 0
+    query: str = ""  # the first one
+    pruned: str | None = None  # of the last one
+    gone: bool = False  # the client did not wait
+
+    def asked(self, store: str, engine: str, query: str, pruned: str | None = None) -> None:
+        """Note a query, one of several perhaps."""
+        self.store, self.engine, self.pruned = store, engine, pruned
+        self.queries += 1
+        self.query = self.query or query[:LONGEST_QUERY]
+
+
+# The notes of the request that this task or thread works on.
+NOTES: ContextVar[RequestNotes] = ContextVar("NOTES")
+
+
+def notes() -> RequestNotes:
+    """The notes of the request that is worked on; outside of requests, some that nobody reads."""
+    return NOTES.get(None) or RequestNotes()
+
+
+def request_id(given: str) -> str:
+    """The id that a proxy gave, if it is one; else a new one.
+
+    >>> request_id("a-1"), len(request_id("")), len(request_id("a b"))
+    ('a-1', 16, 16)
+    """
+    return given if SANE.fullmatch(given) else os.urandom(8).hex()
+
+
+class LogFile:
+    """A file that several processes append lines to; one that was moved away is made anew."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = self._open()
+        self._looked = time.monotonic()
+
+    def _open(self) -> int:
+        if self._path == "-":
+            return 1
+        try:
+            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise BadInput(f"cannot write the access log {self._path}: {error.strerror}") from None
+
+    def write(self, line: str) -> None:
+        """Append a line, in one piece."""
+        try:
+            if self._path != "-" and time.monotonic() - self._looked > _LOOK:
+                self._follow()
+            os.write(self._file, line.encode("utf-8", "replace") + b"\n")
+        except (OSError, BadInput) as error:
+            log.error("cannot write the access log: %s", error)
+
+    def _follow(self) -> None:
+        self._looked = time.monotonic()
+        here = os.fstat(self._file)
+        try:
+            there = os.stat(self._path)
+            moved = (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
+        except FileNotFoundError:
+            moved = True
+        if moved:
+            old, self._file = self._file, self._open()
+            os.close(old)
+
+
+class AccessLog:
+    """Writes down the requests of one process."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self._file = LogFile(settings.access_log) if settings.access_log else None
+        self._json = settings.log_format == "json"
+        self._slow = settings.slow
+        self._slow_log = logging.getLogger(SLOW)
+
+    def request(self, request: Request, noted: RequestNotes, status: int, sent: int, seconds: float) -> bool:
+        """Write down a request that is over; returns whether it was slow."""
+        slow = self._slow is not None and seconds > self._slow
+        if self._file is None and not slow:
+            return False
+        line: dict[str, Value] = {
+            "time": when(time.time()),
+            "id": noted.id,
+            "client": request.client,
+            "key": request.owner or None,
+            "method": request.method,
+            "path": request.path[:LONGEST_PATH],
+            "status": status,
+            "bytes": sent,
+            "seconds": round(seconds, 6),
+        }
+        if noted.queries or noted.queue:
+            line["queue"] = round(noted.queue, 6)
+        if noted.queries:
+            line |= {"store": noted.store, "engine": noted.engine}
+        if noted.queries > 1:
+            line["queries"] = noted.queries
+        if noted.pruned:
+            line["pruned"] = noted.pruned
+        if noted.gone:
+            line["gone"] = True
+        if self._file is not None:
+            self._file.write(json.dumps(line) if self._json else _text(line))
+        if slow:
+            del line["time"]  # the log says it itself
+            text = "slow" if self._json else f"slow: {_text(line)} {noted.query}"
+            self._slow_log.warning("%s", text, extra={**line, "query": noted.query})
+        return slow
+
+
+def _text(line: dict[str, Value]) -> str:
+    """A line to be read by people: who asked for what, then how it went, `name=value` each.
+
+    >>> print(_text({"time": "now", "id": "7", "client": "::1", "key": None, "method": "GET", "path": "/a b",
+    ...              "status": 200, "bytes": 12, "seconds": 0.5, "store": "world"}))
+    now ::1 - "GET /a b" 200 bytes=12 seconds=0.5 store=world id=7
+    """
+    left = dict(line)
+    who = " ".join(str(left.pop(key) or "-") for key in ("time", "client", "key") if key in left)
+    path = str(left.pop("path")).replace("\\", "\\\\").replace('"', '\\"')
+    what, status, name = left.pop("method"), left.pop("status"), left.pop("id")
+    rest = " ".join(f"{key}={value}" for key, value in left.items())
+    return one_line(f'{who} "{what} {path}" {status} {rest} id={name}')
