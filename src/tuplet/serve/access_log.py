@@ -5,59 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import time
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tuplet.errors import BadInput
 from tuplet.serve.http import Request
 from tuplet.serve.server_log import SLOW, LogSettings, one_line, when
 
-SANE = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
-LONGEST_PATH, LONGEST_QUERY = 200, 2000  # characters that are logged
+LONGEST_PATH = 200  # characters that are logged
 _LOOK = 1.0  # seconds between two looks whether the file was moved away
 Value: TypeAlias = str | int | float | bool | None
 log = logging.getLogger("tuplet.serve")
-
-
-@dataclass(slots=True)
-class RequestNotes:
-    """What the parts of the server that work on a request note down about it."""
-
-    id: str = ""
-    store: str | None = None
-    engine: str | None = None
-    queue: float = 0.0  # seconds
-    queries: int = 0
-    query: str = ""  # the first one
-    pruned: str | None = None  # of the last one
-    gone: bool = False  # the client did not wait
-
-    def asked(self, store: str, engine: str, query: str, pruned: str | None = None) -> None:
-        """Note a query, one of several perhaps."""
-        self.store, self.engine, self.pruned = store, engine, pruned
-        self.queries += 1
-        self.query = self.query or query[:LONGEST_QUERY]
-
-
-# The notes of the request that this task or thread works on.
-NOTES: ContextVar[RequestNotes] = ContextVar("NOTES")
-
-
-def notes() -> RequestNotes:
-    """The notes of the request that is worked on; outside of requests, some that nobody reads."""
-    return NOTES.get(None) or RequestNotes()
-
-
-def request_id(given: str) -> str:
-    """The id that a proxy gave, if it is one; else a new one.
-
-    >>> request_id("a-1"), len(request_id("")), len(request_id("a b"))
-    ('a-1', 16, 16)
-    """
-    return given if SANE.fullmatch(given) else os.urandom(8).hex()
 
 
 class LogFile:
@@ -107,8 +65,9 @@ class AccessLog:
         self._slow = settings.slow
         self._slow_log = logging.getLogger(SLOW)
 
-    def request(self, request: Request, noted: RequestNotes, status: int, sent: int, seconds: float) -> bool:
+    def request(self, request: Request, status: int, sent: int, seconds: float) -> bool:
         """Write down a request that is over; returns whether it was slow."""
+        noted = request.notes
         slow = self._slow is not None and seconds > self._slow
         if self._file is None and not slow:
             return False
@@ -131,8 +90,6 @@ class AccessLog:
             line["queries"] = noted.queries
         if noted.pruned:
             line["pruned"] = noted.pruned
-        if noted.gone:
-            line["gone"] = True
         if self._file is not None:
             self._file.write(json.dumps(line) if self._json else _text(line))
         if slow:

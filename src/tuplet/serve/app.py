@@ -7,7 +7,9 @@ import gc
 import logging
 import os
 from collections.abc import Iterable
+from time import perf_counter
 
+from tuplet.serve.access_log import AccessLog
 from tuplet.serve.encoding import encode
 from tuplet.serve.guard import HEADERS, Guard
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
@@ -15,8 +17,10 @@ from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit, ServerLimits
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.openapi import describe
+from tuplet.serve.request_notes import request_id
 from tuplet.serve.routes import routes
 from tuplet.serve.run import ServerSettings
+from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
 from tuplet.store import open_store
 
@@ -27,7 +31,7 @@ log = logging.getLogger("tuplet.serve")
 class Application:
     """An ASGI application: guarded, counted, and never with a traceback."""
 
-    def __init__(self, service: Service, keys: KeyFile | None = None) -> None:
+    def __init__(self, service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None) -> None:
         table = routes(service)
         described = encode(describe(table))
 
@@ -38,11 +42,13 @@ class Application:
         table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
         self.router, self.guard = Router(table), Guard(keys)
         self.metrics, self.most = service.metrics, service.limits.max_body
+        self.log = AccessLog(logs or LogSettings())
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await _lifespan(scope, receive, send)
             return
+        began = perf_counter()
         request = Request(
             scope["method"],
             scope["path"],
@@ -51,7 +57,13 @@ class Application:
             (scope.get("client") or ("",))[0],
             receive,
         )
-        await self._send(request, await self.reply(request, receive), send)
+        request.notes.id = request_id(request.header("x-request-id"))
+        reply = await self.reply(request, receive)
+        sent = await self._send(request, reply, send)
+        seconds = perf_counter() - began
+        self.metrics.request(request.route, reply.status, seconds, sent, request.owner)
+        if self.log.request(request, reply.status, sent, seconds):
+            self.metrics.slow()
 
     async def reply(self, request: Request, receive: Receive) -> Reply:
         """What is answered, whatever happens."""
@@ -70,10 +82,11 @@ class Application:
             log.exception("%s %s", request.method, request.path)
             return Reply(encode({"error": "something went wrong inside the server", "kind": "internal"}), 500)
 
-    async def _send(self, request: Request, reply: Reply, send: Send) -> None:
-        self.metrics.request(request.route, reply.status)
+    async def _send(self, request: Request, reply: Reply, send: Send) -> int:
+        """Send a reply; returns the bytes of its body."""
         body = reply.body
         headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status != 204 else list(HEADERS)
+        headers.append((b"x-request-id", request.notes.id.encode()))
         headers += [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
         if isinstance(body, bytes) and reply.status != 204:
             headers.append((b"content-length", str(len(body)).encode()))
@@ -81,12 +94,14 @@ class Application:
         pieces: Iterable[bytes] = (body,) if isinstance(body, bytes) else body
         if request.method == "HEAD":
             pieces = ()
-        last = b""
+        last, sent = b"", 0
         for piece in pieces:
             if last:
                 await send({"type": "http.response.body", "body": last, "more_body": True})
             last = piece
+            sent += len(piece)
         await send({"type": "http.response.body", "body": last})
+        return sent
 
 
 async def _body(request: Request, receive: Receive, most: int) -> bytes:
@@ -127,9 +142,9 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
             return
 
 
-def create_app(service: Service, keys: KeyFile | None = None) -> App:
+def create_app(service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None) -> App:
     """The application around a service, guarded."""
-    return Application(service, keys)
+    return Application(service, keys, logs)
 
 
 def from_environment() -> App:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from tuplet.errors import BadInput, TupletError
 from tuplet.serve.encoding import encode
 from tuplet.serve.limits import problem
+from tuplet.serve.request_notes import RequestNotes
 
 ASGIScope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -40,6 +41,7 @@ class Request:
     body: bytes = b""
     owner: str = ""  # whose key it is
     route: str = "other"  # the path of its route, once that is found
+    notes: RequestNotes = field(default_factory=RequestNotes)
 
     def header(self, name: str) -> str:
         """A header, or nothing."""

@@ -22,6 +22,7 @@ from tuplet.serve.process_metrics import Processes
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STATUSES = ("2xx", "3xx", "4xx", "429", "5xx")
+CLIENT_GONE = 499  # the status of a request whose client has gone, as nginx counts it
 NOT_PROVEN = "engine"  # nothing stopped the search: the engine promises no order
 
 
@@ -85,17 +86,15 @@ class ServerMetrics:
             self._seconds.labels(store, engine),
         )
 
-    def request(
-        self, route: str, status: int, seconds: float = 0.0, sent: int = 0, key: str | None = None, gone: bool = False
-    ) -> None:
+    def request(self, route: str, status: int, seconds: float = 0.0, sent: int = 0, key: str = "") -> None:
         """Count one request that is over; `route` is the path of the table of routes, not what was sent."""
         statuses, took, bodies, left = self._route(route)
         statuses["429" if status == 429 else f"{status // 100}xx"].inc()
         took.observe(seconds)
         bodies.inc(sent)
-        if gone:
+        if status == CLIENT_GONE:
             left.inc()
-        if key is not None:
+        if key:
             self._by_key.labels(key).inc()
 
     def queued(self, seconds: float) -> None:

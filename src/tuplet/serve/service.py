@@ -30,6 +30,7 @@ from tuplet.serve.entity_card import entity_card
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Lane, Places
+from tuplet.serve.request_notes import notes
 from tuplet.store import Store
 
 T = TypeVar("T")
@@ -141,6 +142,7 @@ class Service:
         name = asked.store or next(iter(self.stores))
         took = deadline.clock() - start
         self.metrics.answered(name, engine.name, took, len(answers), answers.exact, answers.pruned)
+        notes().asked(name, engine.name, text, answers.pruned)
         return answers
 
     def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
