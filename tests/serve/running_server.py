@@ -23,10 +23,16 @@ class Server:
     def client(self, **options: object) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)  # type: ignore[arg-type]
 
+    def workers(self) -> list[int]:
+        """The process ids of its workers."""
+        return [
+            int(word) for word in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
     def memory(self) -> int:
-        """Resident bytes."""
-        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+        """Resident bytes of parent and workers."""
+        pages = (int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in (self.process.pid, *self.workers()))
+        return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 Start = Callable[..., Server]

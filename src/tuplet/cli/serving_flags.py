@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
+
 from tuplet.cli.command_parser import CommandParser
 from tuplet.settings import flags
 
@@ -25,4 +27,10 @@ def serving(command: CommandParser) -> None:
         "--expires", metavar="DATE", help="day from which the new key opens nothing, such as 2027-01-01"
     )
     command.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor, at most 4)")
+    command.add_argument(
+        "--watch",
+        action=BooleanOptionalAction,
+        default=True,
+        help="serve the newest generation as soon as a store changes on disk (default: yes)",
+    )
     flags(command.add_argument_group("limits"), ServerLimits)

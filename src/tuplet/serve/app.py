@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
 from collections.abc import Iterable
 from time import perf_counter
 
@@ -14,15 +12,12 @@ from tuplet.serve.encoding import encode
 from tuplet.serve.guard import HEADERS, Guard
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
 from tuplet.serve.keys import KeyFile
-from tuplet.serve.limits import OverLimit, ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.limits import OverLimit
 from tuplet.serve.openapi import describe
 from tuplet.serve.request_notes import request_id
 from tuplet.serve.routes import routes
-from tuplet.serve.run import ServerSettings
 from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
-from tuplet.store import open_store
 
 PATIENCE = 30.0  # seconds for a request to arrive
 log = logging.getLogger("tuplet.serve")
@@ -145,17 +140,3 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
 def create_app(service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None) -> App:
     """The application around a service, guarded."""
     return Application(service, keys, logs)
-
-
-def from_environment() -> App:
-    """The application of one worker process: its settings come from the process that started it."""
-    settings = ServerSettings.from_environment(os.environ)
-    stores = {name: open_store(path) for name, path in settings.stores}
-    keys = KeyFile(settings.key_file) if settings.key_file else None
-    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics())
-    service.warm()
-    # What is here stays: the collector need not look at it again, nor after every few answers.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    return create_app(service, keys)

@@ -36,5 +36,6 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.api_key_file,
         limits,
         arguments.workers,
+        arguments.watch,
         ready=lambda port: say(f"http://{address}:{port}"),
     )

@@ -16,7 +16,6 @@ raises is raised at the end that asked, as `ChannelError`.
 | `hold` | parent → worker | | queries that come now wait |
 | `switch` | parent → worker | → `generations` | serve what was prepared, from now on |
 | `go` | parent → worker | | those that wait may begin; without a `switch` before, what was prepared is let go |
-| `keys` | parent → worker | | the key file has changed: read it again |
 | `connection` | parent → worker | `id`, `connection` (a socket) | serve it |
 | `shed` | parent → worker | `count`, `address` | close so many idle connections, the longest idle first |
 | `ping` | parent → worker | | are you there |

@@ -38,6 +38,8 @@ class ServerLimits:
     max_concurrent: int = knob(4, "queries at once in one process, half of them long ones")
     max_waiting: int = knob(128, "requests that wait in one process, half of them of one key or address")
     max_batch: int = knob(256, "queries of one request")
+    max_connections: int = knob(4096, "connections at once")
+    max_connections_each: int = knob(3072, "connections at once from one address")
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
 import os
 import re
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,17 +23,18 @@ from tuplet.serve.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
-NEEDED = ("pydantic", "uvicorn", "prometheus_client")
+NEEDED = ("pydantic", "uvicorn", "httptools", "prometheus_client")
 log = logging.getLogger("tuplet.serve")
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Stores by name, the file of keys, limits."""
+    """Stores by name, the file of keys, limits, whether changed stores are looked for."""
 
     stores: tuple[tuple[str, str], ...]
     key_file: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
+    watch: bool = True
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -43,7 +46,8 @@ class ServerSettings:
         if VARIABLE not in environment:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
-        return ServerSettings(tuple((name, path) for name, path in given["stores"]), given["key_file"], given["limits"])
+        given["stores"] = tuple((name, path) for name, path in given["stores"])
+        return ServerSettings(**given)
 
 
 def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -87,16 +91,16 @@ def start(
     key_file: str | None = None,
     limits: ServerLimits | None = None,
     workers: int | None = None,
+    watch: bool = True,
     ready: Callable[[int], None] = lambda port: None,
 ) -> None:
-    """Serve until stopped; requests in flight are finished first."""
+    """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
+    if sys.platform == "win32":
+        raise BadInput("the server hands connections from process to process as Windows cannot; run it in WSL")
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
-    import uvicorn
-    from uvicorn.supervisors import Multiprocess
-
-    from tuplet.store import open_store
+    from tuplet.serve.event_loop import new_event_loop
 
     if key_file is not None:
         if warning := KeyFile(key_file).warning():
@@ -106,42 +110,39 @@ def start(
             f"{host} can be reached from elsewhere, so keys are needed: make one with "
             "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
         )
-    named = named_stores(stores)
-    for _, path in named:
-        open_store(path)  # what cannot be opened is said here, in one line
-    limits = limits or ServerLimits()
-    count = workers or min(4, os.cpu_count() or 1)
-    with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
-        os.environ |= {COUNTERS: folder, **ServerSettings(named, key_file, asdict(limits)).to_environment()}
-        config = uvicorn.Config(
-            "tuplet.serve.app:from_environment",
-            factory=True,
-            host=host,
-            port=port,
-            workers=count,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(limits.max_time) + 5,
-        )
-        listening = _listen(host, port)
-        ready(listening.getsockname()[1])
-        if count > 1:
-            Multiprocess(config, sockets=[listening]).run()
-        else:
-            uvicorn.Server(config).run(sockets=[listening])
+    # A worker that starts later, perhaps from another folder, finds the same files.
+    named = tuple((name, os.path.abspath(path)) for name, path in named_stores(stores))
+    keys = None if key_file is None else os.path.abspath(key_file)
+    settings = ServerSettings(named, keys, asdict(limits or ServerLimits()), watch)
+    listening = _bound(host, port)
+    with (
+        listening,
+        tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
+        asyncio.Runner(loop_factory=new_event_loop) as runner,
+    ):
+        os.environ[COUNTERS] = folder
+        count = workers or min(4, os.cpu_count() or 1)
+        runner.run(_supervise(settings, listening, count, lambda: ready(listening.getsockname()[1])))
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket of all workers; small answers leave at once instead of waiting for the next packet."""
+async def _supervise(settings: ServerSettings, listening: socket.socket, count: int, ready: Callable[[], None]) -> None:
+    from tuplet.serve.door import OWN_FILES, Door, raise_file_limit
+    from tuplet.serve.supervisor import Supervisor
+
+    fits = max(1, int((raise_file_limit() - OWN_FILES) / 1.1))
+    most = min(fits, settings.limits["max_connections"])
+    door = Door(listening, most, min(settings.limits["max_connections_each"], max(1, most * 3 // 4)))
+    await Supervisor(settings, count, door, ready).run()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """The socket that connections come to; small answers leave at once instead of waiting for the next packet."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.bind(address)
-        listening.set_inheritable(True)
     except OSError as error:
         raise BadInput(f"cannot listen on {host}, port {port}: {error.strerror}") from None
     return listening

@@ -1,0 +1,101 @@
+"""One worker process of the server, `python -m tuplet.serve.worker CHANNEL PARENT`: the supervisor starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+
+from tuplet.errors import TupletError
+from tuplet.serve.app import create_app
+from tuplet.serve.connections import OpenConnections
+from tuplet.serve.control import Control, Generations
+from tuplet.serve.event_loop import new_event_loop
+from tuplet.serve.keys import KeyFile
+from tuplet.serve.limits import ServerLimits
+from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.run import ServerSettings
+from tuplet.serve.service import Service
+from tuplet.store import open_store
+
+_PR_SET_PDEATHSIG = 1
+log = logging.getLogger("tuplet.serve")
+
+
+def main() -> None:
+    """Open the stores, say so, serve until told otherwise."""
+    channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    _die_with(parent)
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    settings = ServerSettings.from_environment(os.environ)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        try:
+            service = _load(settings)
+        except Exception as error:
+            log.debug("cannot start", exc_info=error)
+            reason = str(error) if isinstance(error, TupletError) else f"{type(error).__name__}: {error}"
+            runner.run(_failed(channel, reason))
+            sys.exit(1)
+        runner.run(_serve(channel, service, settings))
+    os._exit(0)  # searches that nobody waits for any more do not keep it
+
+
+def _load(settings: ServerSettings) -> Service:
+    stores = {name: open_store(path) for name, path in settings.stores}
+    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics())
+    service.warm()
+    # What is here stays: the collector need not look at it again, nor after every few answers.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    return service
+
+
+async def _failed(channel: socket.socket, reason: str) -> None:
+    Control(channel).tell("failed", reason=reason)
+
+
+async def _serve(channel: socket.socket, service: Service, settings: ServerSettings) -> None:
+    control, loop = Control(channel), asyncio.get_running_loop()
+    keys = None if settings.key_file is None else KeyFile(settings.key_file)
+    connections = OpenConnections(create_app(service, keys), control)
+    told = asyncio.Event()
+
+    def generations() -> Generations:
+        return {name: [store.generation, ""] for name, store in service.stores.items()}
+
+    def drain() -> None:
+        if not told.is_set() and not control.closed.done():
+            control.tell("draining")
+        told.set()
+
+    control.on("ping", dict)
+    control.on("drain", drain)
+    for kind in ("prepare", "switch"):
+        control.on(kind, lambda: {"generations": generations()})
+    for kind in ("hold", "go"):
+        control.on(kind, dict)
+    loop.add_signal_handler(signal.SIGTERM, drain)  # the whole group may get it, or this process alone
+    control.tell("ready", generations=generations())
+    stopped = asyncio.ensure_future(told.wait())
+    await asyncio.wait((stopped, control.closed), return_when=asyncio.FIRST_COMPLETED)
+    if not control.closed.done():
+        await connections.drain(settings.limits["max_time"] + 5)
+
+
+def _die_with(parent: int) -> None:
+    """End when the parent ends, however it ends. Elsewhere than on Linux the end of the channel does that alone."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
