@@ -6,17 +6,20 @@ import csv
 import datetime
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from tuplet.query.answers import Answers
 from tuplet.query.limits import Deadline
 from tuplet.query.value_columns import Named
+from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.encoding import encode, in_time
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-# By falling preference of ours; the plain types are what browsers and scripts send.
+# By falling preference of ours; the plain types are what scripts send.
 MEDIA_TYPES = {
     "application/sparql-results+json": "json",
     "application/json": "json",
@@ -32,34 +35,25 @@ _CONTENT = {
     "tsv": "text/tab-separated-values; charset=utf-8",
 }
 _NAMESPACE = "http://www.w3.org/2005/sparql-results#"
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_NOT_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 
 
-def negotiated(accept: str) -> str | None:
-    """The form of results that an Accept header prefers; None if it takes none of ours.
+@dataclass(frozen=True)
+class SparqlResults:
+    """Results as bytes, in the form they came to be in, and what is known of the tuples that are not listed."""
 
-    >>> negotiated(""), negotiated("text/csv;q=0.5, application/xml"), negotiated("*/*"), negotiated("image/png")
-    ('json', 'xml', 'json', None)
-    """
-    if not accept.strip():
-        return "json"
-    best: tuple[float, int] | None = None
-    chosen = None
-    for part in accept.split(","):
-        kind, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            name, _, value = parameter.partition("=")
-            if name.strip().lower() == "q":
-                try:
-                    quality = float(value)
-                except ValueError:
-                    quality = 0.0
-        for place, (media, form) in enumerate(MEDIA_TYPES.items()):
-            if quality > 0 and (kind.lower() in (media, "*/*") or kind.lower() == f"{media.split('/')[0]}/*"):
-                rank = (quality, -place)
-                if best is None or rank > best:
-                    best, chosen = rank, form
-    return chosen
+    form: str
+    body: bytes
+    known: Mapping[str, Any] = field(default_factory=dict)
+
+    def headers(self) -> dict[str, str]:
+        """What XML, CSV and TSV have no place for."""
+        known = {key: self.known.get(key) for key in ("bound", "pruned")}
+        said = {f"tuplet-{key}": str(value) for key, value in known.items() if value is not None}
+        return {"content-type": content_type(self.form)} | {
+            name: value.encode("ascii", "replace").decode() for name, value in said.items()
+        }
 
 
 def content_type(form: str) -> str:
@@ -67,16 +61,15 @@ def content_type(form: str) -> str:
     return _CONTENT[form]
 
 
-def results(answers: Answers, deadline: Deadline, form: str = "json") -> bytes:
-    """Answers as SPARQL results; entities are `uri` terms whose value is their exact name, as `<name>` is written."""
+def results(answers: Answers, deadline: Deadline, form: str = "json", base: BaseIri = NO_BASE) -> SparqlResults:
+    """Answers as SPARQL results; entities are `uri` terms whose value is the IRI of their name."""
     if answers.form == "ask":
-        return _boolean(bool(answers.holds), form)
+        # CSV and TSV have no words for yes and no; JSON does, and clients read what the header says
+        return _boolean(bool(answers.holds), form if form in ("json", "xml") else "json")
     if answers.number is not None:
-        truth = "expected"
-        name = answers.number.name
-        found = {name: _literal(answers.number.answers), truth: _literal(answers.number.expected)}
-
-        return _table([name, truth], [json.dumps(found).encode()], answers.head(), form)
+        name, expected = answers.number.name, "expected"
+        found = {name: _literal(answers.number.answers), expected: _literal(answers.number.expected)}
+        return _table([name, expected], [json.dumps(found).encode()], answers.head(), form)
     variables, truth = answers.variables, free_name("truth", answers.variables)
 
     def rows(start: int, stop: int) -> Iterator[dict[str, Any]]:
@@ -86,9 +79,9 @@ def results(answers: Answers, deadline: Deadline, form: str = "json") -> bytes:
         for column in columns:
             if isinstance(column, int):
                 names = answers.graph.entities.names(answers.ranking.tuples[start:stop, column])
-                terms.append(map(_name, names))
+                terms.append(_name(name, base) for name in names)
             else:
-                terms.append(map(_term, column[start:stop]))
+                terms.append(_term(value, base) for value in column[start:stop])
         for value in answers.ranking.truth[start:stop].tolist():
             row = {variable: next(term) for variable, term in zip(variables, terms, strict=True)}
             row = {variable: term for variable, term in row.items() if term is not None}
@@ -99,13 +92,15 @@ def results(answers: Answers, deadline: Deadline, form: str = "json") -> bytes:
     return _table([*variables, truth], slices, head, form)
 
 
-def _table(variables: list[str], slices: list[bytes], head: dict[str, Any], form: str) -> bytes:
+def _table(variables: list[str], slices: list[bytes], head: dict[str, Any], form: str) -> SparqlResults:
+    known = {key: head[key] for key in ("exact", "bound", "pruned")}
     if form == "json":
-        known = encode({key: head[key] for key in ("exact", "bound", "pruned")})
-        listed = encode({"vars": variables})
-        return b'{"head":%b,"results":{"bindings":[%b]},"tuplet":%b}' % (listed, b",".join(slices), known)
+        # before the results: strict readers (Oxigraph) want nothing after them
+        parts = (encode({"vars": variables}), encode(known), b",".join(slices))
+        return SparqlResults(form, b'{"head":%b,"tuplet":%b,"results":{"bindings":[%b]}}' % parts, known)
     rows = [row for part in slices for row in json.loads(b"[" + part + b"]")]
-    return (_xml(variables, rows) if form == "xml" else _separated(variables, rows, form)).encode()
+    text = _xml(variables, rows) if form == "xml" else _separated(variables, rows, form)
+    return SparqlResults(form, text.encode(), known)
 
 
 def _xml(variables: list[str], rows: list[dict[str, Any]]) -> str:
@@ -115,7 +110,7 @@ def _xml(variables: list[str], rows: list[dict[str, Any]]) -> str:
         cells = []
         for name, term in row.items():
             datatype = f" datatype={quoteattr(term['datatype'])}" if "datatype" in term else ""
-            value = escape(term["value"])
+            value = _NOT_XML.sub("\ufffd", escape(term["value"], {"\r": "&#13;"}))
             cells.append(
                 f"<binding name={quoteattr(name)}><{term['type']}{datatype}>{value}</{term['type']}></binding>"
             )
@@ -148,36 +143,37 @@ def _turtle(term: dict[str, str] | None) -> str:
         return ""
     value = term["value"]
     if term["type"] == "uri":
-        return f"<{value}>"
+        return f"<{_NOT_IRI.sub(lambda odd: f'{chr(92)}u{ord(odd.group()):04X}', value)}>"
     if term["type"] == "bnode":
         return f"_:{value}"
     quoted = json.dumps(value, ensure_ascii=False)
     return f"{quoted}^^<{term['datatype']}>" if "datatype" in term else quoted
 
 
-def _boolean(holds: bool, form: str) -> bytes:
+def _boolean(holds: bool, form: str) -> SparqlResults:
     word = "true" if holds else "false"
-    if form == "xml":
-        return (
-            f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}"><head/><boolean>{word}</boolean></sparql>\n'.encode()
-        )
-    return (f'{{"head":{{}},"boolean":{word}}}' if form == "json" else f"{word}\n").encode()
+    if form == "json":
+        return SparqlResults(form, f'{{"head":{{}},"boolean":{word}}}'.encode())
+    body = f"<head/><boolean>{word}</boolean>"
+    return SparqlResults(form, f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}">{body}</sparql>\n'.encode())
 
 
-def _name(name: str) -> dict[str, str]:
-    """A name as an RDF term; one that is no IRI stands as it is, for that is how it is asked for.
+def _name(name: str, base: BaseIri = NO_BASE) -> dict[str, str]:
+    """A name as an RDF term; without a base, one that is no IRI stands as it is, for that is how it is asked for.
 
     >>> _name("_:b0"), _name("DB10243")
     ({'type': 'bnode', 'value': 'b0'}, {'type': 'uri', 'value': 'DB10243'})
     """
-    return {"type": "bnode", "value": name[2:]} if name.startswith("_:") else {"type": "uri", "value": name}
+    if name.startswith("_:"):
+        return {"type": "bnode", "value": name[2:]}
+    return {"type": "uri", "value": base.iri(name)}
 
 
-def _term(value: Any) -> dict[str, str] | None:
+def _term(value: Any, base: BaseIri) -> dict[str, str] | None:
     """A value as an RDF term; nothing where there is none."""
     if value is None:
         return None
-    return _name(value) if isinstance(value, Named) else _literal(value)
+    return _name(value, base) if isinstance(value, Named) else _literal(value)
 
 
 def _literal(value: Any) -> dict[str, str]:
