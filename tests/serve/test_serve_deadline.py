@@ -125,7 +125,7 @@ def test_answers_that_were_not_written_are_not_shown(service: Service) -> None:
     clock.now = 2.0
     found = json.loads(to_json(answers, deadline))
     head, *lines = [json.loads(line) for piece in to_lines(answers, deadline) for line in piece.splitlines()]
-    sparql = json.loads(results(answers, deadline))
+    sparql = json.loads(results(answers, deadline).body)
     assert len(found["answers"]) == len(lines) == len(sparql["results"]["bindings"]) == SLICE
     assert found["answers"] == list(answers.rows(0, SLICE)) == lines
     for said in (found, head, sparql["tuplet"]):

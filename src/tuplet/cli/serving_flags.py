@@ -33,4 +33,13 @@ def serving(command: CommandParser) -> None:
         default=True,
         help="serve the newest generation as soon as a store changes on disk (default: yes)",
     )
+    command.add_argument(
+        "--base-iri",
+        default="",
+        metavar="IRI",
+        help="what /sparql puts before names that are no IRIs: http://example.org/",
+    )
+    command.add_argument(
+        "--cors-origin", action="append", default=[], metavar="ORIGIN", help="pages that may ask from elsewhere, or *"
+    )
     flags(command.add_argument_group("limits"), ServerLimits)

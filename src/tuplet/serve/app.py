@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from time import perf_counter
 
 from tuplet.serve.access_log import AccessLog
+from tuplet.serve.cors import NO_CORS, Cors
 from tuplet.serve.encoding import encode
 from tuplet.serve.guard import HEADERS, Guard
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
@@ -26,7 +27,13 @@ log = logging.getLogger("tuplet.serve")
 class Application:
     """An ASGI application: guarded, counted, and never with a traceback."""
 
-    def __init__(self, service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        keys: KeyFile | None = None,
+        logs: LogSettings | None = None,
+        cors: Cors = NO_CORS,
+    ) -> None:
         table = routes(service)
         described = encode(describe(table))
 
@@ -35,7 +42,7 @@ class Application:
 
         summary = "This description"
         table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
-        self.router, self.guard = Router(table), Guard(keys)
+        self.router, self.guard = Router(table), Guard(keys, cors)
         self.metrics, self.most = service.metrics, service.limits.max_body
         self.log = AccessLog(logs or LogSettings())
 
@@ -82,7 +89,8 @@ class Application:
         body = reply.body
         headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status != 204 else list(HEADERS)
         headers.append((b"x-request-id", request.notes.id.encode()))
-        headers += [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+        said = self.guard.said(request, reply) if self.guard.cors.origins else reply.headers
+        headers += [(name.encode(), value.encode("latin-1")) for name, value in said.items()]
         if isinstance(body, bytes) and reply.status != 204:
             headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
@@ -137,6 +145,8 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
             return
 
 
-def create_app(service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None) -> App:
+def create_app(
+    service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None, cors: Cors = NO_CORS
+) -> App:
     """The application around a service, guarded."""
-    return Application(service, keys, logs)
+    return Application(service, keys, logs, cors)

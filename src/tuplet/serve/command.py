@@ -38,4 +38,6 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.workers,
         arguments.watch,
         ready=lambda port: say(f"http://{address}:{port}"),
+        base_iri=arguments.base_iri,
+        cors_origins=arguments.cors_origin,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tuplet.errors import BadInput
@@ -45,23 +44,20 @@ class Cors:
         return {
             "access-control-allow-origin": origin,
             "access-control-expose-headers": "etag, retry-after, tuplet-bound, tuplet-pruned, x-request-id",
-            "cross-origin-resource-policy": "cross-origin",
             "vary": "origin",
         }
 
-    def preflight(self, allow: str, asked: Mapping[str, str]) -> dict[str, str]:
-        """The answer to the question that a browser asks before a request; empty if its page may not ask.
-
-        `allow` are the methods of the path, `asked` the headers of the question.
-        """
-        origin = asked.get("origin", "")
+    def preflight(self, origin: str, methods: str, local: bool) -> dict[str, str]:
+        """The answer to what a browser asks before the request itself; `local` if it asks for a nearer network."""
         if not self.allows(origin):
-            return {}
-        local = asked.get("access-control-request-private-network") == "true"
+            return self.headers(origin)
         return {
             **self.headers(origin),
-            "access-control-allow-methods": allow,
+            "access-control-allow-methods": methods,
             "access-control-allow-headers": "accept, authorization, content-type, if-none-match, x-request-id",
             "access-control-max-age": _DAY,
             **({"access-control-allow-private-network": "true"} if local else {}),
         }
+
+
+NO_CORS = Cors()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tuplet.serve.cors import NO_CORS, Cors
 from tuplet.serve.encoding import encode
 from tuplet.serve.http import Reply, Request
 from tuplet.serve.keys import KeyFile
@@ -27,6 +28,7 @@ HEADERS = tuple(
     }.items()
 )
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+OWN_SITE = ("same-origin", "none", "")  # as browsers say it; others say nothing
 # The page itself holds no data; everything else needs a key where keys are needed.
 OPEN = ("/", "/health", "/favicon.ico", "/openapi.json")
 
@@ -36,18 +38,21 @@ class Guard:
     """Who may ask."""
 
     keys: KeyFile | None
+    cors: Cors = NO_CORS
 
     def refused(self, request: Request) -> Reply | None:
         """Why a request is not looked at; None if it is, and then its owner is known."""
         if self.keys is None:
             # Without keys only this machine may ask: no page of another site, and no name that was bent to point here.
-            host = request.header("host")
+            host = request.header("host").lower()
             name = host if host.endswith("]") else host.rsplit(":", 1)[0]
             if name not in LOOPBACK:
                 return _reply(403, f"this server answers to localhost only, not to {host[:100]!r}", "host")
-            if request.header("sec-fetch-site") == "cross-site" and request.path != "/":
+            # Another port of this machine is another site too.
+            own = request.header("sec-fetch-site") in OWN_SITE or request.path == "/"
+            if not own and not self.cors.allows(request.header("origin")):
                 return _reply(403, "requests from other sites are not answered", "host")
-        elif request.path not in OPEN and not request.path.startswith("/web/"):
+        elif request.path not in OPEN and not request.path.startswith("/web/") and request.method != "OPTIONS":
             given = request.header("authorization")
             scheme, _, key = given.partition(" ")
             owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
@@ -57,6 +62,17 @@ class Guard:
                 return _reply(401, text, "key", {"www-authenticate": "Bearer"})
             request.owner = owner.name
         return None
+
+    def said(self, request: Request, reply: Reply) -> dict[str, str]:
+        """The headers of an answer, with what a page of another origin is told."""
+        origin = request.header("origin")
+        if request.method == "OPTIONS" and reply.status == 204:
+            local = request.header("access-control-request-private-network") == "true"
+            told = self.cors.preflight(origin, reply.headers.get("allow", ""), local)
+        else:
+            told = self.cors.headers(origin)
+        vary = [value for value in (reply.headers.get("vary", ""), told.get("vary", "")) if value]
+        return {**reply.headers, **told, "vary": ", ".join(vary)}
 
 
 def _reply(status: int, error: str, kind: str, headers: dict[str, str] | None = None) -> Reply:

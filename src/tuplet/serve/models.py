@@ -149,13 +149,6 @@ class EntityParameters(StoreParameters):
     timeout: Annotated[float | None, Key(gt=0, allow_inf_nan=False, description="seconds")] = None
 
 
-class SparqlParameters(BaseModel):
-    """A query by the SPARQL protocol; it has more parameters than are looked at."""
-
-    query: Text
-    store: str | None = None
-
-
 class LabelsRequest(Strict):
     """Entities by their exact names."""
 

@@ -10,13 +10,11 @@ from tuplet.errors import BadInput
 from tuplet.serve import models
 from tuplet.serve.assets import Assets
 from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
-from tuplet.serve.http import JSON, HTTPProblem, Reply, Request, Route, pairs
+from tuplet.serve.http import JSON, Reply, Request, Route
 from tuplet.serve.reply_models import CardBody
 from tuplet.serve.service import Service
-from tuplet.serve.sparql_results import MEDIA_TYPES, content_type, negotiated, results
+from tuplet.serve.sparql_routes import sparql_routes
 
-SPARQL_DEFAULT = 1000  # answers where the query has no LIMIT
-FORM, SPARQL_QUERY = "application/x-www-form-urlencoded", "application/sparql-query"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Mapping[str, Any] = {"type": "string"}
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
@@ -24,8 +22,7 @@ BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 def routes(service: Service) -> list[Route]:
     """All routes but that of the description, which is made from them."""
-    asking, looking, sparql = _asking(service), _looking(service), _sparql(service)
-    return [*asking, *looking, *sparql, *_page(Assets())]
+    return [*_asking(service), *_looking(service), *sparql_routes(service), *_page(Assets())]
 
 
 def _asking(service: Service) -> list[Route]:
@@ -118,53 +115,6 @@ def _looking(service: Service) -> list[Route]:
         Route("POST", "/schema/labels", "labels", "The labels of named entities", labels, models.LabelsRequest),
         Route("GET", "/health", "health", "Whether the server is up", health, scope="open"),
         Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),
-    ]
-
-
-def _sparql(service: Service) -> list[Route]:
-    async def protocol(query: str, store: str | None, request: Request) -> Reply:
-        form = negotiated(request.header("accept"))
-        if form is None:
-            raise HTTPProblem(406, f"results come as {', '.join(MEDIA_TYPES)}")
-        deadline = service.limits.deadline()
-
-        def work() -> bytes:
-            answers = service.answer(models.AskOptions(store=store), query, deadline, default_k=SPARQL_DEFAULT)
-            return results(answers, deadline, form)
-
-        return Reply(await service.run(deadline, work), media=content_type(form))
-
-    async def get(request: Request, asked: models.SparqlParameters) -> Reply:
-        return await protocol(asked.query, asked.store, request)
-
-    async def post(request: Request, _: None) -> Reply:
-        try:
-            text = request.body.decode()
-        except UnicodeDecodeError:
-            raise BadInput("the request is not UTF-8") from None
-        store = request.parameters().get("store")
-        if request.media == SPARQL_QUERY:
-            return await protocol(text, store, request)
-        if request.media != FORM:
-            raise HTTPProblem(415, f"send {SPARQL_QUERY} or {FORM}")
-        form = pairs(text)
-        if not form.get("query"):
-            raise BadInput("the form has to have one field 'query'")
-        return await protocol(form["query"], form.get("store", store), request)
-
-    fields = {"query": TEXT, "store": TEXT}
-    body = {
-        SPARQL_QUERY: {"schema": TEXT},
-        FORM: {"schema": {"type": "object", "properties": fields, "required": ["query"]}},
-    }
-    gives = dict.fromkeys(MEDIA_TYPES, TEXT)
-    takes: dict[str, Any] = {"requestBody": {"required": True, "content": body}}
-    answered = "SPARQL protocol: SPARQL 1.1 results (JSON, XML, CSV, TSV) with a truth variable"
-    posted = "SPARQL protocol: a form with `query`, or the query as application/sparql-query"
-    parameters = models.SparqlParameters
-    return [
-        Route("GET", "/sparql", "sparql_get", answered, get, parameters, gives, statuses=(406,)),
-        Route("POST", "/sparql", "sparql_post", posted, post, gives=gives, statuses=(406, 415), extra=takes),
     ]
 
 

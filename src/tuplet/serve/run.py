@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tuplet.errors import BadInput
+from tuplet.serve.base_iri import BaseIri
+from tuplet.serve.cors import Cors
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 
@@ -35,6 +37,8 @@ class ServerSettings:
     key_file: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
     watch: bool = True
+    base_iri: str = ""
+    cors_origins: tuple[str, ...] = ()
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -47,6 +51,7 @@ class ServerSettings:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
         given["stores"] = tuple((name, path) for name, path in given["stores"])
+        given["cors_origins"] = tuple(given["cors_origins"])
         return ServerSettings(**given)
 
 
@@ -93,6 +98,8 @@ def start(
     workers: int | None = None,
     watch: bool = True,
     ready: Callable[[int], None] = lambda port: None,
+    base_iri: str = "",
+    cors_origins: Sequence[str] = (),
 ) -> None:
     """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
     if sys.platform == "win32":
@@ -113,7 +120,8 @@ def start(
     # A worker that starts later, perhaps from another folder, finds the same files.
     named = tuple((name, os.path.abspath(path)) for name, path in named_stores(stores))
     keys = None if key_file is None else os.path.abspath(key_file)
-    settings = ServerSettings(named, keys, asdict(limits or ServerLimits()), watch)
+    origins = Cors(tuple(cors_origins)).origins
+    settings = ServerSettings(named, keys, asdict(limits or ServerLimits()), watch, BaseIri(base_iri).text, origins)
     listening = _bound(host, port)
     with (
         listening,

@@ -24,6 +24,7 @@ from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question, read_query
 from tuplet.serve import models
+from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
@@ -41,8 +42,11 @@ _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a s
 class Service:
     """Stores, limits and counters of one process."""
 
-    def __init__(self, stores: Mapping[str, Store], limits: ServerLimits, metrics: ServerMetrics) -> None:
+    def __init__(
+        self, stores: Mapping[str, Store], limits: ServerLimits, metrics: ServerMetrics, base: BaseIri = NO_BASE
+    ) -> None:
         self.stores, self.limits, self.metrics = dict(stores), limits, metrics
+        self.base = base
         self.finders = {name: Finder(store.graph.entities) for name, store in self.stores.items()}
         # a store does not change while it is served
         self.engines, self._described = cache(self._engines), cache(self._schema)
@@ -75,11 +79,15 @@ class Service:
 
     def store(self, name: str | None) -> Store:
         """The store of a name; the first if none is given."""
+        return self.stores[self.named(name)]
+
+    def named(self, name: str | None) -> str:
+        """The name of a store that is there; the first if none is given."""
         if name is None:
-            return next(iter(self.stores.values()))
+            return next(iter(self.stores))
         if name not in self.stores:
             raise unknown("store", name[:100], self.stores)
-        return self.stores[name]
+        return name
 
     def _engines(self, store: Store) -> dict[str, Engine[Any]]:
         """The engines that a store can be asked with over HTTP, its default one first."""
@@ -108,7 +116,7 @@ class Service:
         parameters: Mapping[str, Any] | None = None,
     ) -> Question:
         """A query, parsed once, that is not too large for this server."""
-        tree = read_query(text, grounding, store.graph, parameters)
+        tree = self.base.query(read_query(text, grounding, store.graph, parameters), store.graph)
         self.limits.check_query(tree)
         with with_place(text):
             return store.question(tree, text=text)

@@ -28,7 +28,7 @@ MEDIA_TYPES = {
     "text/csv": "csv",
     "text/tab-separated-values": "tsv",
 }
-_CONTENT = {
+CONTENT = {
     "json": "application/sparql-results+json",
     "xml": "application/sparql-results+xml",
     "csv": "text/csv; charset=utf-8",
@@ -51,14 +51,7 @@ class SparqlResults:
         """What XML, CSV and TSV have no place for."""
         known = {key: self.known.get(key) for key in ("bound", "pruned")}
         said = {f"tuplet-{key}": str(value) for key, value in known.items() if value is not None}
-        return {"content-type": content_type(self.form)} | {
-            name: value.encode("ascii", "replace").decode() for name, value in said.items()
-        }
-
-
-def content_type(form: str) -> str:
-    """The media type of a form of results."""
-    return _CONTENT[form]
+        return {name: value.encode("ascii", "replace").decode() for name, value in said.items()}
 
 
 def results(answers: Answers, deadline: Deadline, form: str = "json", base: BaseIri = NO_BASE) -> SparqlResults:

@@ -40,7 +40,7 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
 _FIELDS = 100
 _LISTED = 1000  # relations that a description names
 _ABOUT = (
-    "A subset of SPARQL 1.1: SELECT and ASK with triples, fixed-length paths, UNION, OPTIONAL attributes, FILTER, VALUES, "
+    "A subset of SPARQL 1.1: SELECT and ASK with triples, fixed-length paths, UNION, OPTIONAL values, FILTER, VALUES, "
     "COUNT, ORDER BY, LIMIT and OFFSET. Predicted facts count too: one more variable, truth, says how sure an answer is"
 )
 

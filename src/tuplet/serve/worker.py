@@ -12,8 +12,10 @@ import sys
 
 from tuplet.errors import TupletError
 from tuplet.serve.app import create_app
+from tuplet.serve.base_iri import BaseIri
 from tuplet.serve.connections import OpenConnections
 from tuplet.serve.control import Control, Generations
+from tuplet.serve.cors import Cors
 from tuplet.serve.event_loop import new_event_loop
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
@@ -46,7 +48,7 @@ def main() -> None:
 
 def _load(settings: ServerSettings) -> Service:
     stores = {name: open_store(path) for name, path in settings.stores}
-    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics())
+    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics(), BaseIri(settings.base_iri))
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()
@@ -62,7 +64,7 @@ async def _failed(channel: socket.socket, reason: str) -> None:
 async def _serve(channel: socket.socket, service: Service, settings: ServerSettings) -> None:
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
-    connections = OpenConnections(create_app(service, keys), control)
+    connections = OpenConnections(create_app(service, keys, cors=Cors(settings.cors_origins)), control)
     told = asyncio.Event()
 
     def generations() -> Generations:
