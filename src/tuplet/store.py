@@ -74,6 +74,7 @@ class Store(StoreEdits):
         truth, meta = files.rows() if files.on_demand else files.table, files.meta
         about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
         about["predictor"] = " + ".join(map(str, meta.models)) or None
+        about["generation"] = files.generation
         about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
         stated = None if files.facts is None else files.facts.adjacency
         return Store(Source(files.graph, meta.observed, truth, about, stated), Path(files.path), meta, files)
@@ -324,6 +325,26 @@ class Store(StoreEdits):
         """The number of the state at hand: every change of the folder is a new generation. 0 for a plain graph."""
         files = self._opened()[2]
         return 0 if files is None else files.generation
+
+    @property
+    def hash(self) -> str:
+        """Of everything that answers depend on."""
+        source, _, files = self._opened()
+        return source.graph.hash if files is None else files.hash
+
+    def newer(self) -> Store | None:
+        """The newest generation as a store of its own, beside this one, which stays as it is; None if this is it."""
+        source, _, files = self._opened()
+        if files is not None:
+            found = newest(files.path, files)
+            return None if found is files else Store.of(found)
+        fresh = None if self.path is None else open_store(self.path, source.splits)
+        return None if fresh is None or fresh.hash == source.graph.hash else fresh
+
+    def beside(self) -> Store:
+        """A store of its own at the same generation: what is changed through it leaves this one as it is."""
+        source, meta, files = self._opened()
+        return Store(source, self.path, meta, files)
 
     def info(self) -> dict[str, Any]:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""

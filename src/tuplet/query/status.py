@@ -32,6 +32,7 @@ def about(source: Source, engine: Engine[Any], limits: Limits, clauses: Clauses 
     return {
         "version": __version__,
         "graph": source.graph.hash,
+        **({"generation": number} if (number := source.about.get("generation")) else {}),
         "observed": list(source.splits) if source.splits is not None else "all",
         **made,
         **{name: value for name, value in limits.given().items() if name not in ("k", "logic")},

@@ -10,7 +10,7 @@ from time import perf_counter
 from tuplet.serve.access_log import AccessLog
 from tuplet.serve.cors import NO_CORS, Cors
 from tuplet.serve.encoding import encode
-from tuplet.serve.guard import HEADERS, Guard
+from tuplet.serve.guard import HEADERS, Guard, is_open
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit
@@ -43,8 +43,8 @@ class Application:
         summary = "This description"
         table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
         self.router, self.guard = Router(table), Guard(keys, cors)
-        self.metrics, self.most = service.metrics, service.limits.max_body
         self.log = AccessLog(logs or LogSettings())
+        self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,6 +75,8 @@ class Application:
                 return refused
             # Read whole before anything is done with it: it is small, and a slow sender holds nothing but itself.
             request.body = await _body(request, receive, self.most)
+            if not is_open(request.path):
+                await self.served.enter(request.key)
             return await self.router.reply(request)
         except OverLimit as error:
             return refusal(error)

@@ -30,7 +30,12 @@ HEADERS = tuple(
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 OWN_SITE = ("same-origin", "none", "")  # as browsers say it; others say nothing
 # The page itself holds no data; everything else needs a key where keys are needed.
-OPEN = ("/", "/health", "/favicon.ico", "/openapi.json")
+OPEN = ("/", "/health", "/ready", "/favicon.ico", "/openapi.json")
+
+
+def is_open(path: str) -> bool:
+    """Whether an address needs no key and no store."""
+    return path in OPEN or path.startswith("/web/")
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,16 @@ class Guard:
             own = request.header("sec-fetch-site") in OWN_SITE or request.path == "/"
             if not own and not self.cors.allows(request.header("origin")):
                 return _reply(403, "requests from other sites are not answered", "host")
-        elif request.path not in OPEN and not request.path.startswith("/web/") and request.method != "OPTIONS":
-            given = request.header("authorization")
-            scheme, _, key = given.partition(" ")
-            owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
-            if owner is None or owner.expired():
-                word = "an expired" if owner else "a wrong" if given else "no"
-                text = f"{word} API key; send Authorization: Bearer KEY"
-                return _reply(401, text, "key", {"www-authenticate": "Bearer"})
-            request.owner = owner.name
+            return None
+        given = request.header("authorization")
+        scheme, _, key = given.partition(" ")
+        owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
+        if owner is not None and not owner.expired():
+            request.owner, request.key = owner.name, owner
+        elif not is_open(request.path) and request.method != "OPTIONS":
+            word = "an expired" if owner else "a wrong" if given else "no"
+            text = f"{word} API key; send Authorization: Bearer KEY"
+            return _reply(401, text, "key", {"www-authenticate": "Bearer"})
         return None
 
     def said(self, request: Request, reply: Reply) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from tuplet.errors import BadInput, TupletError
 from tuplet.serve.encoding import encode
+from tuplet.serve.keys import KeyOwner, KeyRefused, KeyScope
 from tuplet.serve.limits import problem
 from tuplet.serve.request_notes import RequestNotes
 
@@ -26,6 +27,13 @@ App: TypeAlias = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Scope = Literal["open", "read", "write", "admin"]
 
 JSON = "application/json"
+# The scopes of a key that opens a route.
+_OPENED_BY: Mapping[Scope, tuple[KeyScope, ...]] = {
+    "open": (),
+    "read": ("read", "admin"),
+    "write": ("write", "admin"),
+    "admin": ("write", "admin"),
+}
 
 
 @dataclass
@@ -40,6 +48,7 @@ class Request:
     receive: Receive | None = None  # what comes after the body: that the client has gone
     body: bytes = b""
     owner: str = ""  # whose key it is
+    key: KeyOwner | None = None  # and what it opens; None where no keys are needed, or none was given
     route: str = "other"  # the path of its route, once that is found
     notes: RequestNotes = field(default_factory=RequestNotes)
 
@@ -89,6 +98,14 @@ class Route:
     statuses: tuple[int, ...] = ()  # errors beside those that every operation may have
     extra: Mapping[str, Any] = field(default_factory=dict)  # of its description
     described: bool = True
+
+    def check(self, key: KeyOwner | None) -> None:
+        """Refuse a key that is for other things. Without any keys this machine alone asks, and changes nothing."""
+        if key is None and self.scope == "write":
+            raise KeyRefused("facts are changed with a key that may write; see --api-key-file and --new-key")
+        if key is not None and self.scope != "open" and not key.may(*_OPENED_BY[self.scope]):
+            wanted = " or ".join(_OPENED_BY[self.scope])
+            raise KeyRefused(f"the key {key.name!r} has not the scope for this: {wanted}")
 
     def taken(self, request: Request) -> BaseModel | None:
         """The body or the parameters of a request, checked."""
@@ -161,6 +178,7 @@ class Router:
                 return Reply(b"", 204, headers={"allow": ", ".join(self.methods(request.path))})
             route = self.find(request.method, request.path)
             request.route = route.path
+            route.check(request.key)
             return await route.handle(request, route.taken(request))
         except (TupletError, ValidationError) as error:
             return refusal(error)

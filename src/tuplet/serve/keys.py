@@ -20,13 +20,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal, TypeAlias, cast, get_args
 
-from tuplet.errors import BadInput, unknown
+from tuplet.errors import BadInput, TupletError, unknown
 
 KeyScope: TypeAlias = Literal["read", "write", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 PREFIX = "tup_"
 LOOK = 1.0  # seconds between two looks at the key file
 log = logging.getLogger("tuplet.serve")
+
+
+class KeyRefused(TupletError):
+    """A key that opens other things than what it was used for."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +154,8 @@ class KeyFile:
             self.refresh()
         return self.keys.owner(key)
 
-    def refresh(self) -> bool:
-        """Read the file again if it has changed; says whether it had.
+    def refresh(self) -> None:
+        """Read the file again if it has changed.
 
         A line that is wrong opens nothing and is logged, so that a key that was withdrawn beside it is withdrawn. A
         file that cannot be read leaves everything as it was.
@@ -159,17 +163,16 @@ class KeyFile:
         self._next = monotonic() + LOOK
         state = self._state()
         if state == self._seen:
-            return False
+            return
         self._seen = state
         try:
             self.keys, wrong = _read(self.path)
         except BadInput as error:
             log.warning("%s; the keys stay as they were", error)
-            return False
+            return
         for line in wrong:
             log.warning("%s; the line is left out", line)
         log.info("%s was read again: %d keys", self.path, len(self.keys.owners))
-        return True
 
     def warning(self) -> str | None:
         """What is wrong with who may read the file.

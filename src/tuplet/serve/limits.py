@@ -15,6 +15,7 @@ from tuplet.errors import (
     BudgetExceeded,
     ParseError,
     PlacedError,
+    StoreBusy,
     TupletError,
     UnknownName,
     UnsafeQuery,
@@ -22,6 +23,7 @@ from tuplet.errors import (
 )
 from tuplet.lang.ast import Constant, Query, atoms, terms
 from tuplet.query.limits import Deadline, Limits
+from tuplet.serve.keys import KeyRefused
 from tuplet.settings import flag, knob
 
 
@@ -103,6 +105,8 @@ KINDS: tuple[tuple[type[TupletError], int, str], ...] = (
     (UnsafeQuery, 400, "unsafe"),
     (BudgetExceeded, 422, "limit"),
     (TooBusy, 429, "busy"),
+    (StoreBusy, 409, "busy"),
+    (KeyRefused, 403, "scope"),
     (TupletError, 400, "input"),
 )
 

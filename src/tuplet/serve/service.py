@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import asdict, replace
-from functools import cache
+from functools import partial
 from typing import Any, TypeVar
 
 from tuplet import registry
@@ -28,10 +29,12 @@ from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
+from tuplet.serve.keys import KeyRefused
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Lane, Places
 from tuplet.serve.request_notes import notes
+from tuplet.serve.served import ServedStores, per_store
 from tuplet.store import Store
 
 T = TypeVar("T")
@@ -45,35 +48,41 @@ class Service:
     def __init__(
         self, stores: Mapping[str, Store], limits: ServerLimits, metrics: ServerMetrics, base: BaseIri = NO_BASE
     ) -> None:
-        self.stores, self.limits, self.metrics = dict(stores), limits, metrics
+        self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
-        self.finders = {name: Finder(store.graph.entities) for name, store in self.stores.items()}
-        # a store does not change while it is served
-        self.engines, self._described = cache(self._engines), cache(self._schema)
+        self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
         self.places = Places(limits.max_concurrent, limits.max_waiting, metrics)
         self.small = Lane(1, limits.max_waiting, metrics)
 
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The stores that the request at hand sees."""
+        return self.served.seen()
+
     def warm(self) -> None:
         """Load what is compiled before the first request."""
-        filters: tuple[Only | None, ...] = (None, "predicted", "observed")
         evidence.load()
         for name, store in self.stores.items():
-            store.engine()
-            self.engines(store)  # plug-ins are loaded here, never because a request names one
-            self.schema(name)
-            for example, only in itertools.product(examples(store.source)[:2], filters):
-                with suppress(TupletError):
-                    store.ask(example["query"], k=3, only=only, timeout=1.0)
+            self._warm(name, store)
+
+    def _warm(self, name: str, store: Store) -> None:
+        filters: tuple[Only | None, ...] = (None, "predicted", "observed")
+        store.engine()
+        self.engines(store)  # plug-ins are loaded here, never because a request names one
+        self._described(store, name, tuple(self.served.current))
+        for example, only in itertools.product(examples(store.source)[:2], filters):
+            with suppress(TupletError):
+                store.ask(example["query"], k=3, only=only, timeout=1.0)
 
     # --- places ----------------------------------------------------------------------------------------------------
 
     async def run(self, deadline: Deadline, work: Callable[[], T], owner: str = "") -> T:
         """Search in a thread once the owner, a key or an address, has a place."""
-        return await self.places.run(owner, deadline, work)
+        return await self.places.run(owner, deadline, partial(copy_context().run, work))
 
     async def aside(self, work: Callable[[], T], owner: str = "") -> T:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
-        return await self.small.run(owner, self.limits.deadline(), work)
+        return await self.small.run(owner, self.limits.deadline(), partial(copy_context().run, work))
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -82,21 +91,15 @@ class Service:
         return self.stores[self.named(name)]
 
     def named(self, name: str | None) -> str:
-        """The name of a store that is there; the first if none is given."""
+        """The name of a store that the request may see; the first if none is given."""
+        stores = self.stores
+        if not stores:
+            raise KeyRefused("this key opens none of the stores that are served")
         if name is None:
-            return next(iter(self.stores))
-        if name not in self.stores:
-            raise unknown("store", name[:100], self.stores)
+            return next(iter(stores))
+        if name not in stores:
+            raise unknown("store", name[:100], stores)
         return name
-
-    def _engines(self, store: Store) -> dict[str, Engine[Any]]:
-        """The engines that a store can be asked with over HTTP, its default one first."""
-        found: dict[str, Engine[Any]] = {}
-        for name in (store.default_engine, *registry.names("engines")):
-            with suppress(TupletError):  # one that another package offers may not load
-                found[name] = registry.find("engines", name)
-        facts_only = store.source.truth is None
-        return {name: e for name, e in found.items() if e.served and not (facts_only and e.needs_truth)}
 
     def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
         """The engine of a name, loaded; the time of loading is not the request's."""
@@ -147,7 +150,7 @@ class Service:
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
             raise
-        name = asked.store or next(iter(self.stores))
+        name = self.named(asked.store)
         took = deadline.clock() - start
         self.metrics.answered(name, engine.name, took, len(answers), answers.exact, answers.pruned)
         notes().asked(name, engine.name, text, answers.pruned)
@@ -203,17 +206,17 @@ class Service:
 
     def schema(self, name: str | None) -> bytes:
         """`GET /schema`: stores, engines, relations and attributes, example queries, limits, the generation served."""
-        return self._described(name or next(iter(self.stores)))
+        name = self.named(name)
+        return self._described(self.store(name), name, tuple(self.stores))
 
-    def _schema(self, name: str) -> bytes:
-        store = self.store(name)
+    def _schema(self, store: Store, name: str, names: tuple[str, ...]) -> bytes:
         about = store.info()
         relations, graph = store.graph.relations, store.graph
         counts = relation_counts(store.source.facts).tolist()
         often = sorted(range(len(relations)), key=lambda i: (-counts[i], relations.name(i)))
         return encode(
             {
-                "stores": list(self.stores),
+                "stores": names,
                 "store": name,
                 "entities": len(graph.entities),
                 "facts": sum(counts),
@@ -242,8 +245,8 @@ class Service:
 
     def find(self, name: str | None, text: str, most: int) -> bytes:
         """`GET /schema/entities`: entities by the beginning of their name or label, then by what they contain."""
-        entities = self.store(name).graph.entities
-        found = self.finders[name or next(iter(self.stores))].find(text, most)
+        store = self.store(name)
+        entities, found = store.graph.entities, self.finder(store).find(text, most)
         return encode({"entities": [{"name": entities.name(i), "label": entities.label(i)} for i in found]})
 
     def entity(self, asked: models.EntityParameters, deadline: Deadline) -> bytes:
@@ -256,3 +259,17 @@ class Service:
         entities = self.store(name).graph.entities
         found = {name: entities.find(name) for name in names}
         return encode({"labels": {name: entities.label(i) for name, i in found.items() if i >= 0}})
+
+
+def _engines(store: Store) -> dict[str, Engine[Any]]:
+    """The engines that a store can be asked with over HTTP, its default one first."""
+    found: dict[str, Engine[Any]] = {}
+    for name in (store.default_engine, *registry.names("engines")):
+        with suppress(TupletError):  # one that another package offers may not load
+            found[name] = registry.find("engines", name)
+    facts_only = store.source.truth is None
+    return {name: e for name, e in found.items() if e.served and not (facts_only and e.needs_truth)}
+
+
+def _finder(store: Store) -> Finder:
+    return Finder(store.graph.entities)

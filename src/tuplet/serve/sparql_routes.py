@@ -51,8 +51,8 @@ def sparql_routes(service: Service) -> list[Route]:
             raise HTTPProblem(406, f"give a query; without one, a description comes as {', '.join(DESCRIPTIONS)}")
         if form == "html":  # a person with a browser
             return Reply(b"", 303, headers={"location": "./", "vary": "accept"})
-        first = asked.choices.get("store") or next(iter(service.stores))
-        names = dict.fromkeys((service.named(first), *service.stores))
+        first = service.named(asked.choices.get("store"))
+        names = dict.fromkeys((first, *service.stores))
         turtle = service_description([json.loads(service.schema(name)) for name in names], service.base)
         media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
         body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")

@@ -14,7 +14,7 @@ from tuplet.errors import TupletError
 from tuplet.serve.app import create_app
 from tuplet.serve.base_iri import BaseIri
 from tuplet.serve.connections import OpenConnections
-from tuplet.serve.control import Control, Generations
+from tuplet.serve.control import Control
 from tuplet.serve.cors import Cors
 from tuplet.serve.event_loop import new_event_loop
 from tuplet.serve.keys import KeyFile
@@ -67,22 +67,19 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
     connections = OpenConnections(create_app(service, keys, cors=Cors(settings.cors_origins)), control)
     told = asyncio.Event()
 
-    def generations() -> Generations:
-        return {name: [store.generation, ""] for name, store in service.stores.items()}
-
     def drain() -> None:
         if not told.is_set() and not control.closed.done():
             control.tell("draining")
+        service.served.draining = True
         told.set()
 
     control.on("ping", dict)
     control.on("drain", drain)
-    for kind in ("prepare", "switch"):
-        control.on(kind, lambda: {"generations": generations()})
-    for kind in ("hold", "go"):
-        control.on(kind, dict)
+    service.served.attach(control)
+    if keys is not None:
+        control.on("keys", keys.refresh)
     loop.add_signal_handler(signal.SIGTERM, drain)  # the whole group may get it, or this process alone
-    control.tell("ready", generations=generations())
+    control.tell("ready", generations=service.served.generations())
     stopped = asyncio.ensure_future(told.wait())
     await asyncio.wait((stopped, control.closed), return_when=asyncio.FIRST_COMPLETED)
     if not control.closed.done():
