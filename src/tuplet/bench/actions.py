@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     refuse_existing(target, arguments.force)
     shapes = select(arguments.shapes)
     graph = KnowledgeGraph.open(arguments.graph)
-    with Progress(quiet=arguments.quiet) as progress:
+    with _pool(arguments) as executor, Progress(quiet=arguments.quiet) as progress:
         queries = sample(
             graph,
             shapes,
@@ -42,6 +43,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
             known=arguments.known.split(","),
             target=arguments.target.split(","),
             workers=arguments.workers or default_workers(),
+            executor=executor,
             progress=progress.counting("sampling"),
         )
     if not len(queries):
@@ -65,17 +67,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     from tuplet.bench.workers import default_workers
 
     settings = _settings(arguments)
-    if arguments.ray and arguments.workers:
-        raise BadInput("give either --workers or --ray, not both")
     settings.runner()
     queries = _queries(arguments)
-    with ExitStack() as stack:
-        executor = None
-        if arguments.ray:
-            from tuplet.bench.ray_executor import RayExecutor
-
-            executor = stack.enter_context(RayExecutor(arguments.ray))
-        progress = stack.enter_context(Progress(quiet=arguments.quiet))
+    with _pool(arguments) as executor, Progress(quiet=arguments.quiet) as progress:
         run(
             arguments.store,
             queries,
@@ -89,6 +83,20 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}
     quality = {name: round(value, 3) for name, value in result.quality.items()}
     return {"run": result.label, "queries": len(result.rows), "percent": means, "quality": quality}
+
+
+@contextmanager
+def _pool(arguments: argparse.Namespace) -> Iterator[Executor | None]:
+    """The workers of a cluster, if `--ray` names one."""
+    if not arguments.ray:
+        yield None
+        return
+    if arguments.workers:
+        raise BadInput("give either --workers or --ray, not both")
+    from tuplet.cluster.ray_executor import RayExecutor
+
+    with RayExecutor(arguments.ray) as executor:
+        yield executor
 
 
 def _queries(arguments: argparse.Namespace) -> QuerySet:

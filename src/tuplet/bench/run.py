@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -20,6 +20,8 @@ from tuplet.bench.evaluate import Evaluator
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.results import ResultRow, RunManifest, RunSettings, write_part
 from tuplet.bench.workers import worker_processes
+from tuplet.cluster.ray_executor import arrived, ship
+from tuplet.cluster.shipping import Folder
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import remove
 from tuplet.query.source import Source
@@ -63,7 +65,8 @@ def run(
 ) -> RunManifest:
     """Run what is not done yet and return the manifest; `progress` is called with the queries done and all.
 
-    `workers` processes each map the store into memory; any other `Executor` whose workers see the store will do.
+    `workers` processes each map the store into memory; on a Ray cluster they fetch it first. Any other `Executor` whose
+    workers see the store will do.
     """
     settings = settings or RunSettings()
     root = Path(folder)
@@ -102,11 +105,19 @@ def _results(
         yield from ((unit, evaluator.evaluate(unit.queries)) for unit in todo)
         return
     try:
-        futures = {pool.submit(work, store, settings, unit.queries): unit for unit in todo}
+        where, model = ship(pool, store), settings.options.get("model")
+        sent = None if model is None else ship(pool, _located(model))
+        futures = {pool.submit(work, where, settings, unit.queries, sent): unit for unit in todo}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenExecutor:
         raise BudgetExceeded("a worker process died, perhaps for lack of memory; run it again to continue") from None
+
+
+def _located(model: str) -> Path:
+    from tuplet.predict.model_folder import located  # imports torch
+
+    return located(model)
 
 
 @contextmanager
@@ -132,9 +143,13 @@ def _kept(store: str, settings: str) -> Evaluator:
     return _evaluator(store, RunSettings(**json.loads(settings)))
 
 
-def work(store: str, settings: RunSettings, queries: Sequence[BenchQuery]) -> list[ResultRow]:
-    """One unit in a worker, which keeps the store open for the next one."""
-    return _kept(store, json.dumps(asdict(settings))).evaluate(queries)
+def work(
+    store: Folder, settings: RunSettings, queries: Sequence[BenchQuery], model: Folder | None = None
+) -> list[ResultRow]:
+    """One unit in a worker, which keeps the store open for the next one; `model` is that of the options."""
+    if model is not None:
+        settings = replace(settings, options={**settings.options, "model": arrived(model)})
+    return _kept(arrived(store), json.dumps(asdict(settings))).evaluate(queries)
 
 
 # --- the manifest ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import pairwise, permutations
@@ -22,6 +22,8 @@ from tuplet.bench.queries import BenchQuery, QuerySet, bound, efok_text
 from tuplet.bench.query_types import QueryType
 from tuplet.bench.shapes import AbstractClauses, QueryShape, Role, shape, symbols
 from tuplet.bench.workers import worker_processes
+from tuplet.cluster.ray_executor import arrived, ship
+from tuplet.cluster.shipping import Folder
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.query.query_graph import QueryGraph
@@ -95,11 +97,13 @@ def sample(
     target: Sequence[str] = ("test",),
     rules: Rules | None = None,
     workers: int = 1,
+    executor: Executor | None = None,
     progress: Report | None = None,
 ) -> QuerySet:
     """`per_shape` queries of each shape. `meta["shortage"]` names the shapes that could not be filled, with reasons.
 
-    `progress` is called with the queries finished and asked for.
+    `workers` processes share the work, or those of an `executor`; the result is the same. `progress` is called with the
+    queries finished and asked for.
     """
     rules = rules or Rules()
     resolved = [_resolve(given) for given in shapes]
@@ -110,7 +114,7 @@ def sample(
         raise BadInput(f"the number of queries per shape has to be at least 1, not {per_shape}")
     states = [_ShapeProgress(s, efok_text(s.clauses)) for s in resolved]
     sampler = Sampler.of(graph, known, target, rules)
-    with _SamplingPool(graph, sampler, known, target, rules, workers) as pool:
+    with _SamplingPool(graph, sampler, known, target, rules, workers, executor) as pool:
         while True:
             ranges = [state.next(per_shape, rules) for state in states]
             units = [(number, block) for number, span in enumerate(ranges) for block in _blocks(span)]
@@ -156,7 +160,7 @@ def _blocks(numbers: range) -> list[range]:
 
 
 _Task: TypeAlias = tuple[AbstractClauses, str, int, range]
-_Job: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], Rules, _Task]  # graph directory, known, target, …
+_Job: TypeAlias = tuple[Folder, tuple[str, ...], tuple[str, ...], Rules, _Task]  # graph directory, known, target, …
 _Results: TypeAlias = list[tuple[GroundedQuery | None, "Counter[str]"]]
 
 
@@ -176,21 +180,24 @@ class _SamplingPool:
         target: Sequence[str],
         rules: Rules,
         workers: int,
+        executor: Executor | None,
     ) -> None:
         self.sampler, self.settings = sampler, (tuple(known), tuple(target), rules)
         self.folder: tempfile.TemporaryDirectory[str] | None = None
-        self.pool: ProcessPoolExecutor | None = None
-        if workers > 1:
-            self.folder = tempfile.TemporaryDirectory()
-            self.path = str(Path(self.folder.name) / "graph")
-            graph.save(self.path)
+        self.given, self.pool = executor is not None, executor
+        if executor is None and workers > 1:
             self.pool = worker_processes(workers)
+        if self.pool is not None:
+            self.folder = tempfile.TemporaryDirectory()
+            path = Path(self.folder.name) / "graph"
+            graph.save(path)
+            self.graph = ship(self.pool, path)
 
     def __enter__(self) -> _SamplingPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.pool is not None:
+        if self.pool is not None and not self.given:
             self.pool.shutdown(cancel_futures=True)
         if self.folder is not None:
             self.folder.cleanup()
@@ -198,9 +205,9 @@ class _SamplingPool:
     def run(self, tasks: Sequence[_Task]) -> Iterator[_Results]:
         if self.pool is None:
             return (_unit(self.sampler, task) for task in tasks)
-        return self._mapped(self.pool, [(self.path, *self.settings, task) for task in tasks])
+        return self._mapped(self.pool, [(self.graph, *self.settings, task) for task in tasks])
 
-    def _mapped(self, pool: ProcessPoolExecutor, jobs: Sequence[_Job]) -> Iterator[_Results]:
+    def _mapped(self, pool: Executor, jobs: Sequence[_Job]) -> Iterator[_Results]:
         try:
             yield from pool.map(_remote, jobs)
         except BrokenExecutor:
@@ -208,8 +215,8 @@ class _SamplingPool:
 
 
 def _remote(job: _Job) -> _Results:
-    path, known, target, rules, task = job
-    return _unit(_opened(path, known, target, rules), task)
+    graph, known, target, rules, task = job
+    return _unit(_opened(arrived(graph), known, target, rules), task)
 
 
 @cache

@@ -15,6 +15,7 @@ from tuplet.settings import flags
 from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
 
 FORMATS = ("table", "json", "csv", "parquet")
+RAY = "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent"
 CALIBRATION = (
     "learned (default, given enough valid edges), softmax-count or observed-mass; "
     "with --table given (default) or learned"
@@ -93,6 +94,7 @@ def _index(command: CommandParser) -> None:
     command.add_argument(
         "--parts", metavar="FOLDER", help="keep finished relations in this folder, or go on from those in it"
     )
+    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
     command.add_argument("--table", metavar="F.parquet", help="read truth values from this file instead of MODEL")
     command.add_argument(
         "--observed", default="train,valid", metavar="SPLITS", help="splits that count as facts (default: train,valid)"
@@ -316,6 +318,7 @@ def _bench(command: CommandParser) -> None:
         "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
     )
     sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
+    sample.add_argument("--ray", metavar="ADDRESS", help=RAY)
     sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
     _output(sample, "QUERIES")
     _quiet(sample)
@@ -329,7 +332,7 @@ def _bench(command: CommandParser) -> None:
     run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
     run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    run.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster (auto, host:port, ray://…)")
+    run.add_argument("--ray", metavar="ADDRESS", help=RAY)
     run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
     _quiet(run)
 

@@ -112,6 +112,7 @@ def run_index(arguments: argparse.Namespace) -> None:
         arguments.output,
         candidates=arguments.candidates,
         parts=arguments.parts,
+        ray=arguments.ray,
         table=arguments.table,
         threshold=arguments.threshold,
         calibration=arguments.calibration,

@@ -163,6 +163,7 @@ class PredictorRecipe:
     candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
     later: Sequence[Sequence[PathLike]] = ()  # the same predictors at the end of each window of the newest facts
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
+    ray: str | None = None  # the address of a Ray cluster that scores relations
 
     def __post_init__(self) -> None:
         from tuplet.truth.candidates.sources import ALL, HALF_LINKS, WIDE
@@ -193,6 +194,12 @@ class PredictorRecipe:
         cache = finished_relations(folder, hashes, choice.sources, floor, rule, counted)
         if progress and self.parts is not None and cache is not None and not cache.begun:
             progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
+        if self.ray is not None:
+            from tuplet.truth.candidates.cluster_parts import ScoredCandidates, score_on_cluster
+
+            folders, opened = _listed(self.predictor), list(scorers.values())
+            wanted = ScoredCandidates(choice.sources, floor, rule, self.memory, two_step)
+            score_on_cluster(self.ray, graph, COUNTED, folders, opened, wanted, cache, progress)
         scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress, two_step)
         if why is None:
             why = _too_few(graph, scores, self.calibration)

@@ -47,6 +47,10 @@ class RelationCache:
         """Whether some relation is finished."""
         return any(self.folder.glob("*.npz"))
 
+    def has(self, relation: int | str) -> bool:
+        """Whether a part is finished, as far as its file says."""
+        return (self.folder / f"{relation}.npz").exists()
+
     def load(self, relation: int | str) -> dict[str, NDArray[Any]] | None:
         """The part of a relation, by its number or the name of the part; None if it is not finished."""
         try:

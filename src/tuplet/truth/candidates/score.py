@@ -70,38 +70,14 @@ def score_candidates(
     """
     if not 0 < floor < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
-    workers = _workers(scorers.values())
+    workers = workers_for(scorers.values())
     scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
     relations, found = scorer.scorers[0].relations, {}
     told = RowProgress(progress, [scorer.dear_rows(number) for number in range(relations)])
-    scorer = scorer.counting(told)
-
-    def kept(name: int | str, work: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, NDArray[Any]]:
-        part = cache.load(name) if cache else None
-        if part is None:
-            with torch.inference_mode():
-                part = dict(work())
-            if cache:
-                cache.save(name, part)
-        return part
+    work = RelationParts(scorer.counting(told), two_step)
 
     def one(number: int) -> Mapping[str, NDArray[Any]]:
-        rows: list[list[RowLogs]] = []  # of the first part, unless it was made before, or elsewhere
-
-        def first() -> Mapping[str, NDArray[Any]]:
-            rows.extend(scorer.rows(number))
-            return scorer.listed(rows)
-
-        # Beside the first part, so that one that was made elsewhere stays as it is.
-        parts, name = [kept(number, first)], str(number)
-        if two_step is None:
-            rows.clear()
-        if sources.open_from is not None and sources.rows_from is None and scorer.some_cheap:
-            name += f"-open-{sources.open_from:g}"
-            parts.append(kept(name, lambda: scorer.open_pairs(number)))
-        if two_step is not None:
-            name += f"-two-step-{two_step.level:g}"
-            parts.append(kept(name, lambda: scorer.two_step_pairs(number, *two_step.ends(number), parts, rows)))
+        parts = list(work.parts(number, cache).values())
         return parts[0] if len(parts) == 1 else _merged(*parts)
 
     for number, part in enumerate(_side_by_side(one, range(relations), workers)):
@@ -110,7 +86,7 @@ def score_candidates(
     return joined(tuple(scorers), found)
 
 
-def _workers(scorers: Iterable[LinkPredictor]) -> int:
+def workers_for(scorers: Iterable[LinkPredictor]) -> int:
     """How many relations at a time.
 
     On the CPU as many as torch has threads, each with one: the steps of a small relation are too short to be shared.
@@ -216,11 +192,6 @@ class CandidateScorer:
         """The edges that reach the floor in some row."""
         return self._part(torch.unique(torch.cat([side.reaching(self.floor) for both in rows for side in both])), rows)
 
-    @property
-    def some_cheap(self) -> bool:
-        """Whether there is a scorer for which a row more costs little."""
-        return any(scores_columns(scorer) for scorer in self.scorers)
-
     def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
         """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
         assert self.views is not None
@@ -307,6 +278,56 @@ def fewer_rows(both: Sequence[HalfLinks]) -> list[HalfLinks]:
     counts = [len(links.rows) for links in both]
     kept = counts.index(min(counts))
     return [links if side == kept else links.without_rows() for side, links in enumerate(both)]
+
+
+def part_names(
+    number: int, sources: CandidateSources, scorers: Iterable[LinkPredictor], two_step: TwoStepSource | None
+) -> list[str]:
+    """What the parts of a relation are called."""
+    names = [str(number)]
+    if sources.open_from is not None and sources.rows_from is None and any(map(scores_columns, scorers)):
+        names.append(f"{names[-1]}-open-{sources.open_from:g}")
+    if two_step is not None:
+        names.append(f"{names[-1]}-two-step-{two_step.level:g}")
+    return names
+
+
+@dataclass(frozen=True)
+class RelationParts:
+    """What is listed of a relation, in parts: each is kept by its name, so that one made elsewhere stays as it is."""
+
+    scorer: CandidateScorer
+    two_step: TwoStepSource | None
+
+    def parts(self, number: int, cache: RelationCache | None = None) -> dict[str, Mapping[str, NDArray[Any]]]:
+        """All parts of a relation by name; those in the cache are not computed again, the others are kept there."""
+        rows: list[list[RowLogs]] = []  # of the first part, unless it was made before, or elsewhere
+        made: dict[str, Mapping[str, NDArray[Any]]] = {}
+
+        def first() -> Mapping[str, NDArray[Any]]:
+            rows.extend(self.scorer.rows(number))
+            listed = self.scorer.listed(rows)
+            if self.two_step is None:
+                rows.clear()
+            return listed
+
+        def two_step() -> Mapping[str, NDArray[Any]]:
+            assert self.two_step is not None
+            return self.scorer.two_step_pairs(number, *self.two_step.ends(number), list(made.values()), rows)
+
+        for name in part_names(number, self.scorer.sources, self.scorer.scorers, self.two_step):
+            part = cache.load(name) if cache else None
+            if part is None:
+                kind = first if not made else two_step if "-two-step-" in name else self._open_pairs(number)
+                with torch.inference_mode():
+                    part = dict(kind())
+                if cache:
+                    cache.save(name, part)
+            made[name] = part
+        return made
+
+    def _open_pairs(self, number: int) -> Callable[[], Mapping[str, NDArray[Any]]]:
+        return lambda: self.scorer.open_pairs(number)
 
 
 def _merged(*parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,144 @@
+"""A simulated cluster of two nodes gives what one machine gives, although a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tuplet
+from tuplet.bench.run import run
+from tuplet.bench.sampling import sample
+from tuplet.bench.shapes import shape
+from tuplet.cluster.ray_executor import RayExecutor, arrived
+from tuplet.cluster.shipping import CACHE, Shipment, digest_of
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+
+pytest.importorskip("ray", reason="Ray is not installed (pip install 'tuplet[ray]')")
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the nodes keep what they fetched."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def address(fetched: Path) -> Iterator[str]:
+    from ray.cluster_utils import Cluster
+
+    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE, str(fetched))  # the nodes inherit it
+        cluster = Cluster(initialize_head=True, head_node_args=node)
+        cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+        yield cluster.address
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def graph() -> KnowledgeGraph:
+    from tuplet.cli.demo import bundled, hidden
+
+    return hidden(bundled())
+
+
+@pytest.fixture(scope="module")
+def model(graph: KnowledgeGraph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    tuplet.train(graph, folder, rank=8, epochs=2, progress=False)
+    return folder
+
+
+def workers() -> list[int]:
+    """The processes of the cluster's workers that do something."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                name = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if name.startswith(b"ray::RayWorker.call"):
+                found.append(int(folder.name))
+    return found
+
+
+def test_an_index_of_two_nodes_is_that_of_one_process_bit_for_bit(
+    address: str, fetched: Path, graph: KnowledgeGraph, model: Path, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill(stage: str, done: float, total: float, note: str = "") -> None:
+        if stage == "index" and note == "relations" and not killed and (busy := workers()):
+            os.kill(busy[0], signal.SIGKILL)
+            killed.append(busy[0])
+
+    tuplet.index(graph, model, tmp_path / "one.store", candidates="half-links", progress=False)
+    tuplet.index(graph, model, tmp_path / "ray.store", candidates="half-links", ray=address, progress=kill)
+    assert killed, "a worker died midway"
+    tables = [tuplet.open(tmp_path / name).source.values() for name in ("one.store", "ray.store")]
+    assert tables[0] is not tables[1]
+    folders = [next((tmp_path / name).glob("table-*")) for name in ("one.store", "ray.store")]
+    assert digest_of(folders[0]) == digest_of(folders[1])
+    assert digest_of(model) in {path.name for path in (fetched / "folders").iterdir()}
+
+
+def test_queries_are_sampled_and_run_on_stores_that_were_fetched(
+    address: str, fetched: Path, graph: KnowledgeGraph, tmp_path: Path
+) -> None:
+    tuplet.index(graph, None, tmp_path / "store", table=_table(graph, tmp_path), progress=False)
+    alone = sample(graph, ["2fp", "1p"], 6, seed=1)
+    run(tmp_path / "store", alone, tmp_path / "processes", block=3, workers=1)
+    with RayExecutor(address) as executor:
+        assert len(executor.nodes()) == 2
+        queries = sample(graph, ["2fp", "1p"], 6, seed=1, executor=executor)
+        assert queries.digest == alone.digest
+        run(tmp_path / "store", queries, tmp_path / "ray", block=3, executor=executor)
+        with pytest.raises(BadInput, match=r"^unknown shape '2fx'"):
+            executor.submit(shape, "2fx").result()
+    assert digest_of(tmp_path / "store") in {path.name for path in (fetched / "folders").iterdir()}
+    assert _numbers(tmp_path / "ray") == _numbers(tmp_path / "processes")
+
+
+def test_a_folder_that_was_fetched_is_not_fetched_again(address: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_text("1")
+    with RayExecutor(address) as executor:
+        sent = executor.ship(tmp_path / "folder")
+        assert arrived(sent) == str(tmp_path / "folder")
+        elsewhere = Shipment(sent.digest, sent.origin, "another node", sent.files)
+        paths = {executor.submit(arrived, elsewhere).result() for _ in range(3)}
+        assert len(paths) == 1
+        assert (Path(paths.pop()) / "a").read_text() == "1"
+
+
+def test_no_cluster_is_said_in_one_line() -> None:
+    with pytest.raises(BadInput, match=r"there is no Ray cluster at '127\.0\.0\.1:1'") as error:
+        RayExecutor("127.0.0.1:1")
+    assert "\n" not in str(error.value)
+
+
+def _table(graph: KnowledgeGraph, folder: Path) -> Path:
+    """The test edges with truth 0.5."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    heads, relations, tails = graph.edges("test")
+    names = graph.entities.names(heads), graph.relations.names(relations), graph.entities.names(tails)
+    columns = dict(zip(("head", "relation", "tail"), names, strict=True))
+    pq.write_table(pa.table({**columns, "truth": [0.5] * len(heads)}), folder / "truth.parquet")
+    return folder / "truth.parquet"
+
+
+def _numbers(folder: Path) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from tuplet.bench.results import read_rows
+
+    return [{key: v for key, v in asdict(row).items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]
