@@ -40,8 +40,9 @@ class Connection(HttpToolsProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Whether a request is being answered, to the last byte."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return answering or self.transport.get_write_buffer_size() > 0
 
     @property
     def address(self) -> str:
@@ -117,7 +118,7 @@ class Connection(HttpToolsProtocol):
         elif now - self._unsent_since > SEND_TIME:
             log.info("%s: reads nothing of its answer", self.address)
             self.transport.abort()
-        if self.busy or unsent or self.transport.is_closing():
+        if self.busy or self.transport.is_closing():
             return
         if self._heading and now - self.since > HEAD_TIME:
             if self._arrived:
@@ -193,13 +194,17 @@ class OpenConnections:
                 self._control.tell(kind, ids=numbers.copy())
             numbers.clear()
 
-    def shed(self, count: int, address: str | None = None) -> None:
+    def shed(self, count: int, address: str | None = None) -> dict[str, int]:
         """Close so many idle connections, those that are idle for longest, if given of one address."""
         idle = [one for one in self._open.values() if one is not None and not one.busy]
         if address is not None:
             idle = [one for one in idle if one.address == address]
-        for one in sorted(idle, key=lambda one: one.since)[:count]:
+        chosen = sorted(idle, key=lambda one: one.since)[:count]
+        for one in chosen:
+            self._forget(one.number)
             one.transport.abort()
+        self._report()  # before the reply
+        return {"closed": len(chosen)}
 
     def _tick(self) -> None:
         self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]

@@ -17,7 +17,7 @@ raises is raised at the end that asked, as `ChannelError`.
 | `switch` | parent → worker | → `generations` | serve what was prepared, from now on |
 | `go` | parent → worker | | those that wait may begin; without a `switch` before, what was prepared is let go |
 | `connection` | parent → worker | `id`, `connection` (a socket) | serve it |
-| `shed` | parent → worker | `count`, `address` | close so many idle connections, the longest idle first |
+| `shed` | parent → worker | `count`, `address` → `closed` | close so many idle connections, the longest idle first |
 | `ping` | parent → worker | | are you there |
 | `drain` | parent → worker | | finish what is in flight, then end |
 

@@ -20,6 +20,7 @@ from tuplet.serve.control import ChannelError, Control
 
 AT_ONCE = 64  # connections accepted in one turn of the loop
 SLOW = 0.25  # seconds after which a worker that has not taken what it was given gets no more
+ROOM_TIME = 0.5  # seconds in which a worker closes idle connections
 PAUSE = 0.5  # seconds without accepting after an error such as too many open files
 OWN_FILES = 100  # beside connections
 _REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -66,6 +67,7 @@ class Door:
         self._number = 0
         self._reading = self._listens = self._shut = False
         self._complained = -1e9
+        self._making_room: asyncio.Task[None] | None = None
         self.refused = 0
 
     def add(self, desk: Desk) -> None:
@@ -125,7 +127,11 @@ class Door:
                 self._pause()
                 self._loop.call_later(PAUSE, self._read)
                 return
-            self._hand_over(connection, str(address[0]))
+            if self._full(address[0]):
+                self._pause()
+                self._making_room = self._loop.create_task(self._make_room(connection, address[0]))
+                return
+            self._hand_over(connection, address[0])
 
     def _complain(self, error: OSError) -> None:
         """Once a minute: an error that lasts must not fill the disk."""
@@ -137,13 +143,6 @@ class Door:
             log.warning("cannot accept connections: %s%s", error.strerror, advice)
 
     def _hand_over(self, connection: socket.socket, address: str) -> None:
-        if not self._room(address):
-            self.refused += 1
-            with suppress(OSError):
-                connection.setblocking(False)
-                connection.send(_REFUSAL)
-            connection.close()
-            return
         now = self._loop.time()
         desks = [desk for desk in self._desks if not desk.slow(now)] or self._desks
         for desk in sorted(desks, key=lambda desk: (len(desk.addresses), desk.last)):
@@ -162,25 +161,27 @@ class Door:
             return
         connection.close()
 
-    def _room(self, address: str) -> bool:
-        """Whether one more fits; if it hardly does, the longest idle connection is asked to make room."""
-        if self._from[address] >= self._most_of_one:
-            self._shed(address)
-        elif self.open >= self._most:
-            self._shed(None)
-        else:
-            return True
-        # Making room takes a moment; where nothing is idle, none is made.
-        return self._from[address] < self._most_of_one * 1.1 + 1 and self.open < self._most * 1.1 + 1
+    # --- caps ------------------------------------------------------------------------------------------------------
 
-    def _shed(self, address: str | None) -> None:
-        def held(desk: Desk) -> int:
-            return len(desk.addresses) if address is None else desk.counts[address]
+    def _full(self, address: str) -> bool:
+        return self.open >= self._most or self._from[address] >= self._most_of_one
 
-        desk = max(self._desks, key=held, default=None)
-        if desk is not None:
+    async def _make_room(self, connection: socket.socket, address: str) -> None:
+        """Have idle connections closed for a new one; where all are busy, it is refused. Others wait meanwhile."""
+        whose = address if self._from[address] >= self._most_of_one else None
+        for desk in sorted(self._desks, key=lambda desk: -(desk.counts[address] if whose else len(desk.addresses))):
             with suppress(ChannelError):
-                desk.control.tell("shed", count=1, address=address)
+                reply = await desk.control.ask("shed", ROOM_TIME, count=1 + self._most // 50, address=whose)
+                if reply["closed"]:
+                    self._hand_over(connection, address)
+                    break
+        else:
+            self.refused += 1
+            with suppress(OSError):
+                connection.setblocking(False)
+                connection.send(_REFUSAL)
+            connection.close()
+        self._read()
 
     def _taken(self, desk: Desk, ids: list[int]) -> None:
         for number in ids:

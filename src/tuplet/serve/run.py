@@ -137,7 +137,7 @@ async def _supervise(settings: ServerSettings, listening: socket.socket, count: 
     from tuplet.serve.door import OWN_FILES, Door, raise_file_limit
     from tuplet.serve.supervisor import Supervisor
 
-    fits = max(1, int((raise_file_limit() - OWN_FILES) / 1.1))
+    fits = max(1, raise_file_limit() - OWN_FILES)
     most = min(fits, settings.limits["max_connections"])
     door = Door(listening, most, min(settings.limits["max_connections_each"], max(1, most * 3 // 4)))
     await Supervisor(settings, count, door, ready).run()

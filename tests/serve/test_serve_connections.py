@@ -1,0 +1,158 @@
+"""The connections of a worker: who waits for too long is closed, and what is not HTTP is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, SEND_TIME, OpenConnections
+from tuplet.serve.control import Control
+from tuplet.serve.event_loop import new_event_loop
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+LARGE = 20 << 20  # bytes, more than the buffers of the system hold
+
+
+async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Says its path; or much, to whoever reads it."""
+    body = b"x" * LARGE if scope["path"] == "/large" else scope["path"].encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Worker:
+    """Connections of a worker, with the parent's end of its channel."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.parent = Control(ours)
+        self.closed: list[int] = []
+        self.parent.on("taken", lambda ids: None)
+        self.parent.on("closed", lambda ids: self.closed.extend(ids))
+        self.connections = OpenConnections(app, Control(theirs))
+        self.count = 0
+
+    async def connect(self, sent: bytes = b"") -> socket.socket:
+        """A client that has sent something."""
+        client, served = socket.socketpair()
+        self.count += 1
+        with served:
+            self.parent.tell("connection", served, id=self.count)
+            await self.parent.ask("shed", count=0)  # it has taken it then
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(client, sent)
+        await asyncio.sleep(0.02)
+        return client
+
+    def pass_time(self, seconds: float) -> None:
+        """As if so much time had passed."""
+        now = asyncio.get_running_loop().time()
+        for one in list(self.connections._open.values()):
+            assert one is not None
+            one.look(now + seconds)
+
+
+async def received(client: socket.socket) -> bytes:
+    """All that comes until the connection is closed."""
+    loop, parts = asyncio.get_running_loop(), [b""]
+    async with asyncio.timeout(10):
+        while part := await loop.sock_recv(client, 1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def with_worker(test: Callable[[Worker], Awaitable[None]]) -> Callable[[], None]:
+    """Runs a test inside an event loop."""
+
+    async def run() -> None:
+        await test(Worker())
+
+    def running() -> None:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run())
+
+    running.__doc__ = test.__doc__
+    return running
+
+
+@with_worker
+async def test_who_sends_nothing_or_half_a_head_is_closed(worker: Worker) -> None:
+    silent, half = await worker.connect(), await worker.connect(REQUEST[:20])
+    asked = await worker.connect(REQUEST)
+    worker.pass_time(HEAD_TIME - 1)
+    await asyncio.sleep(0.02)
+    assert worker.closed == []
+    worker.pass_time(HEAD_TIME + 1)
+    assert await received(silent) == b""
+    assert (await received(half)).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    await asyncio.sleep(0.02)
+    assert sorted(worker.closed) == [1, 2], "the parent is told"
+    worker.pass_time(IDLE_TIME + 1)
+    assert (await received(asked)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@with_worker
+async def test_who_does_not_read_is_cut_off(worker: Worker) -> None:
+    client = await worker.connect(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    worker.pass_time(0)
+    worker.pass_time(SEND_TIME - 1)
+    await asyncio.sleep(0.02)
+    assert worker.closed == []
+    worker.pass_time(SEND_TIME + 1)
+    await asyncio.sleep(0.02)
+    assert worker.closed == [1]
+    with client:
+        pass
+    reader = await worker.connect(b"GET /large HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+    taken = 0
+    for i in range(20):  # one that reads slowly is not
+        worker.pass_time(20.0 * i)
+        for _ in range(32):
+            taken += len(await asyncio.get_running_loop().sock_recv(reader, 1 << 15))
+        await asyncio.sleep(0)
+    assert taken + len(await received(reader)) > LARGE
+
+
+@with_worker
+async def test_the_longest_idle_make_room_and_the_busy_stay(worker: Worker) -> None:
+    busy = await worker.connect(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    idle = [await worker.connect(REQUEST) for _ in range(3)]
+    assert await worker.parent.ask("shed", count=2) == {"closed": 2}
+    assert worker.closed == [2, 3], "before the reply"
+    assert await worker.parent.ask("shed", count=5, address="192.0.2.1") == {"closed": 0}
+    assert await worker.parent.ask("shed", count=5) == {"closed": 1}
+    assert all([(await received(one)).startswith(b"HTTP/1.1 200") for one in idle])
+    assert busy.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00", 400),  # TLS
+        (b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\nabcd", 400),
+        (b"GET / HTTP/1.1\r\nhost: a\r\na: " + b"b" * HEAD_SIZE, 431),
+        (b"GET /" + b"b" * HEAD_SIZE + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n", 431),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_request_is_refused_and_closed(sent: bytes, status: int) -> None:
+    @with_worker
+    async def check(worker: Worker) -> None:
+        answer = await received(await worker.connect(sent + REQUEST))
+        assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+        assert answer.count(b"HTTP/1.1 ") == 1, "and what came behind it is not served"
+        assert b'{"error": ' in answer
+
+    check()
+
+
+@with_worker
+async def test_another_protocol_is_not_taken_up_and_not_complained_about(worker: Worker) -> None:
+    head = b"GET /a HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    answer = await received(await worker.connect(head))
+    assert answer.endswith(b"\r\n\r\n/a")
