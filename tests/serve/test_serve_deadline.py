@@ -19,7 +19,9 @@ from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import Deadline
 from tuplet.query.source import Source
 from tuplet.serve import models
+from tuplet.serve.app import create_app
 from tuplet.serve.encoding import SLICE, to_json, to_lines
+from tuplet.serve.http import Request
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Places
@@ -63,6 +65,13 @@ def path(hops: int) -> str:
     variables = ["x", *(f"v{i}" for i in range(hops))]
     steps = " & ".join(f"r(?{a}, ?{b})" for a, b in itertools.pairwise(variables))
     return f"?x : exists {', '.join(f'?{v}' for v in variables[1:])} . {steps} & s(?{variables[-1]}, n399)"
+
+
+def ring(nodes: int) -> str:
+    """A ring over a bridge: there is none, and it takes minutes to be sure of it."""
+    variables = [f"v{i}" for i in range(nodes)]
+    steps = " & ".join(f"r(?{a}, ?{b})" for a, b in zip(variables, [*variables[1:], variables[0]], strict=True))
+    return f"{', '.join(f'?{v}' for v in variables)} : {steps}"
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +202,7 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
 
     async def crowd() -> None:
         free, given = asyncio.Event(), service.limits.deadline(clock=clock)
-        loop = asyncio.get_running_loop()
+        loop, request = asyncio.get_running_loop(), Request("POST", "/ask", "", {})
 
         def hold() -> None:
             asyncio.run_coroutine_threadsafe(free.wait(), loop).result()
@@ -201,11 +210,11 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
         def late() -> dict[str, Any]:
             return answered(service, given, query=path(3), k=5)
 
-        holding = asyncio.create_task(service.run(Deadline(), hold))
+        holding = asyncio.create_task(service.run(request, Deadline(), hold))
         await asyncio.sleep(0)
-        waiting = asyncio.create_task(service.run(given, late))
+        waiting = asyncio.create_task(service.run(request, given, late))
         with pytest.raises(TooBusy):
-            await service.run(Deadline(0.01), late)
+            await service.run(request, Deadline(0.01), late)
         clock.now = 2.0  # while the second one waits
         free.set()
         await holding
@@ -214,6 +223,44 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
         assert found["exact"] is False
 
     asyncio.run(crowd())
+
+
+def test_a_client_that_goes_away_frees_its_place(bridges: Store) -> None:
+    """A query of minutes, and nobody waits for it: its search ends, and the next query finds the place free."""
+    service = Service({"bridges": bridges}, ServerLimits(max_concurrent=1, max_time=600.0), ServerMetrics())
+    app, sent = create_app(service), list[Any]()
+
+    async def asked(query: str, gone: asyncio.Event) -> None:
+        body = json.dumps({"query": query, "k": 250, "only": "predicted"}).encode()
+        told = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if told:
+                return told.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"1")]
+        scope = {"type": "http", "method": "POST", "path": "/ask", "query_string": b"", "headers": headers}
+        await app(scope, receive, send)
+
+    async def crowd() -> None:
+        gone = asyncio.Event()
+        slow = asyncio.create_task(asked(ring(6), gone))
+        await asyncio.sleep(0.2)
+        assert not slow.done()
+        gone.set()
+        await slow
+        assert [message["status"] for message in sent if "status" in message] == [499]
+        await asked(path(2), asyncio.Event())
+        assert sent[-2]["status"] == 200
+        while service.places._long:  # its thread ends at its next look
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(crowd(), 60))
 
 
 def test_a_timeout_beyond_the_limit_of_the_server_is_refused() -> None:

@@ -15,6 +15,7 @@ from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Ro
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit
 from tuplet.serve.openapi import describe
+from tuplet.serve.places import ClientGone
 from tuplet.serve.request_notes import request_id
 from tuplet.serve.routes import routes
 from tuplet.serve.server_log import LogSettings
@@ -80,6 +81,8 @@ class Application:
             return await self.router.reply(request)
         except OverLimit as error:
             return refusal(error)
+        except ClientGone:
+            return Reply(status=499)  # which nobody reads
         except TimeoutError:
             return Reply(encode({"error": "the request took too long to arrive", "kind": "limit"}), 408)
         except Exception:

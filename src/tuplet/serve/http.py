@@ -6,6 +6,7 @@ the function that does it. The same table dispatches requests and makes the desc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -55,6 +56,19 @@ class Request:
     def header(self, name: str) -> str:
         """A header, or nothing."""
         return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    @property
+    def asker(self) -> str:
+        """Who shares places with himself alone: the owner of a key, else an address."""
+        return f"key {self.owner}" if self.owner else self.client
+
+    async def gone(self) -> None:
+        """Returns when the client has gone."""
+        if self.receive is None:
+            await asyncio.get_running_loop().create_future()
+            return
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
     @property
     def media(self) -> str:

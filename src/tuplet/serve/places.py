@@ -15,8 +15,9 @@ import queue
 import sys
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -32,6 +33,10 @@ _STEP_BACK = 5  # steps of niceness: a third of the processor of the others; les
 _TICK = 0.05  # seconds between two looks at who has had his time
 _HELD = 4  # long queries that may wait in the middle, for each place
 _TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a query that was held shows what it has
+
+
+class ClientGone(Exception):
+    """Nobody waits for this answer any more."""
 
 
 class FairQueue(Generic[T]):
@@ -54,6 +59,9 @@ class FairQueue(Generic[T]):
     def of(self, owner: str) -> int:
         """How much waits of one owner."""
         return len(self._by_owner.get(owner, ()))
+
+    def __iter__(self) -> Iterator[T]:
+        return (what for own in self._by_owner.values() for what in own)
 
     def add(self, owner: str, what: T) -> None:
         """Put something at the end of what its owner has here."""
@@ -90,6 +98,8 @@ class Turn(Brake, Generic[T]):
         self.asked = self.started = self.since = monotonic()
         self.lane: Any = None
         self.timer: asyncio.TimerHandle | None = None
+        self.gone: Callable[[], Awaitable[None]] | None = None
+        self.watcher: asyncio.Task[None] | None = None
         self.thread = 0
         self.lowered = self.ended = False
         self._gate: threading.Event | None = None
@@ -176,25 +186,54 @@ class Lane:
         self._inside: dict[Turn[Any], None] = {}
         self._owners: Counter[str] = Counter()
         self._threads = Threads(self._finish)
+        self._ticking = False
 
-    async def run(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T:
+    async def run(
+        self, owner: str, deadline: Deadline, work: Callable[[], T], gone: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
         """Do work in a thread once there is a place; refuse if too many wait already, or for too long.
 
-        A task that is cancelled, because its client went away, stops its search.
+        `gone` returns when nobody waits for the answer any more: the search ends, and `ClientGone` is raised.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         turn = Turn(owner, deadline, work, done)
-        deadline.brake = turn
+        turn.gone, deadline.brake = gone, turn
         if self._may(owner):
             self._start(turn)
         else:
             self._queue(turn, loop)
+        if not self._ticking:
+            self._ticking = True
+            loop.call_later(_TICK, self._tick, loop)
         try:
             return await done
         except asyncio.CancelledError:
-            self._leave_alone(turn)
+            self._abandon(turn)
             raise
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = monotonic()
+        self._look(now)
+        for turn in self._all():
+            # most queries are done by now; only for the others it is worth to watch whether somebody still waits
+            if turn.watcher is None and turn.gone is not None and now - turn.asked >= _TICK:
+                turn.watcher = loop.create_task(self._watch(turn, turn.gone))
+        self._ticking = any(True for _ in self._all())
+        if self._ticking:
+            loop.call_later(_TICK, self._tick, loop)
+
+    def _look(self, now: float) -> None:
+        """Who has had his time?"""
+
+    def _all(self) -> Iterator[Turn[Any]]:
+        return chain(self._inside, self._waiting)
+
+    async def _watch(self, turn: Turn[Any], gone: Callable[[], Awaitable[None]]) -> None:
+        await gone()
+        if not turn.done.done():
+            turn.done.set_exception(ClientGone)
+            self._abandon(turn)
 
     def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
         if len(self._waiting) >= self._most or self._waiting.of(turn.owner) >= max(1, self._most // 2):
@@ -223,7 +262,7 @@ class Lane:
         if turn.timer is not None:
             turn.timer.cancel()
 
-    def _leave_alone(self, turn: Turn[Any]) -> None:
+    def _abandon(self, turn: Turn[Any]) -> None:
         """Nobody waits for this one any more."""
         if turn.lane is self._waiting:
             self._forget(turn)
@@ -257,6 +296,8 @@ class Lane:
 
     def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
         self._threads.back(turn)
+        if turn.watcher is not None:
+            turn.watcher.cancel()
         self._metrics.running.dec()
         self._leave(turn)
         if turn.done.done():
@@ -279,16 +320,8 @@ class Places(Lane):
         self._long: dict[Turn[Any], None] = {}
         self._held: FairQueue[Turn[Any]] = FairQueue()
         self._most_held = _HELD * places
-        self._ticking = False
 
-    def _start(self, turn: Turn[Any]) -> None:
-        super()._start(turn)
-        if not self._ticking:
-            self._ticking = True
-            turn.done.get_loop().call_later(_TICK, self._tick, turn.done.get_loop())
-
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = monotonic()
+    def _look(self, now: float) -> None:
         for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
             self._step_aside(turn, now)
         for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
@@ -298,9 +331,9 @@ class Places(Lane):
         for turn in (*self._inside, *self._long):
             if now - turn.started >= LONG:
                 self._threads.lower(turn)
-        self._ticking = bool(self._inside or self._long or self._held)
-        if self._ticking:
-            loop.call_later(_TICK, self._tick, loop)
+
+    def _all(self) -> Iterator[Turn[Any]]:
+        return chain(super()._all(), self._long, self._held)
 
     def _step_aside(self, turn: Turn[Any], now: float) -> None:
         """From the short lane to the long one, or to those who wait for it; if these are too many it stays."""

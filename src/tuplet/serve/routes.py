@@ -26,14 +26,14 @@ def routes(service: Service) -> list[Route]:
 
 
 def _asking(service: Service) -> list[Route]:
-    async def ask(_: Request, asked: models.AskRequest) -> Reply:
+    async def ask(request: Request, asked: models.AskRequest) -> Reply:
         if (asked.query is None) == (asked.queries is None):
             raise BadInput("give either a query or queries")
         deadline = service.limits.deadline(asked.timeout)
         if asked.queries is not None:
             if asked.format != "json" or asked.grounding is not None:
                 raise BadInput("a batch has the format json, and each query its own grounding")
-            return Reply(await service.run(deadline, lambda: service.batch(asked, deadline)))
+            return Reply(await service.run(request, deadline, lambda: service.batch(asked, deadline)))
 
         def work() -> Reply:
             answers = service.answer(asked, asked.query or "", deadline, asked.grounding, asked.parameters)
@@ -45,21 +45,21 @@ def _asking(service: Service) -> list[Route]:
             said = {"tuplet-pruned": answers.pruned.encode("ascii", "replace").decode()} if answers.pruned else {}
             return Reply(to_table(answers, asked.format), media=MEDIA[asked.format], headers=said)
 
-        return await service.run(deadline, work)
+        return await service.run(request, deadline, work)
 
-    async def explain(_: Request, asked: models.ExplainRequest) -> Reply:
+    async def explain(request: Request, asked: models.ExplainRequest) -> Reply:
         deadline = service.limits.deadline(asked.timeout)
-        return Reply(await service.run(deadline, lambda: service.explain(asked, deadline)))
+        return Reply(await service.run(request, deadline, lambda: service.explain(asked, deadline)))
 
-    async def plan(_: Request, asked: models.PlanRequest) -> Reply:
+    async def plan(request: Request, asked: models.PlanRequest) -> Reply:
         deadline = service.limits.deadline()
-        return Reply(await service.run(deadline, lambda: service.plan(asked, deadline)))
+        return Reply(await service.run(request, deadline, lambda: service.plan(asked, deadline)))
 
-    async def parse(_: Request, asked: models.ParseRequest) -> Reply:
-        return Reply(service.drawing(asked))
+    async def parse(request: Request, asked: models.ParseRequest) -> Reply:
+        return Reply(await service.aside(request, lambda: service.drawing(asked)))
 
-    async def write(_: Request, asked: models.WriteRequest) -> Reply:
-        return Reply(service.writing(asked))
+    async def write(request: Request, asked: models.WriteRequest) -> Reply:
+        return Reply(await service.aside(request, lambda: service.writing(asked)))
 
     gives = {JSON: models.AnswersBody | models.BatchBody}
     tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
@@ -83,15 +83,16 @@ def _looking(service: Service) -> list[Route]:
     async def schema(_: Request, asked: models.StoreParameters) -> Reply:
         return Reply(service.schema(asked.store))
 
-    async def entities(_: Request, asked: models.SearchParameters) -> Reply:
-        return Reply(service.find(asked.store, asked.search, asked.limit))
+    async def entities(request: Request, asked: models.SearchParameters) -> Reply:
+        found = await service.aside(request, lambda: service.find(asked.store, asked.search, asked.limit))
+        return Reply(found)
 
-    async def entity(_: Request, asked: models.EntityParameters) -> Reply:
+    async def entity(request: Request, asked: models.EntityParameters) -> Reply:
         deadline = service.limits.deadline(asked.timeout)
-        return Reply(await service.run(deadline, lambda: service.entity(asked, deadline)))
+        return Reply(await service.run(request, deadline, lambda: service.entity(asked, deadline)))
 
-    async def labels(_: Request, asked: models.LabelsRequest) -> Reply:
-        return Reply(service.labels(asked.store, asked.names))
+    async def labels(request: Request, asked: models.LabelsRequest) -> Reply:
+        return Reply(await service.aside(request, lambda: service.labels(asked.store, asked.names)))
 
     async def health(_: Request, __: None) -> Reply:
         return Reply(encode({"status": "ok", "version": __version__, "stores": len(service.stores)}))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 
 from tuplet import registry
@@ -29,11 +30,12 @@ from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
+from tuplet.serve.http import Request
 from tuplet.serve.keys import KeyRefused
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Lane, Places
-from tuplet.serve.request_notes import notes
+from tuplet.serve.request_notes import notes, noting
 from tuplet.serve.served import ServedStores, per_store
 from tuplet.store import Store
 
@@ -76,13 +78,25 @@ class Service:
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(self, deadline: Deadline, work: Callable[[], T], owner: str = "") -> T:
-        """Search in a thread once the owner, a key or an address, has a place."""
-        return await self.places.run(owner, deadline, partial(copy_context().run, work))
+    async def run(self, request: Request, deadline: Deadline, work: Callable[[], T]) -> T:
+        """Search in a thread once who asks has a place; the search ends if he goes away."""
+        return await self.places.run(request.asker, deadline, self._noted(request, work), request.gone)
 
-    async def aside(self, work: Callable[[], T], owner: str = "") -> T:
+    async def aside(self, request: Request, work: Callable[[], T]) -> T:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
-        return await self.small.run(owner, self.limits.deadline(), partial(copy_context().run, work))
+        work = self._noted(request, work)
+        return await self.small.run(request.asker, self.limits.deadline(), work, request.gone)
+
+    def _noted(self, request: Request, work: Callable[[], T]) -> Callable[[], T]:
+        """The same work; how long it waited for its turn is noted, and what it notes itself belongs to the request."""
+        asked = perf_counter()
+
+        def begun() -> T:
+            request.notes.queue = perf_counter() - asked
+            self.metrics.queued(request.notes.queue)
+            return work()
+
+        return partial(copy_context().run, noting(request.notes, begun))
 
     # --- queries ---------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def sparql_routes(service: Service) -> list[Route]:
             found = results(answers, deadline, form, service.base)
             return Reply(found.body, media=CONTENT[found.form], headers={"vary": "accept", **found.headers()})
 
-        return await service.run(deadline, work)
+        return await service.run(request, deadline, work)
 
     async def description(request: Request, asked: SparqlRequest) -> Reply:
         form = negotiated(request.header("accept"), DESCRIPTIONS)
