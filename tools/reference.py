@@ -24,6 +24,7 @@ from tuplet.query.answer import Explanation
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact
 from tuplet.serve.limits import ServerLimits
+from tuplet.serve.server_log import LogSettings
 from tuplet.settings import describe, table
 from tuplet.train_config import PRESETS, TrainConfig
 from tuplet.truth.edit import EditReport
@@ -199,6 +200,12 @@ def settings() -> str:
         "The flags of [`tuplet serve`](cli.md#tuplet-serve). They hold for every request.",
         "",
         table(ServerLimits, flags=True),
+        "",
+        "## Logs of a server",
+        "",
+        "Lines about the server itself go to the standard error.",
+        "",
+        table(LogSettings, flags=True),
     ]
     return MADE + "\n".join(lines).rstrip() + "\n"
 

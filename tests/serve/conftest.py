@@ -76,7 +76,7 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         command = [sys.executable, "-m", "tuplet", "serve", *words]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
         running.append(process)
-        server = Server(f"http://127.0.0.1:{port}", process)
+        server = Server(f"http://127.0.0.1:{port}", process, Path(log.name))
         for _ in range(2400):  # kernels may have to be compiled first
             assert process.poll() is None, Path(log.name).read_text()
             try:

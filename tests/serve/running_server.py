@@ -19,6 +19,7 @@ class Server:
 
     url: str
     process: subprocess.Popen[str]
+    log: Path  # what it writes
 
     def client(self, **options: object) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from tuplet.settings import flags
 def serving(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
     from tuplet.serve.limits import ServerLimits
+    from tuplet.serve.server_log import LogSettings
 
     command.add_argument("stores", metavar="STORE", nargs="*", help="a store or graph directory, also as NAME=STORE")
     command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")
@@ -42,4 +43,5 @@ def serving(command: CommandParser) -> None:
     command.add_argument(
         "--cors-origin", action="append", default=[], metavar="ORIGIN", help="pages that may ask from elsewhere, or *"
     )
+    flags(command.add_argument_group("logs"), LogSettings)
     flags(command.add_argument_group("limits"), ServerLimits)

@@ -4,56 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from typing import TypeAlias
 
-from tuplet.errors import BadInput
 from tuplet.serve.http import Request
+from tuplet.serve.log_file import LogFile
 from tuplet.serve.server_log import SLOW, LogSettings, one_line, when
 
 LONGEST_PATH = 200  # characters that are logged
-_LOOK = 1.0  # seconds between two looks whether the file was moved away
 Value: TypeAlias = str | int | float | bool | None
-log = logging.getLogger("tuplet.serve")
-
-
-class LogFile:
-    """A file that several processes append lines to; one that was moved away is made anew."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = self._open()
-        self._looked = time.monotonic()
-
-    def _open(self) -> int:
-        if self._path == "-":
-            return 1
-        try:
-            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        except OSError as error:
-            raise BadInput(f"cannot write the access log {self._path}: {error.strerror}") from None
-
-    def write(self, line: str) -> None:
-        """Append a line, in one piece."""
-        try:
-            if self._path != "-" and time.monotonic() - self._looked > _LOOK:
-                self._follow()
-            os.write(self._file, line.encode("utf-8", "replace") + b"\n")
-        except (OSError, BadInput) as error:
-            log.error("cannot write the access log: %s", error)
-
-    def _follow(self) -> None:
-        self._looked = time.monotonic()
-        here = os.fstat(self._file)
-        try:
-            there = os.stat(self._path)
-            moved = (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
-        except FileNotFoundError:
-            moved = True
-        if moved:
-            old, self._file = self._file, self._open()
-            os.close(old)
 
 
 class AccessLog:
@@ -82,7 +41,7 @@ class AccessLog:
             "bytes": sent,
             "seconds": round(seconds, 6),
         }
-        if noted.queries or noted.queue:
+        if noted.queue is not None:
             line["queue"] = round(noted.queue, 6)
         if noted.queries:
             line |= {"store": noted.store, "engine": noted.engine}

@@ -16,7 +16,7 @@ from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit
 from tuplet.serve.openapi import describe
 from tuplet.serve.places import ClientGone
-from tuplet.serve.request_notes import request_id
+from tuplet.serve.request_notes import NOTES, request_id
 from tuplet.serve.routes import routes
 from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
@@ -61,12 +61,23 @@ class Application:
             receive,
         )
         request.notes.id = request_id(request.header("x-request-id"))
+        NOTES.set(request.notes)
         reply = await self.reply(request, receive)
         sent = await self._send(request, reply, send)
         seconds = perf_counter() - began
-        self.metrics.request(request.route, reply.status, seconds, sent, request.owner)
-        if self.log.request(request, reply.status, sent, seconds):
-            self.metrics.slow()
+        self._count(request, reply.status, sent, seconds)
+
+    def _count(self, request: Request, status: int, sent: int, seconds: float) -> None:
+        noted, metrics = request.notes, self.metrics
+        metrics.request(request.route, status, seconds, sent, request.owner)
+        if noted.queue is not None:
+            metrics.queued(noted.queue)
+        refused = noted.refused or ("of another scope" if status == 403 and request.owner else "")
+        if refused:
+            metrics.refused_key(refused)
+            log.warning("%s: API key %s %s", request.client, refused, request.owner, extra={"path": request.path[:100]})
+        if self.log.request(request, status, sent, seconds):
+            metrics.slow()
 
     async def reply(self, request: Request, receive: Receive) -> Reply:
         """What is answered, whatever happens."""

@@ -9,6 +9,7 @@ from tuplet.errors import BadInput
 from tuplet.serve.keys import add_key
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.run import start
+from tuplet.serve.server_log import LogSettings
 from tuplet.settings import given
 
 
@@ -24,6 +25,7 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")
     limits = ServerLimits(**given(arguments, ServerLimits))
+    logs = LogSettings(**given(arguments, LogSettings))
     if arguments.workers is not None and arguments.workers < 1:
         raise BadInput(f"--workers must be positive, not {arguments.workers}")
     if not 0 <= arguments.port <= 65535:
@@ -40,4 +42,5 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         ready=lambda port: say(f"http://{address}:{port}"),
         base_iri=arguments.base_iri,
         cors_origins=arguments.cors_origin,
+        logs=logs,
     )

@@ -64,7 +64,8 @@ class Guard:
         if owner is not None and not owner.expired():
             request.owner, request.key = owner.name, owner
         elif not is_open(request.path) and request.method != "OPTIONS":
-            word = "an expired" if owner else "a wrong" if given else "no"
+            request.notes.refused = "expired" if owner else "wrong" if given else "missing"
+            word = {"expired": "an expired", "wrong": "a wrong", "missing": "no"}[request.notes.refused]
             text = f"{word} API key; send Authorization: Bearer KEY"
             return _reply(401, text, "key", {"www-authenticate": "Bearer"})
         return None

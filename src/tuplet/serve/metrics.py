@@ -50,7 +50,6 @@ class ServerMetrics:
 
         self.running = gauge("tuplet_queries_running", "Queries that run now.")
         self.waiting = gauge("tuplet_requests_waiting", "Requests that wait for their turn.")
-        self.connections = gauge("tuplet_connections", "Connections that are open.")
         self._generation = gauge("tuplet_generation", "The generation that a worker serves.", ("store",), "liveall")
         self._requests = counter("tuplet_requests", "HTTP requests.", "route", "status")
         self._took = seconds(
@@ -72,7 +71,7 @@ class ServerMetrics:
         # shown as 0 before the first one, so that a rate sees the first one
         for reason in (*INTERRUPTIONS, NOT_PROVEN):
             self._inexact.labels(reason)
-        for reason in ("missing", "wrong"):
+        for reason in ("missing", "wrong", "expired", "of another scope"):
             self._refused_keys.labels(reason)
 
     def _of_route(self, route: str) -> tuple[dict[str, Counter], Histogram, Counter, Counter]:
@@ -150,25 +149,25 @@ class SupervisorMetrics:
         self._reloads = Counter(
             "tuplet_reloads", "Times that a newer generation was asked for.", ["done"], registry=own
         )
-        self._turned_away = Counter(
-            "tuplet_connections_refused", "Connections closed at once: too many.", ["reason"], registry=own
+        self._connections = Gauge(
+            "tuplet_connections", "Connections that are open.", registry=own, multiprocess_mode="livesum"
         )
+        self._turned_away = Counter("tuplet_connections_refused", "Connections closed at once: too many.", registry=own)
         for done in ("yes", "no"):
             self._reloads.labels(done)
-        for reason in ("all", "address"):
-            self._turned_away.labels(reason)
 
     def worker_died(self, reason: str) -> None:
-        """Count a worker that is replaced: `signal 9`, `exit 1`, `silent`."""
+        """Count a worker that is replaced: `SIGKILL`, `exit 1`, `failed` where it could not serve."""
         self._deaths.labels(reason).inc()
 
     def reloaded(self, done: bool) -> None:
         """Count a switch to the newest generation, or one that failed and left the older one."""
         self._reloads.labels("yes" if done else "no").inc()
 
-    def turned_away(self, reason: str) -> None:
-        """Count a connection over the cap of `all` or of its `address`."""
-        self._turned_away.labels(reason).inc()
+    def connections(self, now: int, turned_away: int) -> None:
+        """Say how many are open, and how many more were closed at once because there were too many."""
+        self._connections.set(now)
+        self._turned_away.inc(turned_away)
 
 
 def _text(registry: CollectorRegistry, processes: Collector) -> str:

@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 from tuplet.query.limits import Brake, Deadline
 from tuplet.serve.limits import TooBusy
 from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.request_notes import notes
 
 T = TypeVar("T")
 SHORT = 0.1  # seconds that a query has in the short lane
@@ -211,6 +212,8 @@ class Lane:
         except asyncio.CancelledError:
             self._abandon(turn)
             raise
+        finally:
+            notes().queue = turn.started - turn.asked
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
 
-T = TypeVar("T")
 LONGEST_QUERY = 2000  # characters that are kept
 _SANE = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 
@@ -19,12 +16,13 @@ class RequestNotes:
     """The notes of one request."""
 
     id: str = ""
-    queue: float = 0.0  # seconds until it was its turn
+    queue: float | None = None  # seconds until it was its turn, where it had to have one
     store: str | None = None
     engine: str | None = None
     queries: int = 0
     query: str = ""  # the first one
     pruned: str | None = None  # what stopped the search of one of them
+    refused: str = ""  # what is wrong with its key
 
     def asked(self, store: str, engine: str, query: str, pruned: str | None) -> None:
         """Note a query, one of several perhaps."""
@@ -34,30 +32,13 @@ class RequestNotes:
         self.pruned = pruned or self.pruned
 
 
-_NOTES: ContextVar[RequestNotes] = ContextVar("_NOTES")
+# Of the request that this task, or this thread on its behalf, works on.
+NOTES: ContextVar[RequestNotes] = ContextVar("NOTES")
 
 
 def notes() -> RequestNotes:
-    """The notes of the request that this thread works on; outside of requests, some that nobody reads."""
-    return _NOTES.get(None) or RequestNotes()
-
-
-def noting(noted: RequestNotes, work: Callable[[], T]) -> Callable[[], T]:
-    """The same work, which finds these notes in whatever thread it is done.
-
-    >>> about = RequestNotes("a-1")
-    >>> noting(about, lambda: notes().id)(), notes().id
-    ('a-1', '')
-    """
-
-    def with_notes() -> T:
-        token = _NOTES.set(noted)
-        try:
-            return work()
-        finally:
-            _NOTES.reset(token)
-
-    return with_notes
+    """The notes of the request at hand; outside of requests, some that nobody reads."""
+    return NOTES.get(None) or RequestNotes()
 
 
 def request_id(given: str) -> str:

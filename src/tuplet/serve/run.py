@@ -22,6 +22,8 @@ from tuplet.serve.base_iri import BaseIri
 from tuplet.serve.cors import Cors
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
+from tuplet.serve.log_file import LogFile
+from tuplet.serve.server_log import LogSettings, start_logging
 
 VARIABLE = "TUPLET_SERVE"
 COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
@@ -39,6 +41,7 @@ class ServerSettings:
     watch: bool = True
     base_iri: str = ""
     cors_origins: tuple[str, ...] = ()
+    logs: Mapping[str, Any] = field(default_factory=dict)
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -100,6 +103,7 @@ def start(
     ready: Callable[[int], None] = lambda port: None,
     base_iri: str = "",
     cors_origins: Sequence[str] = (),
+    logs: LogSettings | None = None,
 ) -> None:
     """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
     if sys.platform == "win32":
@@ -109,6 +113,10 @@ def start(
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
     from tuplet.serve.event_loop import new_event_loop
 
+    logs = (logs or LogSettings()).found_from_anywhere()
+    start_logging(logs)
+    if logs.access_log:
+        LogFile(logs.access_log)  # one that cannot be written is said here
     if key_file is not None:
         if warning := KeyFile(key_file).warning():
             log.warning(warning)
@@ -121,7 +129,8 @@ def start(
     named = tuple((name, os.path.abspath(path)) for name, path in named_stores(stores))
     keys = None if key_file is None else os.path.abspath(key_file)
     origins = Cors(tuple(cors_origins)).origins
-    settings = ServerSettings(named, keys, asdict(limits or ServerLimits()), watch, BaseIri(base_iri).text, origins)
+    known = asdict(limits or ServerLimits())
+    settings = ServerSettings(named, keys, known, watch, BaseIri(base_iri).text, origins, asdict(logs))
     listening = _bound(host, port)
     with (
         listening,

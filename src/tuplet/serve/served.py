@@ -33,6 +33,7 @@ class ServedStores:
         self.current: Mapping[str, Store] = dict(stores)
         self.problems: dict[str, str] = {}  # of stores whose newest generation cannot be opened; they stay as they are
         self.draining = False  # this process finishes what it has, and ends
+        self.told: Callable[[Generations], None] = lambda generations: None  # what is served from now on
         self._warm = warm
         self._prepared: Mapping[str, Store] | None = None
         self._free: asyncio.Event | None = None  # while it is there, requests wait for it
@@ -85,6 +86,7 @@ class ServedStores:
         """Serve what was prepared."""
         if self._prepared is not None:
             self.current, self._prepared = self._prepared, None
+            self.told(self.generations())
         return self.generations()
 
     def go(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuplet.errors import BadInput
@@ -21,10 +22,10 @@ class LogSettings:
     """What is logged, and how: flags of `tuplet serve`."""
 
     access_log: str | None = knob(None, "file that gets a line for every request; - is the standard output")
-    log_format: str = knob("text", "how lines are written: text or json", choices=("text", "json"))
+    log_format: str = knob("text", "how lines are written", choices=("text", "json"))
     log_level: str = knob(
         "info",
-        "the least that the standard error gets: debug, info, warning or error",
+        "the least that is told on the standard error",
         choices=("debug", "info", "warning", "error"),
     )
     slow: float | None = knob(None, "log the query of a request that takes longer", unit="seconds")
@@ -33,6 +34,11 @@ class LogSettings:
         check(self)
         if self.slow is not None and not self.slow >= 0:
             raise BadInput(f"--slow is {self.slow!r}; it must not be negative")
+
+    def found_from_anywhere(self) -> LogSettings:
+        """The same for a process in another folder."""
+        file = self.access_log
+        return self if file in (None, "-") else replace(self, access_log=os.path.abspath(file))
 
 
 def start_logging(settings: LogSettings) -> None:

@@ -27,6 +27,7 @@ from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question, read_query
 from tuplet.serve import models
 from tuplet.serve.base_iri import NO_BASE, BaseIri
+from tuplet.serve.control import Generations
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
@@ -66,6 +67,12 @@ class Service:
         evidence.load()
         for name, store in self.stores.items():
             self._warm(name, store)
+        self.served.told = self._tell
+        self._tell(self.served.generations())
+
+    def _tell(self, generations: Generations) -> None:
+        for name, (number, *_) in generations.items():
+            self.metrics.generation(name, number)
 
     def _warm(self, name: str, store: Store) -> None:
         filters: tuple[Only | None, ...] = (None, "predicted", "observed")

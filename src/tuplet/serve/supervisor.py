@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
 from tuplet.serve.control import ChannelError, Control, Generations
 from tuplet.serve.door import Desk, Door
+from tuplet.serve.metrics import SupervisorMetrics
 from tuplet.serve.run import ServerSettings
 from tuplet.serve.service_manager import VARIABLE as MANAGER
 from tuplet.serve.service_manager import tell_manager
@@ -58,6 +60,11 @@ class WorkerProcess:
             return self.failure
         return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}" if code else ""
 
+    def reason(self) -> str:
+        """The kind of its end, one of a few."""
+        code = self.process.returncode
+        return "failed" if self.failure else signal.Signals(-code).name if code < 0 else f"exit {code}"
+
 
 class Supervisor:
     """A door, some workers, and the generation they all serve."""
@@ -71,16 +78,20 @@ class Supervisor:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._generations: Generations | None = None  # that all workers serve
         self._restarts = 0
+        self._metrics = SupervisorMetrics()
         self._problem = ""  # of the last attempt to take the newest generation
         self._unstartable = ""  # why the first worker did not start
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
+        stores = ", ".join(name for name, _ in self._settings.stores)
+        log.info("starting: tuplet %s, %s, workers: %d", __version__, stores, self._count)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
         slots = [self._task(self._keep()) for _ in range(self._count)]
         self._task(self._watch())
+        self._task(self._count_connections())
         await self._stop.wait()
         await self._end(slots)
         if self._unstartable:
@@ -112,6 +123,7 @@ class Supervisor:
             if self._stop.is_set():
                 return
             self._restarts += 1
+            self._metrics.worker_died(worker.reason())
             if self._generations is None and self._count_alive() == 0:
                 self._unstartable = worker.failure or f"the server did not start: its worker {how}"
                 self._stop.set()
@@ -181,6 +193,7 @@ class Supervisor:
     def _announce(self) -> None:
         ready, self._ready = self._ready, lambda: None
         ready()
+        log.info("ready: %d of %d workers serve", len(self._serving()), self._count)
         tell_manager(f"READY=1\nSTATUS={len(self._serving())} of {self._count} workers serve")
 
     async def _ping(self, worker: WorkerProcess) -> None:
@@ -204,7 +217,9 @@ class Supervisor:
                 changed = await self._together(self._serving())
         except TupletError as error:
             self._problem = str(error)
+            self._metrics.reloaded(False)
             raise
+        self._metrics.reloaded(True)
         self._problem = ""
         return changed
 
@@ -287,6 +302,13 @@ class Supervisor:
     def _stamps(self) -> list[Any]:
         return [_stamp(Path(path) / name) for _, path in self._settings.stores for name in MANIFESTS]
 
+    async def _count_connections(self) -> None:
+        refused = 0
+        while not self._stop.is_set():
+            self._metrics.connections(self._door.open, self._door.refused - refused)
+            refused = self._door.refused
+            await asyncio.sleep(1)
+
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _signalled(self) -> None:
@@ -297,6 +319,7 @@ class Supervisor:
 
     async def _end(self, slots: Sequence[asyncio.Task[None]]) -> None:
         """Accept nothing more, let the workers finish what is in flight."""
+        log.info("stopping: what is in flight is finished")
         tell_manager("STOPPING=1")
         self._door.shut()
         for worker in self._workers:

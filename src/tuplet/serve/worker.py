@@ -21,6 +21,7 @@ from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.run import ServerSettings
+from tuplet.serve.server_log import LogSettings, start_logging
 from tuplet.serve.service import Service
 from tuplet.store import open_store
 
@@ -32,8 +33,8 @@ def main() -> None:
     """Open the stores, say so, serve until told otherwise."""
     channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     _die_with(parent)
-    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     settings = ServerSettings.from_environment(os.environ)
+    start_logging(LogSettings(**settings.logs))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             service = _load(settings)
@@ -64,7 +65,8 @@ async def _failed(channel: socket.socket, reason: str) -> None:
 async def _serve(channel: socket.socket, service: Service, settings: ServerSettings) -> None:
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
-    connections = OpenConnections(create_app(service, keys, cors=Cors(settings.cors_origins)), control)
+    app = create_app(service, keys, LogSettings(**settings.logs), Cors(settings.cors_origins))
+    connections = OpenConnections(app, control)
     told = asyncio.Event()
 
     def drain() -> None:

@@ -1,0 +1,113 @@
+"""What operators see: a line for each request, slow queries, refused keys, the life of the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_server import Server, Start
+
+from tuplet.serve.keys import add_key
+
+QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
+
+
+@pytest.fixture(scope="module")
+def logged(start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, Path, str]:
+    """A server with keys that logs everything as JSON, every query a slow one; its access log; a key."""
+    folder = tmp_path_factory.mktemp("logs")
+    key = add_key(folder / "keys", "anna")
+    flags = ("--access-log", str(folder / "access.log"), "--log-format", "json", "--slow", "0")
+    return start(*flags, "--api-key-file", str(folder / "keys")), folder / "access.log", key
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def asked(path: Path, request: str) -> dict[str, Any]:
+    """The line of a request; it is written after the answer was sent."""
+    for _ in range(100):
+        found = [line for line in lines(path) if line["id"] == request]
+        if found:
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(f"no line of {request}")
+
+
+def test_each_request_has_a_line_and_an_id(logged: tuple[Server, Path, str]) -> None:
+    server, access, key = logged
+    bearer = {"authorization": f"Bearer {key}"}
+    with server.client(headers=bearer) as client:
+        reply = client.post("/ask", json={"query": QUERY, "k": 3}, headers={"x-request-id": "proxy-7"})
+        assert reply.headers["x-request-id"] == "proxy-7"
+        line = asked(access, "proxy-7")
+        assert line["time"].endswith("Z")
+        assert (line["client"], line["key"], line["method"], line["path"]) == ("127.0.0.1", "anna", "POST", "/ask")
+        assert (line["status"], line["bytes"]) == (200, int(reply.headers["content-length"]))
+        assert (line["store"], line["engine"]) == ("world", "exact")
+        assert 0 <= line["queue"] < line["seconds"]
+        assert line["seconds"] * 1000 > reply.json()["elapsed_ms"], "until the last byte"
+        batch = client.post("/ask", json={"queries": [QUERY, QUERY]})
+        line = asked(access, batch.headers["x-request-id"])
+        assert line["queries"] == 2
+        made = client.get("/no%0A%22such%22", headers={"x-request-id": "a b"}).headers["x-request-id"]
+        assert len(made) == 16, "what is no id is not taken"
+        assert asked(access, made)["status"] == 404
+
+
+def test_refused_keys_and_slow_queries_are_told_but_do_not_fill_the_disk(logged: tuple[Server, Path, str]) -> None:
+    server, access, key = logged
+    with server.client() as client:
+        for _ in range(50):
+            assert client.get("/schema", headers={"authorization": "Bearer tup_wrong"}).status_code == 401
+        refused = client.get("/schema").headers["x-request-id"]
+        client.post("/ask", json={"query": QUERY + " " * 5000}, headers={"authorization": f"Bearer {key}"})
+        text = client.get("/metrics", headers={"authorization": f"Bearer {key}"}).text
+    assert asked(access, refused)["key"] is None
+    assert 'tuplet_keys_refused_total{reason="wrong"} 50' in text
+    assert 'tuplet_requests_by_key_total{key="anna"}' in text
+    said = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
+    assert sum("wrong" in line["message"] for line in said) == 10, "of fifty"
+    slow = [line for line in said if line["message"] == "slow" and line.get("query")]
+    assert slow[-1]["query"].startswith(QUERY)
+    assert len(slow[-1]["query"]) == 2000
+    assert slow[-1]["engine"] == "exact"
+    assert "tup_" not in server.log.read_text() + access.read_text(), "no key, right or wrong, is written down"
+    assert [line["message"].split(":")[0] for line in said[:2]] == ["starting", "ready"]
+
+
+def test_a_log_that_is_moved_away_is_made_anew(logged: tuple[Server, Path, str]) -> None:
+    server, access, _ = logged
+    access.rename(access.with_suffix(".1"))
+    for _ in range(100):
+        httpx.get(f"{server.url}/health")
+        if access.exists():
+            break
+        time.sleep(0.05)
+    assert lines(access)[-1]["path"] == "/health"
+
+
+def test_the_death_of_a_worker_is_told_and_counted(logged: tuple[Server, Path, str]) -> None:
+    server, _, key = logged
+    with server.client(headers={"authorization": f"Bearer {key}"}) as client:
+        text = client.get("/metrics").text
+    [worker] = [line.split('"')[1] for line in text.splitlines() if 'role="worker"' in line and "_threads{" in line]
+    os.kill(int(worker), signal.SIGKILL)
+    for _ in range(200):
+        try:
+            text = httpx.get(f"{server.url}/metrics", headers={"authorization": f"Bearer {key}"}, timeout=5).text
+            if 'tuplet_worker_deaths_total{reason="SIGKILL"} 1.0' in text:
+                break
+        except httpx.TransportError:
+            time.sleep(0.1)
+    else:
+        raise AssertionError(text)
+    assert f"worker {worker} died of SIGKILL" in server.log.read_text()
+    assert 'tuplet_keys_refused_total{reason="wrong"} 50.0' in text, "what it counted stays"
