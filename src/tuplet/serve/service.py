@@ -11,7 +11,6 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeVar
 
 from tuplet import registry
@@ -36,7 +35,7 @@ from tuplet.serve.keys import KeyRefused
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Lane, Places
-from tuplet.serve.request_notes import notes, noting
+from tuplet.serve.request_notes import notes
 from tuplet.serve.served import ServedStores, per_store
 from tuplet.store import Store
 
@@ -87,23 +86,12 @@ class Service:
 
     async def run(self, request: Request, deadline: Deadline, work: Callable[[], T]) -> T:
         """Search in a thread once who asks has a place; the search ends if he goes away."""
-        return await self.places.run(request.asker, deadline, self._noted(request, work), request.gone)
+        return await self.places.run(request.asker, deadline, partial(copy_context().run, work), request.gone)
 
     async def aside(self, request: Request, work: Callable[[], T]) -> T:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
-        work = self._noted(request, work)
+        work = partial(copy_context().run, work)
         return await self.small.run(request.asker, self.limits.deadline(), work, request.gone)
-
-    def _noted(self, request: Request, work: Callable[[], T]) -> Callable[[], T]:
-        """The same work; how long it waited for its turn is noted, and what it notes itself belongs to the request."""
-        asked = perf_counter()
-
-        def begun() -> T:
-            request.notes.queue = perf_counter() - asked
-            self.metrics.queued(request.notes.queue)
-            return work()
-
-        return partial(copy_context().run, noting(request.notes, begun))
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
