@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr, create_model, model_validator
 from pydantic import Field as Key
 from pydantic_core import PydanticCustomError
 
@@ -16,7 +16,7 @@ from tuplet.query.limits import Limits
 from tuplet.query.witness import Fact, Status
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
-Grounding = dict[str, str | int]
+Grounding = dict[str, StrictStr | StrictInt]
 Scalar = bool | int | float | str
 Parameters = dict[str, Scalar | list[Scalar]]
 Whole = Annotated[int, Key(ge=0)]

@@ -24,6 +24,7 @@ ERRORS: Mapping[int, str] = {
     415: "The type of the body is another one.",
     422: "A key or a limit of the request.",
     429: "Too many queries at once; try again.",
+    431: "The head of the request is too large.",
 }
 
 
@@ -50,11 +51,13 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
-    given = {media: {"schema": schemas.of(kind, "serialization")} for media, kind in route.gives.items()}
+    given = {media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in route.gives.items()}
     answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
     error = {JSON: {"schema": schemas.of(ErrorBody, "serialization")}}
     for status in sorted({*ERRORS, *route.statuses}):
-        answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase), "content": error}
+        answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
+        if status >= 400:
+            answers[str(status)]["content"] = error
     told: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "responses": answers}
     if route.scope != "open":
         told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine

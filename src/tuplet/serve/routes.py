@@ -8,10 +8,10 @@ from typing import Any
 from tuplet._version import __version__
 from tuplet.errors import BadInput
 from tuplet.serve import models
+from tuplet.serve import reply_models as replies
 from tuplet.serve.assets import Assets
 from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
 from tuplet.serve.http import JSON, Reply, Request, Route
-from tuplet.serve.reply_models import CardBody
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_routes import sparql_routes
 
@@ -65,8 +65,18 @@ def _asking(service: Service) -> list[Route]:
     tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
     return [
         Route("POST", "/ask", "ask", "Answer one query, or a batch", ask, models.AskRequest, {**gives, **tables}),
-        Route("POST", "/explain", "explain", "Truth and witness of a given tuple", explain, models.ExplainRequest),
-        Route("POST", "/plan", "plan", "How a query would be answered", plan, models.PlanRequest),
+        Route(
+            "POST",
+            "/explain",
+            "explain",
+            "Truth and witness of a given tuple",
+            explain,
+            models.ExplainRequest,
+            {JSON: replies.ExplainBody},
+        ),
+        Route(
+            "POST", "/plan", "plan", "How a query would be answered", plan, models.PlanRequest, {JSON: replies.PlanBody}
+        ),
         Route(
             "POST",
             "/parse",
@@ -74,8 +84,11 @@ def _asking(service: Service) -> list[Route]:
             "A query as a graph, in every language, or what is wrong with it",
             parse,
             models.ParseRequest,
+            {JSON: replies.DrawingBody},
         ),
-        Route("POST", "/write", "write", "A drawn query as text", write, models.WriteRequest),
+        Route(
+            "POST", "/write", "write", "A drawn query as text", write, models.WriteRequest, {JSON: replies.WrittenBody}
+        ),
     ]
 
 
@@ -103,7 +116,7 @@ def _looking(service: Service) -> list[Route]:
     about = "All about an entity: types, attributes, stated and predicted neighbours by relation"
     there_is = "Stores, engines, relations with counts, attributes, examples, limits"
     return [
-        Route("GET", "/schema", "schema", there_is, schema, models.StoreParameters),
+        Route("GET", "/schema", "schema", there_is, schema, models.StoreParameters, {JSON: replies.SchemaBody}),
         Route(
             "GET",
             "/schema/entities",
@@ -111,9 +124,18 @@ def _looking(service: Service) -> list[Route]:
             "Entities by name or label, for completion",
             entities,
             models.SearchParameters,
+            {JSON: replies.EntitiesBody},
         ),
-        Route("GET", "/entity", "entity", about, entity, models.EntityParameters, {JSON: CardBody}),
-        Route("POST", "/schema/labels", "labels", "The labels of named entities", labels, models.LabelsRequest),
+        Route("GET", "/entity", "entity", about, entity, models.EntityParameters, {JSON: replies.CardBody}),
+        Route(
+            "POST",
+            "/schema/labels",
+            "labels",
+            "The labels of named entities",
+            labels,
+            models.LabelsRequest,
+            {JSON: replies.LabelsBody},
+        ),
         Route("GET", "/health", "health", "Whether the server is up", health, scope="open"),
         Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),
     ]

@@ -15,7 +15,6 @@ from tuplet.serve.service import Service
 from tuplet.serve.sparql_results import CONTENT, MEDIA_TYPES, results
 from tuplet.serve.sparql_service import (
     DESCRIPTIONS,
-    SparqlRequest,
     as_rdf,
     service_description,
     sparql_fields,
@@ -30,9 +29,8 @@ TEXT: Mapping[str, Any] = {"type": "string"}
 def sparql_routes(service: Service) -> list[Route]:
     """`GET /sparql` and `POST /sparql`."""
 
-    async def answer(request: Request, asked: SparqlRequest) -> Reply:
-        form, query = negotiated(request.header("accept"), MEDIA_TYPES), asked.query or ""
-        options = models.AskOptions(**asked.choices)
+    async def answer(request: Request, query: str, options: models.AskOptions) -> Reply:
+        form = negotiated(request.header("accept"), MEDIA_TYPES)
         deadline = service.limits.deadline()
 
         def work() -> Reply:
@@ -45,14 +43,13 @@ def sparql_routes(service: Service) -> list[Route]:
 
         return await service.run(request, deadline, work)
 
-    async def description(request: Request, asked: SparqlRequest) -> Reply:
+    async def description(request: Request, store: str | None) -> Reply:
         form = negotiated(request.header("accept"), DESCRIPTIONS)
         if form is None:
             raise HTTPProblem(406, f"give a query; without one, a description comes as {', '.join(DESCRIPTIONS)}")
         if form == "html":  # a person with a browser
             return Reply(b"", 303, headers={"location": "./", "vary": "accept"})
-        first = service.named(asked.choices.get("store"))
-        names = dict.fromkeys((first, *service.stores))
+        names = dict.fromkeys((service.named(store), *service.stores))
         turtle = service_description([json.loads(service.schema(name)) for name in names], service.base)
         media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
         body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")
@@ -60,7 +57,10 @@ def sparql_routes(service: Service) -> list[Route]:
 
     async def get(request: Request, _: None) -> Reply:
         asked = sparql_request(sparql_fields(request.address), list(service.stores), service.base)
-        return await (answer if asked.query is not None else description)(request, asked)
+        options = models.AskOptions(**asked.choices)
+        if asked.query is None:
+            return await description(request, options.store)
+        return await answer(request, asked.query, options)
 
     async def post(request: Request, _: None) -> Reply:
         try:
@@ -79,7 +79,7 @@ def sparql_routes(service: Service) -> list[Route]:
         asked = sparql_request(fields, list(service.stores), service.base)
         if asked.query is None:
             raise BadInput("the form has to have one field 'query'")
-        return await answer(request, asked)
+        return await answer(request, asked.query, models.AskOptions(**asked.choices))
 
     parameters = [_parameter(name, kind) for name, kind in FIELDS.items()]
     body = {
