@@ -120,6 +120,7 @@ class Supervisor:
             how = await worker.end()
             self._workers.remove(worker)
             self._door.gone(worker.desk)
+            tell_manager(f"STATUS={self._status()}")
             if self._stop.is_set():
                 return
             self._restarts += 1
@@ -193,8 +194,12 @@ class Supervisor:
     def _announce(self) -> None:
         ready, self._ready = self._ready, lambda: None
         ready()
-        log.info("ready: %d of %d workers serve", len(self._serving()), self._count)
-        tell_manager(f"READY=1\nSTATUS={len(self._serving())} of {self._count} workers serve")
+        log.info("ready: %s", self._status())
+        tell_manager(f"READY=1
+STATUS={self._status()}")
+
+    def _status(self) -> str:
+        return f"{len(self._serving())} of {self._count} workers serve"
 
     async def _ping(self, worker: WorkerProcess) -> None:
         """Replace a worker that lives but does not answer."""
