@@ -35,6 +35,13 @@ def serving(command: CommandParser) -> None:
         help="serve the newest generation as soon as a store changes on disk (default: yes)",
     )
     command.add_argument(
+        "--drain",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds to go on after SIGTERM while /ready says no, so that balancers look elsewhere (default: 0)",
+    )
+    command.add_argument(
         "--base-iri",
         default="",
         metavar="IRI",

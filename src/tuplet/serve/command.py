@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from math import inf
 
 from tuplet.errors import BadInput
 from tuplet.serve.keys import add_key
@@ -30,6 +31,8 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         raise BadInput(f"--workers must be positive, not {arguments.workers}")
     if not 0 <= arguments.port <= 65535:
         raise BadInput(f"a port is a number up to 65535, not {arguments.port}")
+    if not 0 <= arguments.drain < inf:
+        raise BadInput(f"--drain is a number of seconds, not {arguments.drain}")
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     start(
         arguments.stores,
@@ -43,4 +46,5 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         base_iri=arguments.base_iri,
         cors_origins=arguments.cors_origin,
         logs=logs,
+        drain=arguments.drain,
     )

@@ -42,6 +42,7 @@ class ServerSettings:
     base_iri: str = ""
     cors_origins: tuple[str, ...] = ()
     logs: Mapping[str, Any] = field(default_factory=dict)
+    drain: float = 0.0  # seconds between SIGTERM and the end of accepting
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -104,6 +105,7 @@ def start(
     base_iri: str = "",
     cors_origins: Sequence[str] = (),
     logs: LogSettings | None = None,
+    drain: float = 0.0,
 ) -> None:
     """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
     if sys.platform == "win32":
@@ -130,7 +132,7 @@ def start(
     keys = None if key_file is None else os.path.abspath(key_file)
     origins = Cors(tuple(cors_origins)).origins
     known = asdict(limits or ServerLimits())
-    settings = ServerSettings(named, keys, known, watch, BaseIri(base_iri).text, origins, asdict(logs))
+    settings = ServerSettings(named, keys, known, watch, BaseIri(base_iri).text, origins, asdict(logs), drain)
     listening = _bound(host, port)
     with (
         listening,

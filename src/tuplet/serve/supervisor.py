@@ -125,7 +125,7 @@ class Supervisor:
                 return
             self._restarts += 1
             self._metrics.worker_died(worker.reason())
-            if self._generations is None and self._count_alive() == 0:
+            if self._generations is None and (worker.failure or not self._workers):
                 self._unstartable = worker.failure or f"the server did not start: its worker {how}"
                 self._stop.set()
                 return
@@ -135,9 +135,6 @@ class Supervisor:
             log.warning("worker %d %s; a new one starts in %g s", worker.process.pid, how or "has ended", wait)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), wait)
-
-    def _count_alive(self) -> int:
-        return sum(not worker.failure for worker in self._workers)
 
     def _start(self) -> WorkerProcess:
         ours, theirs = socket.socketpair()
@@ -195,8 +192,7 @@ class Supervisor:
         ready, self._ready = self._ready, lambda: None
         ready()
         log.info("ready: %s", self._status())
-        tell_manager(f"READY=1
-STATUS={self._status()}")
+        tell_manager(f"READY=1\nSTATUS={self._status()}")
 
     def _status(self) -> str:
         return f"{len(self._serving())} of {self._count} workers serve"
@@ -324,8 +320,10 @@ STATUS={self._status()}")
 
     async def _end(self, slots: Sequence[asyncio.Task[None]]) -> None:
         """Accept nothing more, let the workers finish what is in flight."""
-        log.info("stopping: what is in flight is finished")
         tell_manager("STOPPING=1")
+        if self._generations is not None:
+            log.info("stopping: what is in flight is finished")
+            await asyncio.sleep(self._settings.drain)  # /ready says no meanwhile
         self._door.shut()
         for worker in self._workers:
             if worker.generations is None:  # still starting: nothing is in flight
