@@ -243,7 +243,7 @@ class Lane:
             raise TooBusy(f"{len(self._waiting)} requests are waiting already; try again in a moment")
         self._waiting.add(turn.owner, turn)
         turn.lane = self._waiting
-        self._metrics.waiting.inc()
+        self._metrics.waiting.add()
         left = turn.deadline.left()
         if left != math.inf:
             turn.timer = loop.call_later(left, self._refuse, turn)
@@ -261,7 +261,7 @@ class Lane:
 
     def _out_of_the_row(self, turn: Turn[Any]) -> None:
         turn.lane = None
-        self._metrics.waiting.dec()
+        self._metrics.waiting.add(-1)
         if turn.timer is not None:
             turn.timer.cancel()
 
@@ -281,7 +281,7 @@ class Lane:
         turn.lane = self._inside
         self._inside[turn] = None
         self._owners[turn.owner] += 1
-        self._metrics.running.inc()
+        self._metrics.running.add()
         self._threads.submit(turn)
 
     def _admit(self) -> None:
@@ -301,7 +301,7 @@ class Lane:
         self._threads.back(turn)
         if turn.watcher is not None:
             turn.watcher.cancel()
-        self._metrics.running.dec()
+        self._metrics.running.add(-1)
         self._leave(turn)
         if turn.done.done():
             return

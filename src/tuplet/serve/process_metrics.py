@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from tuplet._version import __version__
+from tuplet.serve.counters import Labels
 
 PROC = Path("/proc")
-LABELS = ("role", "pid")
 
 
 @dataclass(frozen=True)
@@ -59,34 +56,23 @@ def _boot() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("btime"))
 
 
-class Processes(Collector):
-    """The workers and their supervisor, and what program they are."""
+def build_info() -> tuple[str, Labels, float]:
+    """What program runs."""
+    return "tuplet_build_info", (("version", __version__), ("python", platform.python_version())), 1.0
 
-    def __init__(self, workers: Iterable[int], supervisor: int | None = None) -> None:
-        self._workers = tuple(workers)
-        self._supervisor = supervisor
 
-    def collect(self) -> Iterator[Metric]:
-        """One sample of each kind for each process."""
-        build = GaugeMetricFamily("tuplet_build_info", "Versions of what runs.", labels=("version", "python"))
-        build.add_metric((__version__, platform.python_version()), 1)
-        yield build
-        yield GaugeMetricFamily("tuplet_workers", "Workers that are alive.", value=len(self._workers))
-        memory = GaugeMetricFamily("process_resident_memory_bytes", "Resident memory.", labels=LABELS)
-        cpu = CounterMetricFamily("process_cpu_seconds", "Processor time, user and system.", labels=LABELS)
-        started = GaugeMetricFamily("process_start_time_seconds", "Start, in seconds since 1970.", labels=LABELS)
-        threads = GaugeMetricFamily("process_threads", "Threads.", labels=LABELS)
-        files = GaugeMetricFamily("process_open_fds", "Open files and connections.", labels=LABELS)
-        most = GaugeMetricFamily("process_max_fds", "Files and connections that may be open.", labels=LABELS)
-        supervisor = [("supervisor", self._supervisor)] if self._supervisor else []
-        for role, process in (*(("worker", process) for process in self._workers), *supervisor):
-            with suppress(OSError):  # gone meanwhile, or a system without /proc
-                state = ProcessState.of(process)
-                labels = (role, str(process))
-                memory.add_metric(labels, state.memory)
-                cpu.add_metric(labels, state.cpu)
-                started.add_metric(labels, state.started)
-                threads.add_metric(labels, state.threads)
-                files.add_metric(labels, state.files)
-                most.add_metric(labels, state.most_files)
-        yield from (memory, cpu, started, threads, files, most)
+def process_samples(workers: Iterable[int], supervisor: int | None = None) -> Iterator[tuple[str, Labels, float]]:
+    """One sample of each kind for each process; of one that is gone, or on a system without /proc, none."""
+    roles = [("worker", process) for process in workers]
+    if supervisor is not None:
+        roles.append(("supervisor", supervisor))
+    for role, process in roles:
+        with suppress(OSError):
+            state = ProcessState.of(process)
+            labels = (("role", role), ("pid", str(process)))
+            yield "process_resident_memory_bytes", labels, state.memory
+            yield "process_cpu_seconds_total", labels, state.cpu
+            yield "process_start_time_seconds", labels, state.started
+            yield "process_threads", labels, state.threads
+            yield "process_open_fds", labels, state.files
+            yield "process_max_fds", labels, state.most_files

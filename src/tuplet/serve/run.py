@@ -23,11 +23,11 @@ from tuplet.serve.cors import Cors
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.log_file import LogFile
+from tuplet.serve.metrics import FOLDER
 from tuplet.serve.server_log import LogSettings, start_logging
 
 VARIABLE = "TUPLET_SERVE"
-COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported: in the workers, not here
-NEEDED = ("pydantic", "uvicorn", "httptools", "prometheus_client")
+NEEDED = ("pydantic", "uvicorn", "httptools")
 log = logging.getLogger("tuplet.serve")
 
 
@@ -139,7 +139,7 @@ def start(
         tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
-        os.environ[COUNTERS] = folder
+        os.environ[FOLDER] = folder
         count = workers or min(4, os.cpu_count() or 1)
         runner.run(_supervise(settings, listening, count, lambda: ready(listening.getsockname()[1])))
 
