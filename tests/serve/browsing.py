@@ -75,7 +75,7 @@ CONTRAST = """() => {
   const bad = [];
   for (const e of document.querySelectorAll("body *")) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !e.checkVisibility() || e.closest("#mirror, .skip, :disabled, select")) continue;
+    if (!own || !e.checkVisibility() || e.closest(".skip, :disabled, select")) continue;
     const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
     const ratio = (a + .05) / (b + .05);
     if (ratio < 4.5) bad.push(`${e.tagName} ${e.className} ${e.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);

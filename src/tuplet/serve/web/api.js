@@ -1,29 +1,18 @@
-// Requests to the server this page came from; a key is asked for once, when the server wants one.
+// Requests to the server this page came from, wherever it is put: all addresses are relative.
+
+import { askForKey, key } from "./key.js";
 
 export class Problem extends Error {
   constructor(body, status) {
     super(body.error || `the server answered ${status}`);
-    this.body = body;
+    this.body = { ...body, error: this.message };
     this.status = status;
   }
 }
 
-const dialog = () => document.getElementById("key-dialog");
-
-async function askForKey() {
-  const field = document.getElementById("key");
-  field.value = "";
-  dialog().showModal();
-  await new Promise((resolve) => dialog().addEventListener("close", resolve, { once: true }));
-  if (!field.value) throw new Problem({ error: "this server needs an API key" }, 401);
-  sessionStorage.setItem("tuplet-key", field.value.trim());
-}
-
-let asking = null; // one dialog for all requests that wait for a key
-
 async function send(path, options = {}) {
-  const key = sessionStorage.getItem("tuplet-key");
-  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const used = key();
+  const headers = { ...options.headers, ...(used ? { Authorization: `Bearer ${used}` } : {}) };
   let response;
   try {
     response = await fetch(path, { ...options, headers });
@@ -32,9 +21,8 @@ async function send(path, options = {}) {
     throw new Problem({ error: "the server cannot be reached" }, 0);
   }
   if (response.status === 401) {
-    asking ??= askForKey().finally(() => { asking = null; });
-    await asking;
-    return send(path, options);
+    if (await askForKey(used)) return send(path, options);
+    throw new Problem({ error: "this server needs a key; “Key” at the top takes one" }, 401);
   }
   if (!response.ok) {
     const body = await response.json().catch(() => ({}));

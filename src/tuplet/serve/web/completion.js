@@ -1,14 +1,14 @@
-// Completion of variables, attributes, relations and entities while a query is typed.
+// Completion while a query is typed: variables, attributes, relations and entities, each where it may stand.
 
 import { get } from "./api.js";
+import { insert, placeOf } from "./editor.js";
 import { languageOf, shorter, written } from "./languages.js";
-import { state, store } from "./state.js";
+import { $, on, state, store } from "./state.js";
+import { tokensOf } from "./tokens.js";
 
-const area = document.getElementById("query");
-const mirror = document.getElementById("mirror");
-const list = document.getElementById("completion");
-
-const WORD = /(?:[?$][\p{L}\p{N}_]*|<[^<>\n]*|:?[\p{L}\p{N}_/](?:[\p{L}\p{N}_./-])*|:|"[^"\n]*)$/u;
+const area = $("query");
+const list = $("completion");
+const WORDS = new Set(["word", "space", "entity", "relation", "keyword", "number", "prefixed", "exact", "text"]);
 
 let choices = [];
 let chosen = -1;
@@ -18,55 +18,90 @@ function close() {
   list.hidden = true;
   chosen = -1;
   choices = [];
-  area.setAttribute("aria-expanded", "false");
   area.removeAttribute("aria-activedescendant");
 }
 
-/** The word before the caret, and whether it is the name of an attribute: what stands behind `?x.` or `treats(?x, ?y).` */
+/** What is being typed: where it begins, and what may stand there. Names may have blanks, so several words are tried. */
 function atCaret() {
-  if (area.selectionStart !== area.selectionEnd) return { word: "", attribute: false };
+  if (area.selectionStart !== area.selectionEnd) return null;
   const before = area.value.slice(0, area.selectionStart);
-  const owner = languageOf(area.value) === "cypher" ? /(?<![\p{L}\p{N}_"'`.:])[\p{L}_][\p{L}\p{N}_]*\.([\p{L}\p{N}_]*)$/u : /(?:[?$][\p{L}\p{N}_]+|\))\.([\p{L}\p{N}_]*)$/u;
-  const named = before.match(owner);
-  if (named) return { word: named[1], attribute: true };
-  return { word: before.match(WORD)?.[0] ?? "", attribute: false };
+  const language = languageOf(area.value);
+  const { tokens, next } = tokensOf(before, language);
+  const last = tokens.at(-1);
+  if (!last || last.kind === "comment") return null;
+  if (next === "attribute" && last.text === ".") return { place: "attribute", starts: [before.length], language };
+  if (last.kind === "variable" && language !== "cypher") return { place: "variable", starts: [last.start], language };
+  if (last.kind === "attribute") return { place: "attribute", starts: [last.start], language };
+  if (language === "cypher") {
+    if (last.kind === "text") return { place: "entity", starts: [last.start], language };
+    return last.place === "relation" || last.place === "label" ? { place: last.place, starts: [last.start], language } : null;
+  }
+  const starts = [];
+  for (let i = tokens.length - 1; i >= 0 && WORDS.has(tokens[i].kind) && !/\n/.test(tokens[i].text); i -= 1) {
+    if (tokens[i].kind === "space") continue;
+    // in SPARQL a blank ends a term: only an object, with nothing behind it, can be meant to go on
+    if (language === "sparql" && starts.length && tokens[i + 1].kind === "space" && last.place !== "end") break;
+    if (language === "sparql" && tokens[i].kind !== "entity" && starts.length) break;
+    starts.unshift(tokens[i].start);
+    if (/^[<"':]/.test(tokens[i].text) || tokens[i].kind === "prefixed") break;
+  }
+  if (!starts.length) return null;
+  const first = tokens.find((token) => token.start === starts[0]);
+  return { place: first.place === "end" ? "entity" : first.place, starts, language };
+}
+
+const folded = (text) => text.toLowerCase();
+
+function relationsLike(key, language, typed) {
+  const near = state.schema.relations.filter((r) => folded(`${r.name} ${r.label}`).includes(folded(key)) || folded(r.name).includes(folded(key).replaceAll(" ", "_")));
+  return near.slice(0, 8).map((r) => ({
+    text: (language === "cypher" && typed[0] === ":" ? ":" : "") + written(r.name, language), title: r.label || shorter(r.name) || r.name, kind: `relation · ${r.count.toLocaleString("en")}`,
+  }));
+}
+
+async function entitiesLike(key, language) {
+  const { entities } = await get("schema/entities", { search: key, store: store(), limit: 8 });
+  return entities.map((e) => ({
+    text: language === "cypher" ? JSON.stringify(e.name) : written(e.name, language), title: e.label || shorter(e.name) || e.name,
+    kind: e.label && e.label !== e.name ? shorter(e.name) || e.name : "entity",
+  }));
+}
+
+/** What may be meant by a piece of text in a place. */
+async function found({ place, language }, typed) {
+  if (place === "attribute") {
+    return state.schema.attributes.filter((a) => folded(a.word).startsWith(folded(typed)) && a.word !== typed).slice(0, 12)
+      .map((a) => ({ text: written(a.word, language), title: a.word, kind: `${a.kind} · ${a.count.toLocaleString("en")}` }));
+  }
+  if (/^[?$]/.test(typed)) {
+    const rest = area.value.slice(0, area.selectionStart - typed.length) + area.value.slice(area.selectionStart);
+    const names = [...new Set(rest.match(/[?$][\p{L}\p{N}_]+/gu) || [])];
+    return names.filter((name) => name.startsWith(typed) && name !== typed).map((name) => ({ text: name, title: name, kind: "variable" }));
+  }
+  const key = typed.replace(/^[:<"'`]/, "").trim();
+  if (!key) return [];
+  if (place === "relation") return relationsLike(key, language, typed);
+  return place === "entity" || place === "label" ? entitiesLike(key, language) : [];
 }
 
 async function complete() {
-  if (!state.schema) return;
-  const { word, attribute } = atCaret();
   const number = ++asked;
-  const text = area.value;
-  const language = languageOf(text);
-  if (attribute) {
-    const folded = word.toLowerCase();
-    return show(state.schema.attributes.filter((a) => a.word.toLowerCase().startsWith(folded) && a.word !== word).slice(0, 12)
-      .map((a) => ({ text: written(a.word, language), title: a.word, kind: `${a.kind} · ${a.count.toLocaleString("en")}` })), word);
+  const at = state.schema ? atCaret() : null;
+  const text = area.value.slice(0, area.selectionStart);
+  for (const start of at?.starts ?? []) { // the most words first
+    let near = [];
+    try {
+      near = await found(at, text.slice(start));
+    } catch { /* completion is a courtesy: without it the text is typed */ }
+    if (number !== asked || area.value.slice(0, area.selectionStart) !== text) return;
+    near = near.filter((choice) => choice.text !== text.slice(start));
+    if (near.length) return show(near, start);
   }
-  if (!word || word === ":") return close();
-  if (word[0] === "?" || word[0] === "$") {
-    const before = text.slice(0, area.selectionStart - word.length) + text.slice(area.selectionStart);
-    const names = [...new Set(before.match(/[?$][\p{L}\p{N}_]+/gu) || [])];
-    return show(names.filter((name) => name.startsWith(word) && name !== word)
-      .map((name) => ({ text: name, title: name, kind: "variable" })), word);
-  }
-  const key = word.replace(/^[:<"]/, "");
-  if (key.length < 1) return close();
-  const folded = key.toLowerCase();
-  const near = state.schema.relations.filter((r) => `${r.name} ${r.label}`.toLowerCase().includes(folded)).slice(0, 6)
-    .map((r) => ({ text: (language === "cypher" && word[0] === ":" ? ":" : "") + written(r.name, language), title: r.label || shorter(r.name) || r.name, kind: `relation · ${r.count.toLocaleString("en")}` }));
-  let entities = [];
-  try {
-    entities = (await get("schema/entities", { search: key, store: store(), limit: 8 })).entities;
-  } catch { /* completion is a courtesy: without it the text is typed */ }
-  if (number !== asked || atCaret().word !== word) return;
-  const named = entities.map((e) => ({ text: language === "cypher" ? JSON.stringify(e.name) : written(e.name, language), title: e.label || shorter(e.name) || e.name, kind: e.label && e.label !== e.name ? shorter(e.name) || e.name : "entity" }));
-  show([...near, ...named].filter((choice) => choice.text !== word), word);
+  close();
 }
 
-function show(found, word) {
-  if (!found.length) return close();
-  choices = found.map((choice) => ({ ...choice, word }));
+function show(near, start) {
+  choices = near.map((choice) => ({ ...choice, start }));
   chosen = -1;
   list.replaceChildren(...choices.map((choice, i) => {
     const item = document.createElement("li");
@@ -81,22 +116,11 @@ function show(found, word) {
     item.addEventListener("mousedown", (event) => { event.preventDefault(); take(i); });
     return item;
   }));
+  $("choices").textContent = `${near.length} ${near.length === 1 ? "suggestion" : "suggestions"}, the first is ${near[0].title}`;
   list.hidden = false;
-  area.setAttribute("aria-expanded", "true");
-  const at = caretPlace();
-  list.style.left = `${Math.max(0, Math.min(at.left, area.clientWidth - list.offsetWidth))}px`;
-  list.style.top = `${at.top - area.scrollTop + 24}px`;
-}
-
-/** Where the caret is: measured on the mirror, which wraps as the text does. */
-function caretPlace() {
-  const kept = [...mirror.childNodes];
-  const spot = document.createElement("span");
-  spot.textContent = "|";
-  mirror.replaceChildren(area.value.slice(0, area.selectionStart), spot);
-  const place = { left: spot.offsetLeft, top: spot.offsetTop };
-  mirror.replaceChildren(...kept);
-  return place;
+  const place = placeOf(area.selectionStart);
+  list.style.left = `${Math.max(0, Math.min(place.left, area.clientWidth - list.offsetWidth))}px`;
+  list.style.top = `${place.top + 4}px`;
 }
 
 function choose(i) {
@@ -107,20 +131,18 @@ function choose(i) {
 }
 
 function take(i) {
-  const choice = choices[i];
-  const stop = area.selectionStart;
-  area.setRangeText(choice.text, stop - choice.word.length, stop, "end");
+  const { text, start } = choices[i];
   close();
   area.focus();
-  area.dispatchEvent(new Event("input", { bubbles: true }));
-  close();
   asked += 1;
+  insert(text, start, area.selectionStart);
 }
 
 let pause;
-area.addEventListener("input", () => {
+on("text", ({ by }) => {
   clearTimeout(pause);
-  pause = setTimeout(complete, 90);
+  if (by === "typing") pause = setTimeout(complete, 90);
+  else { asked += 1; close(); }
 });
 area.addEventListener("blur", () => { asked += 1; clearTimeout(pause); close(); });
 area.addEventListener("keydown", (event) => {

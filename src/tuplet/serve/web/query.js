@@ -1,10 +1,10 @@
 // Text ↔ drawing: the server reads and writes, here they are kept together.
 
 import { postJson } from "./api.js";
-import { QueryDrawing } from "./query_drawing.js";
-import { showNote, showProblem } from "./editor.js";
+import { replaceText, showNote, showProblem } from "./editor.js";
 import { LANGUAGES, languageOf, pretty } from "./languages.js";
 import { parts } from "./parts.js";
+import { QueryDrawing } from "./query_drawing.js";
 import { $, announce, on, state, store } from "./state.js";
 
 const area = $("query");
@@ -25,9 +25,9 @@ export function showParts() {
 }
 
 let pause;
-area.addEventListener("input", () => {
+on("text", ({ by }) => {
   clearTimeout(pause);
-  pause = setTimeout(read, 250);
+  if (by !== "page") pause = setTimeout(read, by === "undo" ? 0 : 250); // else it is read by who changed it
 });
 
 let reading = 0;
@@ -46,19 +46,19 @@ export async function read() {
   try {
     const found = await postJson("parse", { query: text, store: store() });
     if (number !== reading) return;
-    state.parsed = found;
+    state.parsed = { ...found, text };
     press(found.language);
     showProblem(found.problem);
     if (found.graph) showDrawing(found.graph);
-    announce("parsed", found);
+    announce("parsed", state.parsed);
   } catch (error) {
     if (number === reading) showProblem({ error: error.message });
   }
 }
 
-/** Another text in place of the one that is there. */
+/** Another text in place of the one that is there, read at once. */
 export function setText(text) {
-  area.value = text;
+  replaceText(text);
   return read();
 }
 
@@ -76,6 +76,14 @@ export async function writeDrawing() {
   }
 }
 
+// --- languages -----------------------------------------------------------------------------------------------------
+
+const twins = new Map(); // by text: the same query by language, as it was written in each
+on("schema", () => twins.clear());
+
+const COMMENT = { logic: /(?:^|\s)#/m, sparql: /(?:^|\s)#/m, cypher: /\/\/|\/\*/ };
+
+/** The same query in another language; what was written in it, comments and all, comes back if nothing was changed. */
 async function translate(language) {
   if (!area.value.trim()) {
     press(language);
@@ -85,8 +93,16 @@ async function translate(language) {
   await read();
   const { parsed } = state;
   if (!parsed || parsed.language === language) return;
-  if (parsed[language]) await setText(pretty(parsed[language]));
-  else if (parsed.refused[language]) showNote(parsed.refused[language]);
+  const same = twins.get(parsed.text) ?? { [parsed.language]: parsed.text };
+  const fresh = !same[language];
+  if (fresh && parsed[language]) same[language] = pretty(parsed[language]);
+  if (!same[language]) {
+    if (parsed.refused?.[language]) showNote(parsed.refused[language]);
+    return;
+  }
+  twins.set(parsed.text, same).set(same[language], same);
+  await setText(same[language]);
+  if (fresh && COMMENT[parsed.language].test(parsed.text)) showNote("Comments are not translated; they come back with their language.");
 }
 
 for (const language of Object.keys(LANGUAGES)) $(`as-${language}`).addEventListener("click", () => translate(language));

@@ -1,36 +1,79 @@
-// A query, its store and its settings as a link, and back.
+// A query, its store and its settings as a link; every query that is asked is a step that Back goes back from.
 
 import { ask, showBudget } from "./asking.js";
+import { showProblem } from "./editor.js";
 import { setText } from "./query.js";
-import { $, on, state, store, tell } from "./state.js";
-import { load } from "./stores.js";
+import { $, announce, on, state, store, tell } from "./state.js";
 
-on("answers", () => {
-  const kept = { q: $("query").value, store: store(), engine: $("engine").value, versus: $("versus").value, k: $("k").value, only: $("only").value };
-  const pairs = Object.entries(kept).filter(([, value]) => value);
-  history.replaceState(null, "", `#${new URLSearchParams(pairs)}`);
+const SETTINGS = ["engine", "versus", "k", "only"];
+let current = location.hash; // what the page shows
+let opening = false;
+
+/** What the page shows, as the part of an address behind its #. */
+export function linkOf() {
+  const budget = $("budget-field").hidden ? "" : $("budget").value.trim();
+  const kept = { q: $("query").value, store: store(), ...Object.fromEntries(SETTINGS.map((name) => [name, $(name).value])), budget };
+  return `#${new URLSearchParams(Object.entries(kept).filter(([, value]) => value))}`;
+}
+
+export const titleOf = (query) => query.replace(/\s+/g, " ").trim().slice(0, 80);
+
+on("answers", ({ request }) => {
+  const link = linkOf();
+  if (link !== current) history[opening ? "replaceState" : "pushState"](null, "", link);
+  current = link;
+  document.title = `${titleOf(request.query)} · tuplet`;
 });
 
 /** Brings back what a link says; false where it says nothing. */
 export async function openLink() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const { schema } = state;
+  current = location.hash;
   if (!given.get("q")) return false;
-  if (given.get("store") && schema.stores.includes(given.get("store")) && given.get("store") !== schema.store) await load(given.get("store"));
-  for (const name of ["engine", "versus", "k", "only"]) {
-    const value = given.get(name);
-    if (value !== null && [...$(name).options].some((option) => option.value === value)) $(name).value = value;
-  }
-  showBudget();
-  await setText(given.get("q"));
-  await ask();
+  opening = true;
+  try {
+    const wanted = given.get("store");
+    if (!state.schema || (wanted && state.schema.stores.includes(wanted) && wanted !== state.schema.store)) await state.load(wanted);
+    for (const name of SETTINGS) {
+      const value = given.get(name) ?? (name === "k" || name === "engine" ? $(name).value : ""); // what is empty is not in a link
+      if ([...$(name).options].some((option) => option.value === value)) $(name).value = value;
+    }
+    if (given.get("budget")) $("budget").value = given.get("budget");
+    showBudget();
+    await setText(given.get("q"));
+    await ask();
+  } finally { opening = false; }
   return true;
 }
-addEventListener("hashchange", () => openLink());
+
+/** The page as it is before anything was asked. */
+async function clear() {
+  $("panels").replaceChildren();
+  for (const id of ["tools", "plan"]) $(id).hidden = true;
+  $("empty").hidden = false;
+  state.last = null;
+  document.title = "tuplet";
+  announce("cleared");
+  await setText("");
+}
+
+async function follow() {
+  if (location.hash === current) return;
+  try {
+    if (!location.hash) { current = ""; await clear(); } else await openLink();
+  } catch (error) { showProblem({ error: error.message }); }
+}
+addEventListener("popstate", follow);
+addEventListener("hashchange", follow);
+
+document.querySelector(".skip").addEventListener("click", (event) => { // its # is no query
+  event.preventDefault();
+  $("results").focus();
+});
 
 $("link").addEventListener("click", async () => {
   try {
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(new URL(linkOf(), location.href).href);
     tell("Link copied");
   } catch { tell("The link is in the address bar"); }
 });
