@@ -21,7 +21,6 @@ from tuplet.query.source import Source
 from tuplet.serve import models
 from tuplet.serve.app import create_app
 from tuplet.serve.encoding import SLICE, to_json, to_lines
-from tuplet.serve.http import Request
 from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.places import Places
@@ -202,7 +201,7 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
 
     async def crowd() -> None:
         free, given = asyncio.Event(), service.limits.deadline(clock=clock)
-        loop, request = asyncio.get_running_loop(), Request("POST", "/ask", "", {})
+        loop = asyncio.get_running_loop()
 
         def hold() -> None:
             asyncio.run_coroutine_threadsafe(free.wait(), loop).result()
@@ -210,11 +209,11 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
         def late() -> dict[str, Any]:
             return answered(service, given, query=path(3), k=5)
 
-        holding = asyncio.create_task(service.run(request, Deadline(), hold))
+        holding = asyncio.create_task(service.places.run("", Deadline(), hold))
         await asyncio.sleep(0)
-        waiting = asyncio.create_task(service.run(request, given, late))
+        waiting = asyncio.create_task(service.places.run("", given, late))
         with pytest.raises(TooBusy):
-            await service.run(request, Deadline(0.01), late)
+            await service.places.run("", Deadline(0.01), late)
         clock.now = 2.0  # while the second one waits
         free.set()
         await holding

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple, NoReturn
 from urllib.parse import urljoin
 
@@ -83,6 +84,16 @@ def tokenize(text: str, start: int = 0) -> list[Token]:
     ]
     found.append(Token("end", "", len(text)))
     return found
+
+
+def more_tokens_than(text: str, most: int) -> bool:
+    """Whether a text has more than so many words and signs, told without reading further than that.
+
+    >>> more_tokens_than("?x : r(?x, a) # all", 8), more_tokens_than("?x : r(?x, a) # all", 7)
+    (False, True)
+    """
+    words = (True for match in _TOKEN.finditer(text) if match.lastgroup != "space")
+    return next(islice(words, most, None), False)
 
 
 def conjunction(parts: list[Formula]) -> Formula:

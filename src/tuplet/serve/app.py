@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from time import perf_counter
 
 from tuplet.serve.access_log import AccessLog
@@ -13,7 +14,7 @@ from tuplet.serve.encoding import encode
 from tuplet.serve.guard import HEADERS, Guard, is_open
 from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
 from tuplet.serve.keys import KeyFile
-from tuplet.serve.limits import OverLimit
+from tuplet.serve.limits import OverLimit, TooBusy
 from tuplet.serve.openapi import describe
 from tuplet.serve.places import ClientGone
 from tuplet.serve.request_notes import NOTES, request_id
@@ -22,6 +23,7 @@ from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
+LARGE = 1 << 18  # bytes of an answer that is sent in pieces
 log = logging.getLogger("tuplet.serve")
 
 
@@ -46,6 +48,7 @@ class Application:
         self.router, self.guard = Router(table), Guard(keys, cors)
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
+        self.sending = Sending(service.limits.max_sending)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,9 +66,9 @@ class Application:
         request.notes.id = request_id(request.header("x-request-id"))
         NOTES.set(request.notes)
         reply = await self.reply(request, receive)
-        sent = await self._send(request, reply, send)
+        status, sent = await self._send(request, reply, send)
         seconds = perf_counter() - began
-        self._count(request, reply.status, sent, seconds)
+        self._count(request, status, sent, seconds)
 
     def _count(self, request: Request, status: int, sent: int, seconds: float) -> None:
         noted, metrics = request.notes, self.metrics
@@ -100,27 +103,71 @@ class Application:
             log.exception("%s %s", request.method, request.path)
             return Reply(encode({"error": "something went wrong inside the server", "kind": "internal"}), 500)
 
-    async def _send(self, request: Request, reply: Reply, send: Send) -> int:
-        """Send a reply; returns the bytes of its body."""
-        body = reply.body
+    async def _send(self, request: Request, reply: Reply, send: Send) -> tuple[int, int]:
+        """Send a reply; returns its status and the bytes of its body."""
+        size = reply.size
+        if size <= LARGE:
+            return reply.status, await self._send_all(request, reply, size, send)
+        if not self.sending.takes(request.asker, size):
+            reply = refusal(TooBusy("too many large answers are on their way; try again in a moment"))
+            return reply.status, await self._send_all(request, reply, reply.size, send)
+        try:
+            return reply.status, await self._send_all(request, reply, size, send)
+        finally:
+            self.sending.sent(request.asker, size)
+
+    async def _send_all(self, request: Request, reply: Reply, size: int, send: Send) -> int:
         headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status != 204 else list(HEADERS)
         headers.append((b"x-request-id", request.notes.id.encode()))
         said = self.guard.said(request, reply) if self.guard.cors.origins else reply.headers
         headers += [(name.encode(), value.encode("latin-1")) for name, value in said.items()]
-        if isinstance(body, bytes) and reply.status != 204:
-            headers.append((b"content-length", str(len(body)).encode()))
+        if reply.status != 204:
+            headers.append((b"content-length", b"%d" % size))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        pieces: Iterable[bytes] = (body,) if isinstance(body, bytes) else body
         if request.method == "HEAD":
-            pieces = ()
-        last, sent = b"", 0
-        for piece in pieces:
-            if last:
-                await send({"type": "http.response.body", "body": last, "more_body": True})
-            last = piece
-            sent += len(piece)
+            await send({"type": "http.response.body"})
+            return 0
+        *pieces, last = _pieces(reply.body)
+        for piece in pieces:  # each waits until there is room for it
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": last})
-        return sent
+        return size
+
+
+def _pieces(body: bytes | Sequence[bytes]) -> Sequence[bytes]:
+    """A body in pieces that are not large."""
+    if isinstance(body, bytes):
+        return [body[start : start + LARGE] for start in range(0, len(body), LARGE)] if len(body) > LARGE else [body]
+    return body or [b""]
+
+
+class Sending:
+    """How many bytes of large answers are on their way; of one owner at most half of what there may be.
+
+    >>> sending = Sending(100)
+    >>> sending.takes("a", 40), sending.takes("a", 40), sending.takes("b", 40)
+    (True, False, True)
+    >>> sending.sent("a", 40)
+    >>> sending.takes("a", 40)
+    True
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.owners = most, Counter[str]()
+
+    def takes(self, owner: str, size: int) -> bool:
+        """Whether there is room for one more; then it is counted until it is `sent`."""
+        own, others = self.owners[owner], self.owners.total()
+        if (own and own + size > self.most // 2) or (others and others + size > self.most):
+            return False
+        self.owners[owner] += size
+        return True
+
+    def sent(self, owner: str, size: int) -> None:
+        """It is gone, or its client is."""
+        self.owners[owner] -= size
+        if not self.owners[owner]:
+            del self.owners[owner]
 
 
 async def _body(request: Request, receive: Receive, most: int) -> bytes:

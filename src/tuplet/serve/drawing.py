@@ -61,6 +61,7 @@ def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
     drawing: dict[str, Any] = {"language": "logic", **dict.fromkeys(PRINTERS), "refused": {}, "graph": None}
     drawing["problem"] = None
     try:
+        limits.check_text(text)
         drawing["language"] = language(text)
         query = read_query(text, None, source.graph)
         limits.check_query(query)

@@ -7,15 +7,15 @@ the function that does it. The same table dispatches requests and makes the desc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
 from tuplet.errors import BadInput, TupletError
-from tuplet.serve.encoding import encode
+from tuplet.serve.encoding import WORTH_PACKING, encode, packed, takes_gzip
 from tuplet.serve.keys import KeyOwner, KeyRefused, KeyScope
 from tuplet.serve.limits import problem
 from tuplet.serve.request_notes import RequestNotes
@@ -88,10 +88,26 @@ class Request:
 class Reply:
     """What is sent back: bytes, or pieces of them."""
 
-    body: bytes | Iterable[bytes] = b""
+    body: bytes | Sequence[bytes] = b""
     status: int = 200
     media: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body) if isinstance(self.body, bytes) else sum(map(len, self.body))
+
+    def packed_for(self, request: Request) -> Reply:
+        """The same, compressed if it is worth it and the client takes it."""
+        if self.size < WORTH_PACKING or "content-encoding" in self.headers:
+            return self
+        vary = ", ".join(filter(None, (self.headers.get("vary"), "accept-encoding")))
+        if not takes_gzip(request.header("accept-encoding")):
+            # a cache has to know, but what was posted is not cached
+            return self if request.method == "POST" else replace(self, headers={**self.headers, "vary": vary})
+        body = packed([self.body] if isinstance(self.body, bytes) else self.body)
+        return replace(self, body=body, headers={**self.headers, "content-encoding": "gzip", "vary": vary})
 
 
 Handler: TypeAlias = Callable[[Request, Any], Awaitable[Reply]]  # the second is the model of what was taken

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -22,9 +24,13 @@ from tuplet.errors import (
     Unsupported,
 )
 from tuplet.lang.ast import Constant, Query, atoms, terms
+from tuplet.lang.tokens import more_tokens_than
 from tuplet.query.limits import Deadline, Limits
 from tuplet.serve.keys import KeyRefused
 from tuplet.settings import flag, knob
+
+MOST_MEMORY, LEAST_MEMORY = 512 << 20, 32 << 20  # bytes of one search, where nothing is said
+_GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,12 @@ class ServerLimits:
     max_variables: int = knob(16, "variables of a query")
     max_k: int = knob(10_000, "answers of a query, those that an offset skips included")
     max_time: float = knob(10.0, "time of a request", unit="seconds")
-    max_memory: int = knob(512 << 20, "what one search may hold", unit="bytes")
+    max_memory: int | None = knob(
+        None, "what one search may hold (default: its share of half of the memory there is)", unit="bytes"
+    )
+    max_answer_bytes: int = knob(16 << 20, "size of an answer; what is left out is said", unit="bytes")
+    max_sending: int = knob(128 << 20, "size of all answers that one process is sending", unit="bytes")
+    max_tokens: int = knob(10_000, "words and signs of a query")
     max_concurrent: int = knob(4, "queries at once in one process, half of them long ones")
     max_waiting: int = knob(128, "requests that wait in one process, half of them of one key or address")
     max_batch: int = knob(256, "queries of one request")
@@ -45,8 +56,27 @@ class ServerLimits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0 < value < math.inf:  # nan is neither
+            if value is not None and not 0 < value < math.inf:  # nan is neither
                 raise BadInput(f"{flag(name)} must be positive, not {value}")
+
+    def settled(self, workers: int) -> ServerLimits:
+        """The same with a share of the memory for each search of so many processes."""
+        if self.max_memory is not None:
+            return self
+        return replace(self, max_memory=memory_share(memory_there_is(), workers * self.max_concurrent))
+
+    def check_text(self, text: str) -> None:
+        """Refuse a text with too many words before a tree is made of it.
+
+        >>> ServerLimits(max_tokens=5).check_text("?x : a(?x, c)")
+        Traceback (most recent call last):
+        tuplet.serve.limits.OverLimit: the query has more than 5 words and signs, which this server does not take
+        """
+        if len(text) > self.max_tokens and more_tokens_than(text, self.max_tokens):
+            raise OverLimit(
+                "tokens",
+                f"the query has more than {self.max_tokens:,} words and signs, which this server does not take",
+            )
 
     def check_query(self, query: Query) -> None:
         """Refuse a query with too many atoms or variables.
@@ -79,11 +109,33 @@ class ServerLimits:
         if limits.k == "all" or last > self.max_k:
             asked = f"k is {limits.k}" + (f" after {limits.offset} skipped" if limits.offset else "")
             raise OverLimit("k", f"{asked}, this server gives at most {self.max_k:,} answers to a query")
-        if limits.memory is not None and limits.memory > self.max_memory:
+        memory = self.max_memory or MOST_MEMORY
+        if limits.memory is not None and limits.memory > memory:
             raise OverLimit(
-                "memory", f"memory is {limits.memory:,} bytes, this server gives a search at most {self.max_memory:,}"
+                "memory", f"memory is {limits.memory:,} bytes, this server gives a search at most {memory:,}"
             )
-        return replace(limits, memory=limits.memory or self.max_memory)
+        return replace(limits, memory=limits.memory or memory)
+
+
+def memory_there_is() -> int:
+    """Bytes that this process may use: those of the machine, or of the container or unit it runs in."""
+    there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError, IndexError):
+        group = _GROUP / Path("/proc/self/cgroup").read_text().splitlines()[-1].split(":", 2)[2].lstrip("/")
+        while group.is_relative_to(_GROUP):
+            with suppress(OSError, ValueError):  # a group without a limit says "max"
+                there_is = min(there_is, int((group / "memory.max").read_text()))
+            group = group.parent
+    return there_is
+
+
+def memory_share(there_is: int, searches: int) -> int:
+    """Bytes for each of so many searches: half of the memory is for stores and answers.
+
+    >>> [memory_share(gigabytes << 30, 16) >> 20 for gigabytes in (64, 8, 1, 0)]
+    [512, 256, 32, 32]
+    """
+    return max(LEAST_MEMORY, min(MOST_MEMORY, there_is // 2 // searches))
 
 
 class OverLimit(BudgetExceeded):

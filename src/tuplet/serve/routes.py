@@ -10,7 +10,7 @@ from tuplet.errors import BadInput
 from tuplet.serve import models
 from tuplet.serve import reply_models as replies
 from tuplet.serve.assets import Assets
-from tuplet.serve.encoding import MEDIA, encode, to_json, to_lines, to_table
+from tuplet.serve.encoding import MEDIA, encode, json_pieces, to_lines, to_table
 from tuplet.serve.http import JSON, Reply, Request, Route
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_routes import sparql_routes
@@ -33,33 +33,36 @@ def _asking(service: Service) -> list[Route]:
         if asked.queries is not None:
             if asked.format != "json" or asked.grounding is not None:
                 raise BadInput("a batch has the format json, and each query its own grounding")
-            return Reply(await service.run(request, deadline, lambda: service.batch(asked, deadline)))
+            return await service.run(request, deadline, lambda: service.batch(asked, deadline))
 
         def work() -> Reply:
             answers = service.answer(asked, asked.query or "", deadline, asked.grounding, asked.parameters)
+            most = service.limits.max_answer_bytes
             if asked.format == "json":
-                return Reply(to_json(answers, deadline))
+                return Reply(json_pieces(answers, deadline, most))
             if asked.format == "ndjson":
-                return Reply(to_lines(answers, deadline), media=MEDIA["ndjson"])
+                return Reply(to_lines(answers, deadline, most), media=MEDIA["ndjson"])
             # a table has no place to say what stopped the search
-            said = {"tuplet-pruned": answers.pruned.encode("ascii", "replace").decode()} if answers.pruned else {}
-            return Reply(to_table(answers, asked.format), media=MEDIA[asked.format], headers=said)
+            table, whole = to_table(answers, asked.format, most)
+            pruned = answers.pruned if whole else "bytes"
+            said = {"tuplet-pruned": pruned.encode("ascii", "replace").decode()} if pruned else {}
+            return Reply(table, media=MEDIA[asked.format], headers=said)
 
         return await service.run(request, deadline, work)
 
     async def explain(request: Request, asked: models.ExplainRequest) -> Reply:
         deadline = service.limits.deadline(asked.timeout)
-        return Reply(await service.run(request, deadline, lambda: service.explain(asked, deadline)))
+        return await service.run(request, deadline, lambda: service.explain(asked, deadline))
 
     async def plan(request: Request, asked: models.PlanRequest) -> Reply:
         deadline = service.limits.deadline()
-        return Reply(await service.run(request, deadline, lambda: service.plan(asked, deadline)))
+        return await service.run(request, deadline, lambda: service.plan(asked, deadline))
 
     async def parse(request: Request, asked: models.ParseRequest) -> Reply:
-        return Reply(await service.aside(request, lambda: service.drawing(asked)))
+        return await service.aside(request, lambda: service.drawing(asked))
 
     async def write(request: Request, asked: models.WriteRequest) -> Reply:
-        return Reply(await service.aside(request, lambda: service.writing(asked)))
+        return await service.aside(request, lambda: service.writing(asked))
 
     gives = {JSON: models.AnswersBody | models.BatchBody}
     tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
@@ -93,19 +96,18 @@ def _asking(service: Service) -> list[Route]:
 
 
 def _looking(service: Service) -> list[Route]:
-    async def schema(_: Request, asked: models.StoreParameters) -> Reply:
-        return Reply(service.schema(asked.store))
+    async def schema(request: Request, asked: models.StoreParameters) -> Reply:
+        return await service.aside(request, lambda: service.schema(asked.store))
 
     async def entities(request: Request, asked: models.SearchParameters) -> Reply:
-        found = await service.aside(request, lambda: service.find(asked.store, asked.search, asked.limit))
-        return Reply(found)
+        return await service.aside(request, lambda: service.find(asked.store, asked.search, asked.limit))
 
     async def entity(request: Request, asked: models.EntityParameters) -> Reply:
         deadline = service.limits.deadline(asked.timeout)
-        return Reply(await service.run(request, deadline, lambda: service.entity(asked, deadline)))
+        return await service.run(request, deadline, lambda: service.entity(asked, deadline))
 
     async def labels(request: Request, asked: models.LabelsRequest) -> Reply:
-        return Reply(await service.aside(request, lambda: service.labels(asked.store, asked.names)))
+        return await service.aside(request, lambda: service.labels(asked.store, asked.names))
 
     async def health(_: Request, __: None) -> Reply:
         return Reply(encode({"status": "ok", "version": __version__, "stores": len(service.stores)}))

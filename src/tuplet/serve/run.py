@@ -27,7 +27,7 @@ from tuplet.serve.metrics import FOLDER
 from tuplet.serve.server_log import LogSettings, start_logging
 
 VARIABLE = "TUPLET_SERVE"
-NEEDED = ("pydantic", "uvicorn", "httptools")
+NEEDED = ("pydantic", "uvicorn", "httptools", "orjson")
 log = logging.getLogger("tuplet.serve")
 
 
@@ -131,7 +131,8 @@ def start(
     named = tuple((name, os.path.abspath(path)) for name, path in named_stores(stores))
     keys = None if key_file is None else os.path.abspath(key_file)
     origins = Cors(tuple(cors_origins)).origins
-    known = asdict(limits or ServerLimits())
+    count = workers or min(4, os.cpu_count() or 1)
+    known = asdict((limits or ServerLimits()).settled(count))
     settings = ServerSettings(named, keys, known, watch, BaseIri(base_iri).text, origins, asdict(logs), drain)
     listening = _bound(host, port)
     with (
@@ -140,7 +141,6 @@ def start(
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
         os.environ[FOLDER] = folder
-        count = workers or min(4, os.cpu_count() or 1)
         runner.run(_supervise(settings, listening, count, lambda: ready(listening.getsockname()[1])))
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from tuplet import registry
 from tuplet.engines.given import explain, judge
@@ -30,7 +30,7 @@ from tuplet.serve.control import Generations
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
-from tuplet.serve.http import Request
+from tuplet.serve.http import Reply, Request
 from tuplet.serve.keys import KeyRefused
 from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.metrics import ServerMetrics
@@ -39,7 +39,6 @@ from tuplet.serve.request_notes import notes
 from tuplet.serve.served import ServedStores, per_store
 from tuplet.store import Store
 
-T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
@@ -84,14 +83,22 @@ class Service:
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(self, request: Request, deadline: Deadline, work: Callable[[], T]) -> T:
+    async def run(self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes]) -> Reply:
         """Search in a thread once who asks has a place; the search ends if he goes away."""
-        return await self.places.run(request.asker, deadline, partial(copy_context().run, work), request.gone)
+        return await self.places.run(request.asker, deadline, self._packed(request, work), request.gone)
 
-    async def aside(self, request: Request, work: Callable[[], T]) -> T:
+    async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
-        work = partial(copy_context().run, work)
-        return await self.small.run(request.asker, self.limits.deadline(), work, request.gone)
+        return await self.small.run(request.asker, self.limits.deadline(), self._packed(request, work), request.gone)
+
+    def _packed(self, request: Request, work: Callable[[], Reply | bytes]) -> Callable[[], Reply]:
+        """The same work for a thread that sees what the request sees; what it gives is made ready to be sent."""
+
+        def packed() -> Reply:
+            found = work()
+            return (Reply(found) if isinstance(found, bytes) else found).packed_for(request)
+
+        return partial(copy_context().run, packed)
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -128,6 +135,7 @@ class Service:
         parameters: Mapping[str, Any] | None = None,
     ) -> Question:
         """A query, parsed once, that is not too large for this server."""
+        self.limits.check_text(text)
         tree = self.base.query(read_query(text, grounding, store.graph, parameters), store.graph)
         self.limits.check_query(tree)
         with with_place(text):
@@ -173,6 +181,7 @@ class Service:
                 "batch", f"the batch has {len(queries)} queries, this server takes at most {self.limits.max_batch}"
             )
         results: list[bytes] = []
+        room = self.limits.max_answer_bytes
         for given in queries:
             one = models.BatchQuery(query=given) if isinstance(given, str) else given
             asked = request if one.k is None else request.model_copy(update={"k": one.k})
@@ -180,11 +189,15 @@ class Service:
                 if deadline.over():
                     self.metrics.refused("limit")
                     raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
-                results.append(
-                    to_json(self.answer(asked, one.query, deadline, one.grounding, one.parameters), deadline)
-                )
+                if room < 0:
+                    self.metrics.refused("limit")
+                    most = self.limits.max_answer_bytes
+                    raise OverLimit("bytes", f"the {most:,} bytes that this server sends to a request are used up")
+                answers = self.answer(asked, one.query, deadline, one.grounding, one.parameters)
+                results.append(to_json(answers, deadline, room))
             except TupletError as error:
                 results.append(encode(problem(error)[1]))
+            room -= len(results[-1])
         return b'{"results":[' + b",".join(results) + b"]}"
 
     def explain(self, request: models.ExplainRequest, deadline: Deadline) -> bytes:

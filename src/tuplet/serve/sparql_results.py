@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +55,9 @@ class SparqlResults:
         return {name: value.encode("ascii", "replace").decode() for name, value in said.items()}
 
 
-def results(answers: Answers, deadline: Deadline, form: str = "json", base: BaseIri = NO_BASE) -> SparqlResults:
+def results(
+    answers: Answers, deadline: Deadline, form: str = "json", base: BaseIri = NO_BASE, most: float = math.inf
+) -> SparqlResults:
     """Answers as SPARQL results; entities are `uri` terms whose value is the IRI of their name."""
     if answers.form == "ask":
         # CSV and TSV have no words for yes and no; JSON does, and clients read what the header says
@@ -81,7 +84,7 @@ def results(answers: Answers, deadline: Deadline, form: str = "json", base: Base
             row[truth] = _literal(value)
             yield row
 
-    slices, head = in_time(answers, rows, b",", deadline)
+    slices, head = in_time(answers, rows, b",", deadline, most)
     return _table([*variables, truth], slices, head, form)
 
 

@@ -38,7 +38,7 @@ def sparql_routes(service: Service) -> list[Route]:
                 service.question(service.store(options.store), query, None)  # what is wrong with it comes first
                 raise HTTPProblem(406, f"results come as {', '.join(MEDIA_TYPES)}")
             answers = service.answer(options, query, deadline, default_k=DEFAULT)
-            found = results(answers, deadline, form, service.base)
+            found = results(answers, deadline, form, service.base, service.limits.max_answer_bytes)
             return Reply(found.body, media=CONTENT[found.form], headers={"vary": "accept", **found.headers()})
 
         return await service.run(request, deadline, work)
