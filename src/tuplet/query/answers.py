@@ -20,6 +20,7 @@ from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Form
 from tuplet.listing import data_frame
 from tuplet.query.answer import Answer, Parts, row, show_cell
+from tuplet.query.csv_text import csv_text
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
 from tuplet.query.value_columns import Cell, Named
@@ -252,17 +253,7 @@ class Answers(Sequence[Answer]):
 
     def to_csv(self) -> str:
         """The table of `to_arrow` as CSV text with a header."""
-        import pyarrow as pa
-        import pyarrow.csv
-
-        table = self.to_arrow()
-        # CSV has no dictionaries; plain strings are quoted where needed.
-        plain = pa.table(
-            [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns], table.column_names
-        )
-        sink = pa.BufferOutputStream()
-        pyarrow.csv.write_csv(plain, sink)
-        return bytes(sink.getvalue()).decode()
+        return csv_text(self.to_arrow())
 
     def write(self, path: str | os.PathLike[str], form: str | None = None, force: bool = False) -> None:
         """Save as Parquet, CSV, JSON or text table, by the ending of the file or by `form`."""

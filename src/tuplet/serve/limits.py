@@ -138,6 +138,9 @@ def memory_share(there_is: int, searches: int) -> int:
     return max(LEAST_MEMORY, min(MOST_MEMORY, there_is // 2 // searches))
 
 
+_LONG_WORD = re.compile(r"[^\s]{150,}?(?=['\s;]|$)")
+
+
 class OverLimit(BudgetExceeded):
     """A request that is larger than this server takes."""
 
@@ -175,7 +178,7 @@ def problem(error: TupletError) -> tuple[int, dict[str, Any]]:
 'position': 12, 'length': 1, 'line': 1, 'column': 13})
     """
     status, kind = next((status, kind) for known, status, kind in KINDS if isinstance(error, known))
-    body: dict[str, Any] = {"error": error.message.split("\n", 1)[0], "kind": kind}
+    body: dict[str, Any] = {"error": brief(error.message.split("\n", 1)[0]), "kind": kind}
     if isinstance(error, UnknownName):
         if error.kind == "store":
             return 404, {**body, "kind": "store"}
@@ -186,6 +189,16 @@ def problem(error: TupletError) -> tuple[int, dict[str, Any]]:
         body |= {"position": error.position, "length": max(1, error.length)}
         body |= {"line": error.line, "column": error.column}
     return status, body
+
+
+def brief(text: str, most: int = 1000) -> str:
+    """A sentence in which no long word is told whole.
+
+    >>> len(brief("unknown entity '" + "x" * 90_000 + "'; did you mean 'xx'?"))
+    137
+    """
+    text = _LONG_WORD.sub(lambda word: word.group()[:100] + "…", text)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 @contextmanager

@@ -87,7 +87,9 @@ class AskRequest(AskOptions):
     queries: list[Text | BatchQuery] | None = None
     grounding: Grounding | None = Key(default=None, description="of an EFOk-CQA string")
     parameters: Parameters | None = Key(default=None, description="what $name stands for in Cypher")
-    format: Literal["json", "ndjson", "csv", "parquet"] = "json"
+    format: Literal["json", "ndjson", "csv", "csv_safe", "parquet"] = Key(
+        default="json", description="csv_safe: no cell is a formula to a spreadsheet"
+    )
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "SELECT ?x WHERE { ?x :borders :france }", "k": 5}]}

@@ -46,6 +46,7 @@ def _asking(service: Service) -> list[Route]:
             table, whole = to_table(answers, asked.format, most)
             pruned = answers.pruned if whole else "bytes"
             said = {"tuplet-pruned": pruned.encode("ascii", "replace").decode()} if pruned else {}
+            said["content-disposition"] = f'attachment; filename="answers.{asked.format.removesuffix("_safe")}"'
             return Reply(table, media=MEDIA[asked.format], headers=said)
 
         return await service.run(request, deadline, work)

@@ -7,7 +7,8 @@ for (const button of document.querySelectorAll("[data-download]")) {
   button.addEventListener("click", async () => {
     try {
       const format = button.dataset.download;
-      const blob = await (await post("ask", { ...state.last, format })).blob();
+      const asked = format === "csv" ? "csv_safe" : format; // it will be opened in a spreadsheet
+      const blob = await (await post("ask", { ...state.last, format: asked })).blob();
       const anchor = document.createElement("a");
       anchor.href = URL.createObjectURL(blob);
       anchor.download = `answers.${format}`;

@@ -1,0 +1,164 @@
+"""The description of the server is true: real answers of every operation, checked against it with nothing left over."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+
+QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
+TOLD = "SELECT ?x WHERE { ?x :borders :france } LIMIT 2"
+RDF = ("text/turtle", "application/n-triples", "application/ld+json", "application/rdf+xml")
+TABLES = ("application/sparql-results+json", "application/sparql-results+xml", "text/csv", "text/tab-separated-values")
+# operation → requests that it answers with 200
+REQUESTS: dict[str, list[dict[str, Any]]] = {
+    "ask": [
+        *(
+            {"json": {"query": QUERY, "k": 3, "format": form}}
+            for form in ("json", "ndjson", "csv", "csv_safe", "parquet")
+        ),
+        {"json": {"query": QUERY, "k": 3, "only": "predicted", "evidence": True}},
+        {"json": {"query": "ASK { :spain :borders :france }"}},
+        {"json": {"query": "SELECT (COUNT(*) AS ?n) WHERE { ?x :borders :france }"}},
+        {"json": {"query": "SELECT ?x ?a WHERE { ?x :age ?a }", "store": "people"}},
+        {"json": {"queries": [QUERY, "?x : nothing(?x, a)"], "k": 2}},
+    ],
+    "explain": [{"json": {"query": QUERY, "values": {"x": "spain", "y": "france"}, "evidence": True}}],
+    "plan": [{"json": {"query": QUERY}}],
+    "parse": [
+        {"json": {"query": text}}
+        for text in (QUERY, TOLD, "?x : r(", "?x : bordrs(?x, france)", "?x : borders(?x, france) & ?x.age > 3 limit 4")
+    ],
+    "write": [{"json": {"free": ["x"], "clauses": []}}],  # made below from what /parse gives
+    "schema": [{}, {"params": {"store": "people"}}],
+    "find_entities": [{"params": {"search": "fra"}}],
+    "labels": [{"json": {"names": ["france", "nobody"]}}],
+    "entity": [{"params": {"name": "france"}}, {"params": {"name": "ann", "store": "people"}}],
+    "health": [{}],
+    "metrics": [{}],
+    "sparql": [
+        *({"params": {"query": TOLD}, "headers": {"accept": accept}} for accept in TABLES),
+        *({"headers": {"accept": accept}} for accept in RDF),
+        {"params": {"query": "ASK { :spain :borders :france }"}},
+    ],
+    "sparql_post": [
+        {"data": {"query": TOLD}},
+        {"content": TOLD, "headers": {"content-type": "application/sparql-query"}},
+    ],
+}
+
+
+@pytest.fixture
+def description(client: httpx.Client) -> dict[str, Any]:
+    return client.get("/openapi.json").json()  # type: ignore[no-any-return]
+
+
+def operations(description: dict[str, Any]) -> dict[str, tuple[str, str, dict[str, Any]]]:
+    found = {}
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            assert operation["operationId"] not in found, "each name once"
+            found[operation["operationId"]] = (method, path, operation)
+    return found
+
+
+def closed(schema: Any) -> Any:
+    """A schema in which every object has the keys it names and no other."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(part) for key, part in schema.items()}
+    if isinstance(made.get("properties"), dict) and "additionalProperties" not in made:
+        made["additionalProperties"] = False
+    return made
+
+
+def check(value: Any, schema: dict[str, Any], description: dict[str, Any]) -> None:
+    whole = {**closed(schema), "components": closed(description["components"])}
+    jsonschema.Draft202012Validator(whole).validate(value)
+
+
+def test_every_operation_answers_as_described(client: httpx.Client, description: dict[str, Any]) -> None:
+    told = operations(description)
+    graph = client.post("/parse", json={"query": QUERY}).json()["graph"]
+    requests = {**REQUESTS, "write": [{"json": {**graph, "language": "sparql"}}]}
+    changing = {name for name, (_, path, _) in told.items() if path in ("/add", "/remove", "/reload", "/ready")}
+    assert requests.keys() == told.keys() - changing, "each is tried here"
+    for name, tried in requests.items():
+        method, path, operation = told[name]
+        answers = operation["responses"]["200"]["content"]
+        seen = set()
+        for request in tried:
+            response = client.request(method, path, **request)
+            assert response.status_code == 200, (name, request, response.text[:300])
+            media = response.headers["content-type"].split(";")[0]
+            seen.add(media)
+            assert media in answers, (name, media)
+            if media.endswith(("/json", "results+json")):
+                check(response.json(), answers[media]["schema"], description)
+            elif media == "application/x-ndjson":
+                lines = [json.loads(line) for line in response.text.splitlines()]
+                whole = {**lines[0], "answers": lines[1:]}
+                check(whole, {"$ref": "#/components/schemas/AnswersBody"}, description)
+        if name != "sparql_post":
+            assert seen == answers.keys(), name
+
+
+def test_errors_are_described(client: httpx.Client, description: dict[str, Any]) -> None:
+    told = operations(description)
+    wrong = [
+        ("ask", {"json": {"query": "?x : bordrs(?x, france)"}}, 400),
+        ("ask", {"json": {"query": QUERY, "k": 10**9}}, 422),
+        ("ask", {"json": {"query": QUERY, "store": "none"}}, 404),
+        ("ask", {"content": "{}", "headers": {"content-type": "text/plain"}}, 415),
+        ("sparql", {"params": {"query": TOLD}, "headers": {"accept": "image/png"}}, 406),
+        ("entity", {"params": {"name": "nobody at all"}}, 400),
+    ]
+    for name, request, status in wrong:
+        method, path, operation = told[name]
+        response = client.request(method, path, **request)
+        assert response.status_code == status, response.text
+        check(
+            response.json(), operation["responses"][str(status)]["content"]["application/json"]["schema"], description
+        )
+
+
+def test_keys_are_described(description: dict[str, Any]) -> None:
+    schemes = description["components"]["securitySchemes"]
+    assert [scheme["scheme"] for scheme in schemes.values()] == ["bearer"]
+    for name, (_, _, operation) in operations(description).items():
+        assert ("security" in operation) == (name not in ("health", "ready")), name
+        assert operation["summary"]
+        assert operation["operationId"].replace("_", "").isalpha()
+
+
+def test_what_is_asked_for_is_not_echoed_whole(client: httpx.Client) -> None:
+    long = "x" * 90_000
+    for body in (
+        {"query": f"?x : borders(?x, {long})"},
+        {"query": QUERY, "engine": long},
+        {"query": QUERY, "store": long},
+    ):
+        response = client.post("/ask", json=body)
+        assert 400 <= response.status_code < 500
+        assert len(response.content) < 3000, len(response.content)
+    response = client.post(
+        "/ask",
+        content=b'{"query": "?x : borders(?x, france)", "k": %s}' % (b"9" * 4000),
+        headers={"content-type": "application/json"},
+    )
+    assert 400 <= response.status_code < 500
+    assert len(response.content) < 1000
+
+
+def test_a_key_that_is_not_described_is_found(client: httpx.Client, description: dict[str, Any]) -> None:
+    answers = client.post("/ask", json={"query": QUERY, "k": 1}).json()
+    schema = {"$ref": "#/components/schemas/AnswersBody"}
+    check(answers, schema, description)
+    answers["answers"][0]["witness"][0]["more"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="more"):
+        check(answers, schema, description)
