@@ -24,6 +24,7 @@ from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
 LARGE = 1 << 18  # bytes of an answer that is sent in pieces
+BODILESS = (204, 304)
 log = logging.getLogger("tuplet.serve")
 
 
@@ -117,11 +118,11 @@ class Application:
             self.sending.sent(request.asker, size)
 
     async def _send_all(self, request: Request, reply: Reply, size: int, send: Send) -> int:
-        headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status != 204 else list(HEADERS)
+        headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status not in BODILESS else list(HEADERS)
         headers.append((b"x-request-id", request.notes.id.encode()))
         said = self.guard.said(request, reply) if self.guard.cors.origins else reply.headers
         headers += [(name.encode(), value.encode("latin-1")) for name, value in said.items()]
-        if reply.status != 204:
+        if reply.status not in BODILESS:
             headers.append((b"content-length", b"%d" % size))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if request.method == "HEAD":

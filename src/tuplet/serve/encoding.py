@@ -15,6 +15,7 @@ import orjson
 from tuplet.query.answers import Answers
 from tuplet.query.csv_text import csv_text
 from tuplet.query.limits import Deadline
+from tuplet.serve.request_notes import notes
 
 SLICE = 256  # answers between two looks at the clock: some 50 ms where they rest on 30 atoms each
 WORTH_PACKING = 1024  # bytes
@@ -57,7 +58,7 @@ def in_time(
     for start in range(0, len(answers), SLICE):
         stopped = None
         if slices and deadline.over():
-            stopped = "timeout"
+            stopped = notes().pruned = "timeout"
         else:
             found = list(rows(start, start + SLICE))
             piece = encode(found)[1:-1] if between == b"," else between.join(map(encode, found))

@@ -57,12 +57,13 @@ class Guard:
             own = request.header("sec-fetch-site") in OWN_SITE or request.path == "/"
             if not own and not self.cors.allows(request.header("origin")):
                 return _reply(403, "requests from other sites are not answered", "host")
+            request.trusted = True
             return None
         given = request.header("authorization")
         scheme, _, key = given.partition(" ")
         owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
         if owner is not None and not owner.expired():
-            request.owner, request.key = owner.name, owner
+            request.owner, request.key, request.trusted = owner.name, owner, True
         elif not is_open(request.path) and request.method != "OPTIONS":
             request.notes.refused = "expired" if owner else "wrong" if given else "missing"
             word = {"expired": "an expired", "wrong": "a wrong", "missing": "no"}[request.notes.refused]

@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
+from tuplet.query.answers import INTERRUPTIONS
 from tuplet.serve.encoding import WORTH_PACKING, encode, packed, takes_gzip
 from tuplet.serve.keys import KeyOwner, KeyRefused, KeyScope
 from tuplet.serve.limits import problem
 from tuplet.serve.request_notes import RequestNotes
+from tuplet.serve.served import state
 
 ASGIScope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -28,6 +32,9 @@ App: TypeAlias = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Scope = Literal["open", "read", "write", "admin"]
 
 JSON = "application/json"
+TABLES = {"text/tab-separated-values": ".tsv", "text/csv": ".csv"}  # and how files of this type are called
+# Answers of these depend on the request and the generation alone; they have an ETag.
+TAGGED = frozenset({"/ask", "/entity", "/schema", "/schema/entities", "/sparql"})
 # The scopes of a key that opens a route.
 _OPENED_BY: Mapping[Scope, tuple[KeyScope, ...]] = {
     "open": (),
@@ -49,6 +56,7 @@ class Request:
     receive: Receive | None = None  # what comes after the body: that the client has gone
     body: bytes = b""
     owner: str = ""  # whose key it is
+    trusted: bool = False  # there is a key, or none is needed
     key: KeyOwner | None = None  # and what it opens; None where no keys are needed, or none was given
     route: str = "other"  # the path of its route, once that is found
     notes: RequestNotes = field(default_factory=RequestNotes)
@@ -74,6 +82,12 @@ class Request:
     def media(self) -> str:
         """The type of the body, without its parameters."""
         return self.header("content-type").split(";")[0].strip().lower()
+
+    def tag(self) -> str:
+        """The ETag of the answer: version, stores at their generations, and what is asked. Its bytes may differ."""
+        asked = (self.path, self.address, self.header("accept"), self.header("content-type"))
+        words = "\0".join((__version__, *state(), *asked)).encode() + b"\0" + self.body
+        return f'W/"{blake2b(words, digest_size=16).hexdigest()}"'
 
     def parameters(self) -> dict[str, str]:
         """What the address says after the ?; of a name that comes twice, the last.
@@ -128,6 +142,7 @@ class Route:
     statuses: tuple[int, ...] = ()  # errors beside those that every operation may have
     extra: Mapping[str, Any] = field(default_factory=dict)  # of its description
     described: bool = True
+    tables: type[BaseModel] | None = None  # the body may be a table too; then these parameters are in the address
 
     def check(self, key: KeyOwner | None) -> None:
         """Refuse a key that is for other things. Without any keys this machine alone asks, and changes nothing."""
@@ -143,6 +158,8 @@ class Route:
             return None
         if self.method == "GET":
             return self.takes.model_validate(request.parameters())
+        if self.tables is not None and request.media in TABLES:
+            return self.tables.model_validate(request.parameters())
         if request.media != JSON and not request.media.endswith("+json"):
             # Not only a nicety: a page of another site can send text/plain without being asked, JSON it cannot.
             raise HTTPProblem(415, f"send {JSON}, not {request.media[:60] or 'a body of no type'}")
@@ -209,9 +226,23 @@ class Router:
             route = self.find(request.method, request.path)
             request.route = route.path
             route.check(request.key)
-            return await route.handle(request, route.taken(request))
+            taken = route.taken(request)
+            if route.path not in TAGGED:
+                return await route.handle(request, taken)
+            tag = request.tag()
+            if tag in request.header("if-none-match"):
+                return Reply(status=304, headers=_kept(request, tag))
+            reply = await route.handle(request, taken)
+            if reply.status != 200 or request.notes.pruned in INTERRUPTIONS:
+                return reply  # an error, or as far as it went: another time it may go further
+            return replace(reply, headers={**reply.headers, **_kept(request, tag)})
         except (TupletError, ValidationError) as error:
             return refusal(error)
+
+
+def _kept(request: Request, tag: str) -> dict[str, str]:
+    """How long an answer may be kept: until somebody asks again whether it is still so."""
+    return {"etag": tag, "cache-control": "no-cache" if request.key is None else "private, no-cache"}
 
 
 def refusal(error: TupletError | ValidationError) -> Reply:

@@ -132,6 +132,46 @@ class StoreParameters(Strict):
     store: str | None = None
 
 
+Name = Annotated[str, Key(min_length=1, max_length=10_000)]
+Triple = tuple[Name, Name, Name]
+Plain = bool | int | float | Annotated[str, Key(max_length=100_000)]
+
+
+class ChangeParameters(Strict):
+    """What is said in the address where the body is a table of facts."""
+
+    store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
+
+
+class AddParameters(ChangeParameters):
+    """What is said in the address where the body is a table of facts to be added."""
+
+    new_entities: bool = Key(default=False, description="the facts may name entities that the store does not have")
+
+
+class AddRequest(AddParameters):
+    """Facts, and values of attributes, that are true from now on."""
+
+    facts: list[Triple | tuple[Name, Name, Name, float]] = Key(
+        default=[], description="head, relation, tail; in a weighted store also a truth above 0 and up to 1"
+    )
+    attributes: list[tuple[Name | Triple, Name, Plain] | tuple[Name | Triple, Name, Plain, str]] = Key(
+        default=[], description="an entity, or a fact; an attribute; a value; of a text perhaps its language"
+    )
+    replace: bool = Key(default=False, description="the values take the place of those that are there")
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"facts": [["france", "borders", "spain"]]}]})
+
+
+class RemoveRequest(ChangeParameters):
+    """Facts, and values of attributes, that are stated no longer."""
+
+    facts: list[Triple] = []
+    attributes: list[tuple[Name | Triple, Name] | tuple[Name | Triple, Name, Plain]] = Key(
+        default=[], description="without a value all of the attribute"
+    )
+
+
 class SearchParameters(StoreParameters):
     """What is looked for."""
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
-from tuplet.serve.http import JSON, Route
+from tuplet.serve.http import JSON, TABLES, TAGGED, Route
 from tuplet.serve.models import ErrorBody
 
 REFERENCE = "#/components/schemas/{model}"
@@ -54,7 +54,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     given = {media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in route.gives.items()}
     answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
     error = {JSON: {"schema": schemas.of(ErrorBody, "serialization")}}
-    for status in sorted({*ERRORS, *route.statuses}):
+    unchanged = (304,) if route.path in TAGGED else ()
+    for status in sorted({*ERRORS, *route.statuses, *unchanged}):
         answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
         if status >= 400:
             answers[str(status)]["content"] = error
@@ -64,7 +65,10 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     if route.takes is not None and route.method == "GET":
         told["parameters"] = _parameters(schemas.inline(route.takes))
     elif route.takes is not None:
-        content = {JSON: {"schema": schemas.of(route.takes, "validation")}}
+        content: dict[str, Any] = {JSON: {"schema": schemas.of(route.takes, "validation")}}
+        if route.tables is not None:
+            content |= {media: {"schema": {"type": "string"}} for media in TABLES}
+            told["parameters"] = _parameters(schemas.inline(route.tables))
         told["requestBody"] = {"required": True, "content": content}
     return told | dict(route.extra)
 

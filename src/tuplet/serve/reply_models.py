@@ -187,3 +187,56 @@ class SparqlBody(BaseModel):
     results: SparqlRows | None = None
     boolean: bool | None = None
     tuplet: SparqlProof | None = None
+
+
+class ServedGeneration(BaseModel):
+    """What is served of a store."""
+
+    generation: Annotated[int, Key(description="counts the changes of a store; 0 of a plain graph")]
+    hash: Annotated[str, Key(description="of everything that answers depend on")]
+    graph: Annotated[str, Key(description="hash of the graph; each answer has it too")]
+
+
+class HealthBody(BaseModel):
+    """Whether the server is up; with keys, details are for those who have one."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    workers: Annotated[int, Key(description="processes that there should be")]
+    serving: Annotated[int, Key(description="processes that answer")]
+    problem: str | None = None
+    stores: dict[str, ServedGeneration] | None = None
+
+
+class ReadyBody(BaseModel):
+    """That requests are welcome here."""
+
+    ready: Literal[True]
+
+
+class ReloadBody(BaseModel):
+    """What all workers serve now."""
+
+    changed: bool
+    stores: dict[str, ServedGeneration]
+
+
+class ChangedBody(BaseModel):
+    """What a change did, in facts; all workers serve the generation."""
+
+    store: str
+    generation: int
+    graph: str
+    added: int
+    already: Annotated[int, Key(description="were stated before")]
+    updated: Annotated[int, Key(description="were stated with another truth")]
+    removed: int
+    shown_as_predicted: Annotated[int | None, Key(description="of the removed: are predicted now")]
+    not_found: Annotated[int, Key(description="were not stated")]
+    duplicates: Annotated[int, Key(description="were given more than once")]
+    new_entities: list[str]
+    values_added: int
+    values_removed: int
+    predicted: int
+    waiting: Annotated[int, Key(description="new entities whose predictions `tuplet update` has to compute")]
+    why: Annotated[str | None, Key(description="nothing can be predicted about them")]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuplet._version import __version__
 from tuplet.errors import BadInput
 from tuplet.serve import models
 from tuplet.serve import reply_models as replies
 from tuplet.serve.assets import Assets
-from tuplet.serve.encoding import MEDIA, encode, json_pieces, to_lines, to_table
+from tuplet.serve.encoding import MEDIA, json_pieces, to_lines, to_table
 from tuplet.serve.http import JSON, Reply, Request, Route
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_routes import sparql_routes
+from tuplet.serve.store_routes import store_routes
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -22,7 +22,7 @@ BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 def routes(service: Service) -> list[Route]:
     """All routes but that of the description, which is made from them."""
-    return [*_asking(service), *_looking(service), *sparql_routes(service), *_page(Assets())]
+    return [*_asking(service), *_looking(service), *sparql_routes(service), *store_routes(service), *_page(Assets())]
 
 
 def _asking(service: Service) -> list[Route]:
@@ -110,9 +110,6 @@ def _looking(service: Service) -> list[Route]:
     async def labels(request: Request, asked: models.LabelsRequest) -> Reply:
         return await service.aside(request, lambda: service.labels(asked.store, asked.names))
 
-    async def health(_: Request, __: None) -> Reply:
-        return Reply(encode({"status": "ok", "version": __version__, "stores": len(service.stores)}))
-
     async def metrics(_: Request, __: None) -> Reply:
         return Reply(service.metrics.text().encode(), media=PROMETHEUS)
 
@@ -139,7 +136,6 @@ def _looking(service: Service) -> list[Route]:
             models.LabelsRequest,
             {JSON: replies.LabelsBody},
         ),
-        Route("GET", "/health", "health", "Whether the server is up", health, scope="open"),
         Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),
     ]
 

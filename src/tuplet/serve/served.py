@@ -152,5 +152,10 @@ def per_store(make: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[
     return made
 
 
+def state() -> tuple[str, ...]:
+    """The stores that the request at hand sees, with their hashes; nothing outside of one."""
+    return tuple(f"{name}={store.generation}={store.hash}" for name, store in (SEEN.get() or {}).items())
+
+
 def _generations(stores: Mapping[str, Store]) -> Generations:
     return {name: [store.generation, store.hash] for name, store in stores.items()}

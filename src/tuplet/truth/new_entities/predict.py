@@ -106,6 +106,9 @@ def with_predictions(
     model: str | os.PathLike[str] = PACKAGED,
 ) -> tuple[EditReport, StoreFiles]:
     """The report of an edit together with what was predicted about new entities after it, and the store then."""
+    if seconds == 0:
+        why = never(store) or store.meta.new.why
+        return replace(edit, waiting=len(store.meta.new.ids), why=why), store
     limit = SECONDS if seconds is None else seconds
     found, store = predict_waiting(store.path, limit, progress, timeout, store, model)
     return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why), store

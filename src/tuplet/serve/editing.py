@@ -1,0 +1,81 @@
+"""Facts added and removed over HTTP: one writer at a time, and the answer comes when all workers serve the change."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.readers.read import read
+from tuplet.serve import models
+from tuplet.serve.http import TABLES, Request
+from tuplet.serve.limits import TooBusy
+from tuplet.serve.served import ServedStores
+from tuplet.store import Store
+from tuplet.truth.edit import EditReport
+
+_MOST_WAITING = 8  # writers of one process; each has its facts in memory
+
+
+class Editor:
+    """The writer of one process; those of others have their turns too, by the lock of the store."""
+
+    def __init__(self, served: ServedStores, patience: float) -> None:
+        self._served, self._patience = served, patience  # seconds to wait for writers elsewhere
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def add(self, name: str, request: Request, asked: models.AddParameters) -> dict[str, Any]:
+        """`POST /add`: facts are stated at once; what is predicted about new entities, `tuplet update` computes."""
+
+        def change(store: Store) -> EditReport:
+            seconds = 0.0 if asked.new_entities else None
+            if not isinstance(asked, models.AddRequest):
+                return store.add(_table(request), asked.new_entities, self._patience, seconds)
+            values = asked.attributes or None
+            return store.add(
+                asked.facts, asked.new_entities, self._patience, seconds, attributes=values, replace=asked.replace
+            )
+
+        return await self._changed(name, change)
+
+    async def remove(self, name: str, request: Request, asked: models.ChangeParameters) -> dict[str, Any]:
+        """`POST /remove`: facts are no longer stated; each shows its prediction again."""
+
+        def change(store: Store) -> EditReport:
+            if not isinstance(asked, models.RemoveRequest):
+                return store.remove(_table(request), self._patience)
+            return store.remove(asked.facts, self._patience, asked.attributes or None)
+
+        return await self._changed(name, change)
+
+    async def _changed(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+        if self._waiting >= _MOST_WAITING:
+            raise TooBusy(f"{self._waiting} changes are waiting already; try again in a moment")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                # What is served stays as it is until all workers switch together.
+                report = await asyncio.to_thread(change, self._served.current[name].beside())
+                await self._served.reload()
+        finally:
+            self._waiting -= 1
+        after = self._served.current[name]
+        return {"store": name, "generation": after.generation, "graph": after.graph.hash, **report.as_dict()}
+
+
+def _table(request: Request) -> KnowledgeGraph:
+    """The facts of a body that is a table: head, relation, tail and perhaps a truth in each line."""
+    if not request.body.strip():
+        raise BadInput("the table has no facts")
+    with tempfile.TemporaryDirectory(prefix="tuplet-facts-") as folder:
+        path = Path(folder, f"facts{TABLES[request.media]}")
+        path.write_bytes(request.body)
+        try:
+            return read(path)
+        except BadInput as error:
+            raise BadInput(error.message.replace(str(path), "the table")) from None
