@@ -84,8 +84,6 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
-        stores = ", ".join(name for name, _ in self._settings.stores)
-        log.info("starting: tuplet %s, %s, workers: %d", __version__, stores, self._count)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
@@ -191,7 +189,8 @@ class Supervisor:
     def _announce(self) -> None:
         ready, self._ready = self._ready, lambda: None
         ready()
-        log.info("ready: %s", self._status())
+        stores = ", ".join(f"{name} ({number})" for name, (number, *_) in (self._generations or {}).items())
+        log.info("ready: tuplet %s, %s %s", __version__, self._status(), stores)
         tell_manager(f"READY=1\nSTATUS={self._status()}")
 
     def _status(self) -> str:
