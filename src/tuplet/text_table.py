@@ -54,6 +54,18 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def in_bytes(number: int) -> str:
+    """A number of bytes as people say it.
+
+    >>> in_bytes(512), in_bytes(7_400_000_000), in_bytes(36_000_000)
+    ('512 B', '7.4 GB', '36 MB')
+    """
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}" if number < 10 * size else f"{number / size:.0f} {unit}"
+    return f"{number} B"
+
+
 def sizes(entities: int, relations: int) -> str:
     """What a graph is made of.
 

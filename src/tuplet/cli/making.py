@@ -46,6 +46,7 @@ def _source(files: list[str]) -> str | list[str]:
 def run_train(arguments: argparse.Namespace) -> None:
     """`tuplet train`."""
     from tuplet.pipeline import train
+    from tuplet.predict.process_group import is_follower
 
     if _train_query_model(arguments):
         return
@@ -59,6 +60,8 @@ def run_train(arguments: argparse.Namespace) -> None:
         progress=not arguments.quiet,
         **given(arguments, TrainConfig),
     )
+    if is_follower():  # of several processes one speaks
+        return
     metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
     if arguments.json:
         echo({"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics})

@@ -1,38 +1,31 @@
-"""Training of link predictors that are tables of embeddings, and the choice of what is trained.
-
-A round is an epoch over the reciprocal edges, measured by the filtered MRR of the valid edges.
-The order of the edges in an epoch depends on (seed, epoch) alone. With valid edges the model is the best one by valid
-MRR; without, the last. Everything about the run itself is in `training`.
-"""
+"""Training of link predictors: which task it is, in one process or in several, and what comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.device import pick_device
-from tuplet.predict.edges import TrainingEdges, Triples
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
-from tuplet.predict.loss import fitting_block, objective, sampled_objective
-from tuplet.predict.model_folder import TrainedPredictor, load_for
+from tuplet.predict.evaluate import LinkMetrics
+from tuplet.predict.link_task import LinkTask
+from tuplet.predict.model_folder import TrainedPredictor, describe, load_for
 from tuplet.predict.paths.any_graph_task import AnyGraphTask
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.predict.paths.task import PathTask
-from tuplet.predict.predictors import model_class, trained_class
+from tuplet.predict.predictors import trained_class
+from tuplet.predict.process_group import Command, ProcessGroup
 from tuplet.predict.run_folder import stored_config
-from tuplet.predict.sampling import EntitySampler, update_rows
-from tuplet.predict.training import PatientTask, Position, RunOptions, Task, TrainingRun
-from tuplet.text_table import counted
-from tuplet.train_config import PRESETS, TrainConfig, suitable
+from tuplet.predict.sharded import ShardedLinkTask
+from tuplet.predict.training import RunOptions, Task, TrainingRun
+from tuplet.train_config import TrainConfig, suitable
 
 
 @dataclass(frozen=True)
@@ -56,8 +49,11 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     if settings is None and options.resume:
         settings = stored_config(options.folder, TrainConfig)
     settings = settings or suitable(edges.count("train"))
-    task = task_for(edges, settings, device)
-    about = TrainingRun(task, options).complete()
+    group = ProcessGroup.joined(device)
+    if group is None:
+        about = TrainingRun(task_for(edges, settings, device), options).complete()
+    else:
+        about = _together(edges, settings, group, options)
     return TrainingResult(
         load_for(edges, options.folder, device),
         {split: LinkMetrics(**values) for split, values in about["metrics"].items()},
@@ -68,136 +64,24 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     )
 
 
+def _together(edges: TrainingEdges, settings: TrainConfig, group: ProcessGroup, options: RunOptions) -> dict[str, Any]:
+    """The training of several processes; every one of them returns what model.json says."""
+    if not issubclass(trained_class(settings.model), EmbeddingModel):
+        raise BadInput(f"several processes train models that are tables, such as complex, not {settings.model}")
+    task = ShardedLinkTask(edges, settings, group)
+    if not group.leads:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader stops at the end of a step, and says so
+        task.follow()
+        return describe(options.folder)
+    try:
+        return TrainingRun(task, options).complete()
+    finally:
+        group.say(Command.END)
+
+
 def task_for(edges: TrainingEdges, config: TrainConfig, device: torch.device) -> Task:
     """What is trained by these settings."""
     kind = trained_class(config.model)
     if issubclass(kind, EmbeddingModel):
         return LinkTask(edges, config, device)
     return (AnyGraphTask if kind is AnyGraphModel else PathTask)(edges, config, device)
-
-
-class LinkTask(PatientTask):
-    """A link predictor: a round is an epoch."""
-
-    config: TrainConfig
-    model: EmbeddingModel
-    keeps_best = True
-    advice = "a lower rank and fewer epochs are faster, a GPU (device cuda) much faster"
-
-    def __init__(self, edges: TrainingEdges, config: TrainConfig, device: torch.device) -> None:
-        if device.type != "cuda" and config.precision not in ("auto", "float32"):
-            raise BadInput(f"precision {config.precision} needs a CUDA device; on the CPU only float32 is fast")
-        self.edges, self.config, self.device = edges, config, device
-        self.steps_per_epoch = -(-2 * edges.count("train") // config.batch)
-        self.steps = config.steps or config.epochs * self.steps_per_epoch
-        self.epochs = -(-self.steps // self.steps_per_epoch)
-        self.kind = model_class(config.model)
-        scored = min(edges.entities, 2 * config.batch + config.negatives) if config.negatives else edges.entities
-        self.products = config.batch * scored * config.rank * self.kind.entity_parts
-        self.bilinear = self.kind.bilinear
-        self.epoch = -1  # whose batches are at hand
-
-    def prepare(self) -> None:
-        config, device, edges = self.config, self.device, self.edges
-        generator = torch.Generator().manual_seed(_mix(config.seed, -1))
-        sizes = edges.entities, edges.relations, config.rank
-        self.model = self.kind.create(*sizes, config.init_scale, config.norm, generator).to(device)
-        tables = [table.requires_grad_(True) for table in (self.model.entity, self.model.relation)]
-        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.Adagrad
-        self.optimizer = kind(tables, lr=config.learning_rate)
-        self.triples = reciprocal(edges.splits["train"], edges.relations).to(device)
-        self.sampler = EntitySampler(self.triples, edges.entities, config.negatives) if config.negatives else None
-        self.known = KnownAnswers(edges.splits, edges.entities, edges.relations, device)
-        memory = torch.cuda.get_device_properties(device).total_memory // 8 if device.type == "cuda" else 1 << 30
-        self.block = config.entity_block or fitting_block(self.model, config.batch, memory)
-
-    def parameters(self) -> Mapping[str, Tensor]:
-        return {"entity": self.model.entity, "relation": self.model.relation}
-
-    def step(self, position: Position) -> tuple[Tensor, int]:
-        config = self.config
-        epoch, number = divmod(position.step, self.steps_per_epoch)
-        if epoch != self.epoch:
-            self.epoch, self.batches = epoch, self._batches(epoch)
-        batch = self.batches[number]
-        if self.sampler is not None:
-            return self._sampled_step(self.sampler, batch, number), len(batch)
-        loss = objective(self.model, batch, config.regularisation, config.relation_weight, self.block)
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self.optimizer.step()
-        return loss.detach(), len(batch)
-
-    def _sampled_step(self, sampler: EntitySampler, batch: Tensor, number: int) -> Tensor:
-        """A step that reads and changes the rows of some entities alone."""
-        config, table = self.config, self.model.entity
-        drawn = sampler.draw(batch, number)
-        entity = table.detach().index_select(0, drawn.rows).requires_grad_(True)
-        loss = sampled_objective(self.model, entity, drawn, batch, config.regularisation, config.relation_weight)
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self.optimizer.step()  # of the relations: the entity table has no gradient
-        assert isinstance(self.optimizer, torch.optim.Adagrad)
-        assert entity.grad is not None
-        update_rows(self.optimizer, table, drawn.rows, entity.detach(), entity.grad)
-        return loss.detach()
-
-    def _batches(self, epoch: int) -> tuple[Tensor, ...]:
-        generator = torch.Generator().manual_seed(_mix(self.config.seed, epoch))
-        order = torch.randperm(len(self.triples), generator=generator)
-        if self.sampler is not None:
-            self.sampler.shuffle(generator)
-        return torch.split(self.triples[order.to(self.device)], self.config.batch)
-
-    def amount(self, position: Position) -> tuple[float, float, str]:
-        return position.step, self.steps, f"steps, epoch {self._epoch(position)}/{self.epochs}"
-
-    def rounds(self, position: Position) -> int:
-        return position.step // self.steps_per_epoch
-
-    def measure(self) -> tuple[float, Mapping[str, float]] | None:
-        if not self.edges.count("valid"):
-            return None
-        metrics = evaluate(self.model, self.edges.splits["valid"], self.known, self.device)
-        return metrics.mrr, metrics.to_json()
-
-    def results(self, position: Position) -> dict[str, Any]:
-        for table in self.parameters().values():
-            table.requires_grad_(False)
-        splits = [split for split in ("valid", "test") if self.edges.count(split)]
-        metrics = {s: evaluate(self.model, self.edges.splits[s], self.known, self.device).to_json() for s in splits}
-        best = position.best_round or position.round
-        return {"epochs": position.round, "best_epoch": best, "metrics": metrics}
-
-    def headline(self) -> str:
-        config = self.config
-        settings = f"rank {config.rank:,}, {counted(self.epochs, 'epoch')} of {counted(self.steps_per_epoch, 'step')}"
-        sampled = f", {config.negatives:,} negatives" if config.negatives else ""
-        return f"{config.model}, {settings}, batch {config.batch:,}{sampled}"
-
-    def where(self, position: Position) -> str:
-        return f"in epoch {self._epoch(position)} of {self.epochs}"
-
-    def _epoch(self, position: Position) -> int:
-        return min(position.step // self.steps_per_epoch + 1, self.epochs)
-
-    def for_gpu(self) -> bool:
-        wanted = [replace(preset, epochs=1, seed=0) for name, preset in PRESETS.items() if name != "small"]
-        return replace(self.config, epochs=1, seed=0) in wanted
-
-
-def reciprocal(edges: Triples, relations: int) -> Tensor:
-    """Each edge (h, r, t) and its reciprocal (t, r + relations, h) → [2n, 3].
-
-    >>> reciprocal((np.array([0]), np.array([1]), np.array([2])), relations=3).tolist()
-    [[0, 1, 2], [2, 4, 0]]
-    """
-    heads, relation, tails = (torch.from_numpy(np.asarray(part, dtype=np.int64)) for part in edges)
-    forward = torch.stack([heads, relation, tails], 1)
-    backward = torch.stack([tails, relation + relations, heads], 1)
-    return torch.cat([forward, backward])
-
-
-def _mix(seed: int, epoch: int) -> int:
-    """Neighbouring seeds and epochs share no order."""
-    return (seed * 1_000_003 + epoch + 1) % (1 << 62)

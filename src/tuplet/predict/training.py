@@ -33,6 +33,7 @@ from tuplet.predict.model_folder import StorableModel, save
 from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
 from tuplet.progress import Report, duration, shown
 from tuplet.settings import to_mapping
+from tuplet.text_table import in_bytes
 from tuplet.train_config import TrainConfig
 
 LOOK_EVERY = 50  # steps on a GPU between two looks at loss and clock: each makes the GPU wait for Python
@@ -102,6 +103,13 @@ class Task(ABC):
     @abstractmethod
     def rounds(self, position: Position) -> int:
         """How many rounds are over."""
+
+    def restored(self) -> None:  # noqa: B027  (most have nothing to do)
+        """What was learned has been replaced by what was written down before."""
+
+    def memory(self) -> int:
+        """Bytes that the training takes, about; 0 if that is not known."""
+        return 0
 
     def over(self, position: Position) -> bool:
         """Whether the run is done."""
@@ -190,7 +198,8 @@ class TrainingRun:
         task = self.task
         threads = torch.get_num_threads() if task.device.type == "cpu" else 1
         shared = f" ({threads} threads)" if threads > 1 else ""
-        self._say(f"training {task.headline()}; {task.edges}; on {device_name(task.device)}{shared}")
+        needed = f"; about {in_bytes(task.memory())} of memory" if task.memory() else ""
+        self._say(f"training {task.headline()}; {task.edges}; on {device_name(task.device)}{shared}{needed}")
         if task.device.type == "cpu" and task.for_gpu():
             self._say("warning: these settings are meant for a GPU; on a CPU they can take hours or days")
 
@@ -206,6 +215,7 @@ class TrainingRun:
                 raise CorruptStore(f"{self.folder.path / CHECKPOINT}: not a checkpoint of this run: {error}") from None
             if task.keeps_best and position.best_round and not (self.folder.path / BEST).exists():
                 raise CorruptStore(f"{self.folder.path / BEST} is missing; start over with ", Option("force"))
+            task.restored()
             self._say(f"continuing {task.where(position)}")
         self.folder.log({"event": "resumed" if position.step else "started", "step": position.step})
 
@@ -299,6 +309,7 @@ class TrainingRun:
                 self._measure()
             if position.best_round and (position.best_round != position.round or position.examples):
                 self.folder.read_best(task.parameters())
+                task.restored()
         began = self.clock()
         results = task.results(position)
         position.measure_seconds += self.clock() - began
