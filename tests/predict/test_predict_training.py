@@ -78,7 +78,7 @@ def test_the_first_line_comes_before_any_work_and_progress_goes_by_step(tmp_path
         0,
         0,
         f"training complex, rank 4, 3 epochs of {steps} steps, batch 16; {edges} edges of 24 entities and 3 relations; "
-        "on the CPU",
+        "on the CPU; about 12 kB of memory",
     )
     counted = [(done, total) for _, done, total, _ in watcher.calls if total]
     assert counted == [(step, 3 * steps) for step in range(3 * steps + 1)]
