@@ -99,7 +99,8 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()  # it would be read as a part of the answer that is being sent
             return
         body = json.dumps({"error": reason, "kind": "request"}).encode()
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        head = "content-type: application/json\r\nx-content-type-options: nosniff\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.transport.close()
 
