@@ -47,7 +47,7 @@ def test_the_way_of_a_new_user(visit: Visit) -> None:
     assert page.locator(".status.observed").count() == 0, "the example asks for predictions only"
 
     # why: the witness
-    page.locator("tbody tr[tabindex]").first.click()
+    page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
     assert page.locator("#why-facts > li").count() == 4
     assert page.locator("#why-facts .predicted").count() >= 1
@@ -219,7 +219,7 @@ def test_nothing_is_wider_than_the_screen(browser: Any, server: Server, size: st
     page = visit.open()
     page.select_option("#examples", "1")
     page.wait_for_selector("tbody tr")
-    page.locator("tbody tr").first.click()
+    page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
     visit.close()
@@ -231,7 +231,7 @@ def test_contrast_and_names(browser: Any, server: Server, scheme: str) -> None:
     page = visit.open()
     page.select_option("#examples", "0")
     page.wait_for_selector("tbody tr")
-    page.locator("tbody tr").first.click()
+    page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(NAMELESS) == []
@@ -264,7 +264,7 @@ def test_axe_finds_nothing(browser: Any, server: Server, axe: str, scheme: str) 
     page = visit.open()
     page.select_option("#examples", "0")
     page.wait_for_selector("tbody tr")
-    page.locator("tbody tr").first.click()
+    page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
     page.evaluate(axe)
     violations = "axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]))"
@@ -286,7 +286,7 @@ def test_screenshots(browser: Any, server: Server) -> None:
         page = visit.open()
         page.select_option("#examples", "0")
         page.wait_for_selector("tbody tr")
-        page.locator("tbody tr").nth(1).click()
+        page.locator("tbody td.truth").nth(1).click()
         page.wait_for_selector("#why:visible")
         page.wait_for_timeout(300)
         page.evaluate("scrollTo(0, 0)") if size == "desk" else page.locator("#results").scroll_into_view_if_needed()

@@ -69,7 +69,7 @@ def test_nothing_of_a_text_is_lost_when_it_is_drawn(page: Any) -> None:
     assert page.evaluate(NAMELESS) == []
 
     # with a node, all that is said about it goes
-    page.evaluate("document.getElementById('graph')._cyreg.cy.getElementById('0/v/y').emit('tap')")
+    page.evaluate("void document.getElementById('graph')._cyreg.cy.getElementById('0/v/y').emit('tap')")
     page.click("#remove")
     expect(page.locator("#query")).to_have_value(OLD.replace("20", "25"))
 
@@ -81,7 +81,7 @@ def test_values_are_shown_as_what_they_are(page: Any) -> None:
     assert page.locator("tbody tr").first.locator("td").all_inner_texts()[1:4] == ["ann", "30", "1990-05-01"]
     assert page.locator("tbody td.number").count() == 1
     assert page.locator("th.number").inner_text() == "x.age"
-    page.locator("tbody tr").first.click()
+    page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
     assert page.inner_text("#why-title").startswith("Why ann, 30, 1990-05-01? Truth 1")
 

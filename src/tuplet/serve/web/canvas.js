@@ -1,6 +1,9 @@
 // What all drawings share: their look, where nodes are put, and the library that paints them.
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+import { button, make } from "./elements.js";
+import { drawingFile } from "./export.js";
+
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export function look() {
   const quiet = css("--quiet"), accent = css("--accent"), bad = css("--bad"), text = css("--text");
@@ -17,7 +20,7 @@ export function look() {
     { selector: "edge", style: {
       label: "data(title)", color: text, "font-size": 11.5, "font-family": "system-ui, sans-serif", width: 2, "line-color": quiet,
       "target-arrow-color": quiet, "target-arrow-shape": "triangle", "curve-style": "bezier", "control-point-step-size": 46,
-      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "ellipsis", "text-max-width": "200px",
+      "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "wrap", "text-max-width": "170px",
       "loop-direction": "-45deg", "loop-sweep": "60deg" } },
     { selector: "edge.steep", style: { "text-rotation": "none", "text-margin-y": 0, "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2 } },
     { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
@@ -29,9 +32,10 @@ export function look() {
 }
 
 export const width = (title, round) => Math.min(210, Math.max(round ? 42 : 48, 8 * title.length + (round ? 22 : 20)));
-/** Long names of relations and of paths tell most at their end, other names at their beginning. */
-export const tail = (title) => (title.length > 24 ? "…" + title.slice(-23) : title);
-export const short = (title) => (title.length <= 24 ? title : title.includes("/") ? tail(title) : title.slice(0, 23) + "…");
+const cut = (title, most) => (title.length <= most ? title : title.slice(0, most - 1) + "…");
+/** Names of entities in one line, titles of edges in two; the whole name is told by pointing at it. */
+export const short = (title) => cut(title, 24);
+export const edgeTitle = (title) => cut(title, 48);
 
 /** Places by distance from the constants, clause below clause: the same query is always drawn alike. */
 export function place(clauses, container) {
@@ -60,7 +64,7 @@ export function place(clauses, container) {
     rows.forEach((row, l) => {
       // room for the widest node on both sides and for the longest title between
       const half = Math.max(...row.map((n) => n.width)) / 2;
-      const titles = links.filter((link) => [level.get(link.from), level.get(link.to)].sort().join() === `${l - 1},${l}`).map((link) => link.title.length);
+      const titles = links.filter((link) => [level.get(link.from), level.get(link.to)].sort().join() === `${l - 1},${l}`).map((link) => Math.min(26, link.title.length));
       if (l) x += before + half + Math.min(170, 30 + 6.2 * Math.max(0, ...titles));
       before = half;
       row.forEach((n, i) => {
@@ -87,10 +91,45 @@ function fetched() {
   return library;
 }
 
-export async function canvas(container) {
+/** A canvas with its tools; `name` is what files of it are called. */
+export async function canvas(container, name) {
   await fetched();
-  return cytoscape({ container, style: look(), minZoom: 0.2, maxZoom: 1.3, boxSelectionEnabled: false,
+  const box = make("div", { class: "drawing" });
+  container.before(box);
+  box.append(container); // before it is painted on: a canvas that is moved is given up
+  const cy = cytoscape({ container, style: look(), minZoom: 0.1, maxZoom: 4, boxSelectionEnabled: false,
     userZoomingEnabled: false, selectionType: "single" });
+  zooming(cy, container);
+  const tip = make("div", { class: "tip", hidden: true, "aria-hidden": "true" });
+  const tools = make("div", { class: "canvas-tools", role: "group", "aria-label": "Drawing" },
+    button("+", () => zoom(cy, 1.3), { "aria-label": "Larger" }), button("−", () => zoom(cy, 1 / 1.3), { "aria-label": "Smaller" }),
+    button("⤢", () => fit(cy), { "aria-label": "Fit the drawing in" }),
+    ...["svg", "png"].map((kind) => button(kind.toUpperCase(), () => drawingFile(cy, kind, name, css("--surface")), { "aria-label": `Save as ${kind.toUpperCase()}` })));
+  box.append(tools, tip);
+  tooltips(cy, container, tip);
+  return cy;
+}
+
+const zoom = (cy, factor) => cy.zoom({ level: cy.zoom() * factor, renderedPosition: { x: cy.width() / 2, y: cy.height() / 2 } });
+
+/** The wheel scrolls the page; with Ctrl, or two fingers, it is the drawing that grows. */
+function zooming(cy, container) {
+  container.addEventListener("wheel", (event) => cy.userZoomingEnabled(event.ctrlKey || event.metaKey), { capture: true, passive: true });
+  container.addEventListener("touchstart", (event) => cy.userZoomingEnabled(event.touches.length > 1), { capture: true, passive: true });
+}
+
+/** Whole names where a pointer rests, or a finger. */
+function tooltips(cy, container, tip) {
+  cy.on("mouseover tapstart", "node, edge", ({ target, renderedPosition }) => {
+    const text = target.data("full");
+    if (!text) return;
+    tip.textContent = text;
+    tip.hidden = false;
+    const at = target.isNode() ? target.renderedPosition() : renderedPosition ?? target.renderedMidpoint();
+    tip.style.left = `${Math.max(4, Math.min(at.x + 8, container.clientWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${Math.max(4, Math.min(at.y + 22, container.clientHeight - tip.offsetHeight - 4))}px`;
+  });
+  cy.on("mouseout pan zoom drag", () => { tip.hidden = true; });
 }
 
 /** Titles lie along their edges; where an edge goes up or down, the title lies across it. */
@@ -102,4 +141,9 @@ export function settle(cy) {
   fit(cy);
 }
 
-export const fit = (cy) => { if (cy.elements().nonempty()) { cy.resize(); cy.fit(undefined, 22); } };
+export function fit(cy) {
+  if (cy.elements().empty()) return;
+  cy.resize();
+  cy.fit(undefined, 22);
+  if (cy.zoom() > 1.3) { cy.zoom(1.3); cy.center(); } // a small drawing is not blown up
+}

@@ -8,6 +8,8 @@ import "./export.js";
 import "./stale.js";
 import "./history.js";
 import "./snippets.js";
+import "./entity.js";
+import "./schema.js";
 import { showProblem } from "./editor.js";
 import { drawing, showDrawing } from "./query.js";
 import { openLink } from "./share.js";

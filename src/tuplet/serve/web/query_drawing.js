@@ -1,6 +1,7 @@
 // The drawing of a query: it can be changed by hand, and tells the page what it is.
 
-import { canvas, fit, look, place, settle, short, tail, width } from "./canvas.js";
+import { canvas, fit, look, place, settle, short, edgeTitle, width } from "./canvas.js";
+import { titlesOf } from "./elements.js";
 
 export class QueryDrawing {
   constructor(container, changed, selected) {
@@ -16,7 +17,7 @@ export class QueryDrawing {
 
   /** Begins to paint. */
   async open() {
-    this.cy = await canvas(this.container);
+    this.cy = await canvas(this.container, "query");
     this.cy.on("tap", (event) => {
       if (event.target === this.cy) this.addVariable("free", event.position);
     });
@@ -70,20 +71,23 @@ export class QueryDrawing {
     const elements = [];
     const groups = [];
     const several = this.clauses.length > 1;
+    const titles = titlesOf(this.clauses.flatMap((clause) => clause.edges.map((e) => [e.relation, e.label])));
     this.clauses.forEach((clause, c) => {
       if (several) elements.push({ group: "nodes", data: { id: `clause/${c}`, title: c ? "or" : "either", width: 10 }, classes: "clause", selectable: false, grabbable: false });
       const nodes = this.terms(c).map((term) => {
-        const title = short(term.kind === "constant" ? term.label || term.name : `?${term.name}`);
+        const named = term.kind === "constant" ? term.label || term.name : `?${term.name}`;
+        const title = short(named);
+        const full = term.kind !== "constant" ? `${named}: ${term.kind === "free" ? "asked for" : "has to exist"}` : term.label ? `${term.label} (${term.name})` : term.name;
         const id = this.id(c, term);
-        elements.push({ group: "nodes", data: { id, title, width: width(title, term.kind !== "constant"), parent: several ? `clause/${c}` : undefined }, classes: term.kind });
+        elements.push({ group: "nodes", data: { id, title, full, width: width(title, term.kind !== "constant"), parent: several ? `clause/${c}` : undefined }, classes: term.kind });
         return { id, kind: term.kind, width: width(title, term.kind !== "constant") };
       });
       const links = [];
       clause.edges.forEach((edge, e) => {
         const [source, target] = [this.id(c, edge.head), this.id(c, edge.tail)];
-        const title = (edge.negated ? "not " : "") + tail(edge.label || edge.relation);
+        const title = (edge.negated ? "not " : "") + edgeTitle(titles.get(edge.relation));
         links.push({ from: source, to: target, title });
-        elements.push({ group: "edges", data: { id: `edge/${c}/${e}`, source, target, title }, classes: edge.negated ? "negated" : "" });
+        elements.push({ group: "edges", data: { id: `edge/${c}/${e}`, source, target, title, full: `${edge.negated ? "not " : ""}${edge.relation}` }, classes: edge.negated ? "negated" : "" });
       });
       clause.different.forEach(([left, right], d) => {
         const [source, target] = [this.id(c, left), this.id(c, right)];

@@ -2,10 +2,11 @@
 
 import { postJson } from "./api.js";
 import { WitnessDrawing } from "./witness_drawing.js";
+import { button, make, percent } from "./elements.js";
 import { evidence } from "./evidence.js";
-import { shown, written } from "./languages.js";
-import { $, on, state, tell } from "./state.js";
-import { percent } from "./table.js";
+import { asQuery } from "./facts.js";
+import { shown } from "./languages.js";
+import { $, announce, on, state, tell } from "./state.js";
 
 const witness = new WitnessDrawing($("why-graph"));
 on("theme", () => witness.restyle());
@@ -20,29 +21,15 @@ export function explain(answer, place) {
   why.why.hidden = false;
   why["why-title"].textContent = `Why ${Object.keys(answer.values).filter((v) => answer.values[v] !== null).map((v) => answer.labels[v] || shown(answer.values[v])).join(", ") || "yes"}? Truth ${percent(answer.truth)}`;
   witness.show(answer, all, state.parsed?.graph, percent);
+  const entity = (name) => button(all[name] || shown(name), () => announce("entity", name), { class: "entity", title: name });
   why["why-facts"].replaceChildren(...answer.witness.map((fact) => {
-    const item = document.createElement("li");
-    const kind = document.createElement("span");
     const word = fact.negated ? (fact.observed ? "but stated" : "not stated") : fact.observed ? "observed" : "predicted";
-    kind.className = `status ${fact.negated ? "mixed" : word}`;
-    kind.textContent = word;
-    const code = document.createElement("code");
-    code.textContent = `${fact.negated ? "!" : ""}${all[fact.relation] || fact.relation}(${all[fact.head] || fact.head}, ${all[fact.tail] || fact.tail})`;
-    const truth = document.createElement("span");
-    truth.textContent = percent(fact.truth);
-    item.append(kind, code, truth);
-    return item;
+    const relation = button(all[fact.relation] || shown(fact.relation), () => announce("relation", fact.relation), { class: "entity", title: fact.relation });
+    return make("li", {}, make("span", { class: `status ${fact.negated ? "mixed" : word}` }, word),
+      make("code", {}, fact.negated ? "!" : "", relation, "(", entity(fact.head), ", ", entity(fact.tail), ")"), make("span", {}, percent(fact.truth)));
   }));
   tellEvidence(answer, all);
   why.why.scrollIntoView({ block: "nearest", behavior: "instant" });
-}
-
-/** Facts as a query that asks for their entities, so that they can be explained whatever query they came from. */
-function asQuery(facts) {
-  const names = [...new Set(facts.flatMap((fact) => [fact.head, fact.tail]))];
-  const variable = (name) => `?e${names.indexOf(name)}`;
-  const body = facts.map((fact) => `${written(fact.relation, "logic")}(${variable(fact.head)}, ${variable(fact.tail)})`);
-  return { query: `${names.map(variable).join(", ")} : ${body.join(" & ")}`, values: Object.fromEntries(names.map((name, i) => [`e${i}`, name])) };
 }
 
 /** Below each predicted fact what speaks for it: looked up when it is opened, for this answer alone. */

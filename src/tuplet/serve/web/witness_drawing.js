@@ -1,6 +1,7 @@
 // What an answer rests on, drawn.
 
-import { canvas, fit, look, place, settle, short, tail, width } from "./canvas.js";
+import { canvas, fit, look, place, settle, short, edgeTitle, width } from "./canvas.js";
+import { titlesOf } from "./elements.js";
 
 export class WitnessDrawing {
   constructor(container) {
@@ -10,7 +11,7 @@ export class WitnessDrawing {
 
   /** One canvas, however many ask for it. */
   open() {
-    this.opening ??= canvas(this.container).then((cy) => {
+    this.opening ??= canvas(this.container, "witness").then((cy) => {
       this.cy = cy;
       new ResizeObserver(() => fit(cy)).observe(this.container);
     });
@@ -27,7 +28,8 @@ export class WitnessDrawing {
     const kind = (name) => (asked.has(name) ? "free" : constants.has(name) ? "constant" : "exists");
     const nodes = names.map((name) => ({ id: name, kind: kind(name), title: short(labels[name] || name) }));
     for (const n of nodes) n.width = width(n.title, n.kind !== "constant");
-    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${tail(labels[f.relation] || f.relation)}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
+    const titles = titlesOf(answer.witness.map((f) => [f.relation, labels[f.relation]]));
+    const titled = answer.witness.map((f) => `${f.negated ? "not " : ""}${edgeTitle(titles.get(f.relation))}${f.truth < 1 ? ` ${percent(f.truth)}` : ""}`);
     const links = answer.witness.map((f, i) => ({ from: f.head, to: f.tail, title: titled[i] }));
     const facts = answer.witness.map((f) => `${f.negated ? "not " : ""}${f.relation} from ${labels[f.head] || f.head} to ${labels[f.tail] || f.tail}, ${f.observed ? "observed" : "predicted"}`);
     this.container.setAttribute("aria-label", `Witness: ${facts.join("; ")}`);
@@ -37,9 +39,9 @@ export class WitnessDrawing {
     const places = place([{ nodes, links }], this.container);
     this.cy.elements().remove();
     this.cy.add([
-      ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, width: n.width }, classes: n.kind, position: places.get(n.id) })),
+      ...nodes.map((n) => ({ group: "nodes", data: { id: n.id, title: n.title, full: labels[n.id] ? `${labels[n.id]} (${n.id})` : n.id, width: n.width }, classes: n.kind, position: places.get(n.id) })),
       ...answer.witness.map((f, i) => ({ group: "edges",
-        data: { id: `fact/${i}`, source: f.head, target: f.tail, title: titled[i] },
+        data: { id: `fact/${i}`, source: f.head, target: f.tail, title: titled[i], full: `${f.negated ? "not " : ""}${f.relation}, ${f.observed ? "observed" : "predicted"}, truth ${percent(f.truth)}` },
         classes: f.negated ? "negated" : f.observed ? "observed" : "predicted" })),
     ]);
     settle(this.cy);
