@@ -31,7 +31,7 @@ def bytes_of(reply: Reply) -> bytes:
 def test_everything_together_is_small(assets: Assets) -> None:
     sizes = {name: len(asset.packed or asset.body) for name, asset in assets.files.items() if "LICENSE" not in name}
     assert sum(sizes.values()) < 200_000
-    assert sum(size for name, size in sizes.items() if not name.startswith("vendor/")) < 60_000, "before the drawings"
+    assert sum(size for name, size in sizes.items() if not name.startswith("vendor/")) < 65_000, "before the drawings"
 
 
 def test_the_page_names_every_module_of_its_version(assets: Assets) -> None:

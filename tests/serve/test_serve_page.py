@@ -63,7 +63,7 @@ def test_the_way_of_a_new_user(visit: Visit) -> None:
     page.locator("#query").press_sequentially("?x : borders(?x, france) & !member_of(?x, nato)")
     page.keyboard.press("Escape")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector("th:text-is('?x')")
+    page.wait_for_selector("th:has-text('?x')")
     assert page.locator("tbody tr").count() >= 1
     assert "not member_of" in page.get_attribute("#graph", "aria-label")
 
@@ -77,7 +77,7 @@ def test_the_way_of_a_new_user(visit: Visit) -> None:
 
     # taken away
     run(page, "?x, ?y : borders(?x, ?y) & borders(?y, portugal)")
-    page.wait_for_selector("th:text-is('?y')")
+    page.wait_for_selector("th:has-text('?y')")
     with page.expect_download() as waiting:
         page.click("[data-download=csv]")
     rows = list(csv.DictReader(Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()))

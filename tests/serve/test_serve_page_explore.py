@@ -28,6 +28,9 @@ def page(visit: Visit) -> Any:
     """One page for all: what was open is closed again."""
     if visit.page.is_visible("#drawer-close"):
         visit.page.click("#drawer-close")
+    if visit.page.is_visible("button[data-view=table][aria-pressed=false]"):
+        visit.page.click("button[data-view=table]")
+    visit.page.select_option("#engine", "exact" if visit.page.input_value("#store") == "world" else "crisp")
     return visit.page
 
 

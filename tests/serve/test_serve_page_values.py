@@ -86,7 +86,7 @@ def test_values_are_shown_as_what_they_are(page: Any) -> None:
     assert page.inner_text("#why-title").startswith("Why ann, 30, 1990-05-01? Truth 1")
 
     run(page, "?x, ?p : ?p(?x, ann)")
-    page.wait_for_selector("th:text-is('?p')")
+    page.wait_for_selector("th:has-text('?p')")
     assert page.locator("tbody tr").first.locator("td").all_inner_texts()[1:3] == ["cid", "likes"]
 
     page.click("#plan summary")
