@@ -152,6 +152,14 @@ def test_what_is_not_a_request_is_refused_and_closed(sent: bytes, status: int) -
 
 
 @with_worker
+async def test_a_head_behind_a_large_body_is_not_taken_for_a_part_of_it(worker: Worker) -> None:
+    first = b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % HEAD_SIZE + b"x" * HEAD_SIZE
+    client = await worker.connect(first + REQUEST[:20])
+    await asyncio.get_running_loop().sock_sendall(client, REQUEST[20:-2] + b"connection: close\r\n\r\n")
+    assert (await received(client)).count(b"HTTP/1.1 200 OK") == 2
+
+
+@with_worker
 async def test_another_protocol_is_not_taken_up_and_not_complained_about(worker: Worker) -> None:
     head = b"GET /a HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     answer = await received(await worker.connect(head))

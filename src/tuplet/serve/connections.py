@@ -34,7 +34,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(connections.config, connections.state, {})
         self.number, self._all = number, connections
         self.since = self.loop.time()  # when it became idle, or the head of its request began
-        self._heading, self._head, self._arrived = True, 0, 0
+        self._heading = self._fresh = True  # a head is awaited, the first one
+        self._chunk = self._head = 0  # bytes that arrived last; of a head, after those it began with
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
 
@@ -56,6 +57,7 @@ class Connection(HttpToolsProtocol):
         self._all.lost(self)
 
     def data_received(self, data: bytes) -> None:
+        self._chunk = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -65,32 +67,24 @@ class Connection(HttpToolsProtocol):
             self.refuse(*self._refusal)
             return
         if self._heading:
-            self._arrived += len(data)  # of a field that does not end, nothing is heard before
-            if self._arrived > HEAD_SIZE:
+            self._head += self._chunk
+            if self._head > HEAD_SIZE:  # of a field that does not end, the parser says nothing
                 self.refuse(*_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._heading, self._head, self._arrived = True, 0, 0
+        self._heading, self._fresh, self._head = True, False, -self._chunk
         self.since = self.loop.time()
-
-    def on_url(self, url: bytes) -> None:
-        self._measure(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._measure(len(name) + len(value) + 4)
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._heading = False
-        super().on_headers_complete()
-
-    def _measure(self, size: int) -> None:
-        self._head += size
-        if self._head > HEAD_SIZE or len(self.headers) >= HEAD_LINES:
+        large = len(self.headers) > HEAD_LINES
+        if self._chunk + self._head > HEAD_SIZE or self._chunk > HEAD_SIZE:  # or else it fits
+            large |= len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_SIZE
+        if large:
             self._refusal = _TOO_LARGE
             raise httptools.HttpParserError  # the parser stops
+        super().on_headers_complete()
 
     def refuse(self, status: int, reason: str) -> None:
         """Say what is wrong before there is a request, and close."""
@@ -107,9 +101,14 @@ class Connection(HttpToolsProtocol):
     # --- patience --------------------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
+        """As before, but without a timer."""
         self.since = self.loop.time()
-        super().on_response_complete()
-        self._unset_keepalive_if_required()  # `look` does that
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     def look(self, now: float) -> None:
         """End what waits for too long."""
@@ -122,7 +121,7 @@ class Connection(HttpToolsProtocol):
         if self.busy or self.transport.is_closing():
             return
         if self._heading and now - self.since > HEAD_TIME:
-            if self._arrived:
+            if not self._fresh:
                 self.refuse(408, f"the head of the request took more than {HEAD_TIME:g} s")
             else:
                 self.transport.close()
