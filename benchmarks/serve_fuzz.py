@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
+from tuplet.serve.keys import add_key
+
 QUERIES = (
     "?x, ?y : exists ?z . borders(?x, ?z) & member_of(?z, ?y) & !borders(?x, ?y) & ?x != ?y",
     'SELECT ?x ?y WHERE { ?x :borders ?y . { ?y :located_in "Europe" } UNION { ?y :borders :spain } FILTER(?x != ?y) }',
@@ -162,9 +164,9 @@ def json_body(rng: random.Random, path: str) -> bytes:
     def edge() -> dict[str, Any]:
         return {"head": term(), "relation": rng.choice(["borders", broken_text(rng)]), "tail": term()}
 
-    def fact() -> dict[str, Any]:
-        ends = ("france", "spain", "atlantis", rng.choice(ODD))
-        return {"head": rng.choice(ends), "relation": rng.choice(("borders", "x")), "tail": rng.choice(ends)}
+    def fact() -> list[str]:
+        ends = ("france", "spain", "peru", "atlantis", rng.choice(ODD))
+        return [rng.choice(ends), rng.choice(("borders", "borders", "x")), rng.choice(ends)]
 
     values: dict[str, dict[str, Any]] = {
         "/ask": {"query": broken_text(rng), "k": rng.choice([3, 0, -1, 10**9]), "timeout": 0.05},
@@ -320,12 +322,16 @@ def raw(host: str, port: int) -> list[int]:
     return found
 
 
-def run(host: str, port: int, seed: int, count: int, say: Any = lambda text: None) -> tuple[Counter[int], list[str]]:
+def run(
+    host: str, port: int, seed: int, count: int, key: str = "", say: Any = lambda text: None
+) -> tuple[Counter[int], list[str]]:
     """Send `count` requests over one connection; how often each status came, and what was wrong."""
     codes: Counter[int] = Counter()
     wrong: list[str] = []
     connection = http.client.HTTPConnection(host, port, timeout=60)
     for number, request in zip(range(count), fuzzed(seed), strict=False):
+        if key:
+            request.headers.setdefault("authorization", f"Bearer {key}")
         status, headers, content = send(connection, request)
         codes[status] += 1
         fault = judge(request, status, headers, content)
@@ -360,15 +366,18 @@ def main() -> None:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(arguments.store, Path(folder) / "world.store")
+        keys = Path(folder) / "keys"
+        key = add_key(keys, "fuzz", ["scopes=admin"])
         words = [str(Path(folder) / "world.store"), "--port", str(port), "--workers", str(arguments.workers)]
+        words += ["--api-key-file", str(keys)]
         log = Path(folder) / "log"
         with log.open("w") as stream:
             server = subprocess.Popen([sys.executable, "-m", "tuplet", "serve", *words], stdout=stream, stderr=stream)
         try:
             _wait(port)
-            wrong = _send_all(arguments, port)
+            wrong = _send_all(arguments, port, key)
             if arguments.schemathesis:
-                wrong += _schemathesis(Path(folder), port, arguments.schemathesis, arguments.seed)
+                wrong += _schemathesis(Path(folder), port, arguments.schemathesis, arguments.seed, key)
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             print("raw bytes:", dict(Counter(raw("127.0.0.1", port))))
             status, _, content = send(connection, FuzzedRequest("GET", "/health"))
@@ -382,13 +391,13 @@ def main() -> None:
     sys.exit(bool(wrong))
 
 
-def _send_all(arguments: argparse.Namespace, port: int) -> list[str]:
+def _send_all(arguments: argparse.Namespace, port: int, key: str) -> list[str]:
     codes: Counter[int] = Counter()
     wrong: list[str] = []
 
     def one(seed: int) -> None:
         share = arguments.requests // arguments.connections
-        found, faults = run("127.0.0.1", port, seed, share, lambda text: print(text, flush=True))
+        found, faults = run("127.0.0.1", port, seed, share, key, lambda text: print(text, flush=True))
         codes.update(found)
         wrong.extend(faults)
 
@@ -406,10 +415,19 @@ def _send_all(arguments: argparse.Namespace, port: int) -> list[str]:
     return wrong
 
 
-def _schemathesis(folder: Path, port: int, examples: int, seed: int) -> list[str]:
+def _schemathesis(folder: Path, port: int, examples: int, seed: int, key: str) -> list[str]:
     (folder / "schemathesis.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "schemathesis.toml"), "run"]
-    command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(seed)]
+    command += [
+        "--checks",
+        "all",
+        "--max-examples",
+        str(examples),
+        "--seed",
+        str(seed),
+        "-H",
+        f"Authorization: Bearer {key}",
+    ]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}/openapi.json"], capture_output=True, text=True)
     told = done.stdout[done.stdout.rfind("== SUMMARY") :]
     print("\n".join(line[:200] for line in told.splitlines()))

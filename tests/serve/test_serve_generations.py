@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from described import check, operations
 from running_server import Server, Start
 
 import tuplet
@@ -227,3 +228,26 @@ def test_an_older_generation_is_let_go(path: Path) -> None:
     service.served.switch()
     assert old() is None
     tuplet.open(path).remove([tuple(FACT)])
+
+
+def test_what_changes_a_store_answers_as_described(by: Any) -> None:
+    admin = by("admin")
+    description = admin.get("/openapi.json").json()
+    told = operations(description)
+    fact = ["norway", "borders", "portugal"]
+    table = {"content": "norway\tborders\tportugal\n", "headers": {"content-type": "text/tab-separated-values"}}
+    tried: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("add", {"json": {"facts": [fact]}}),
+        ("remove", {"json": {"facts": [fact]}}),
+        ("add", table),
+        ("remove", table),
+        ("reload", {}),
+        ("health", {}),
+        ("add", {"json": {"facts": [["nowhere", "borders", "portugal"]]}}),
+    )
+    for name, request in tried:
+        method, path, operation = told[name]
+        answer = admin.request(method, path, **request)
+        assert (answer.status_code == 200) == ("nowhere" not in str(request)), answer.text
+        described = operation["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
+        check(answer.json(), described, description)
