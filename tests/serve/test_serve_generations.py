@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
+import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,12 +15,16 @@ from typing import Any
 import httpx
 import pytest
 from described import check, operations
-from running_server import Server, Start
+from running_server import SOAK, Server, Start
 
 import tuplet
+from tuplet.files import locked
+from tuplet.serve.editing import Editor
+from tuplet.serve.http import Request
 from tuplet.serve.keys import add_key
-from tuplet.serve.limits import ServerLimits
+from tuplet.serve.limits import ServerLimits, problem
 from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.models import AddRequest, RemoveRequest
 from tuplet.serve.service import Service
 
 QUERY = {"query": "?x : borders(?x, portugal)"}
@@ -138,6 +145,35 @@ def test_what_others_change_on_disk_comes_with_reload(by: Any, path: Path) -> No
     assert writer.post("/reload").json()["changed"] is False
 
 
+def test_a_worker_that_comes_back_serves_what_all_serve(two: Server, keys: dict[str, str], path: Path) -> None:
+    """A store is changed on disk and a worker is killed: at no time do answers go back to the state before."""
+    headers = {"authorization": f"Bearer {keys['reader']}"}
+
+    def generation() -> int:
+        answer = httpx.post(f"{two.url}/ask", json=QUERY, headers=headers, timeout=60)  # a connection of its own
+        about: dict[str, int] = answer.json()["about"]
+        assert (about["generation"] > first) == ("iceland" in names(answer))
+        return about["generation"]
+
+    def restarted() -> bool:
+        health = httpx.get(f"{two.url}/health", headers=headers).json()
+        seen.append(generation())
+        return bool(health["status"] == "ok" and seen[-1] > first)
+
+    first = tuplet.open(path).generation
+    seen: list[int] = []
+    assert generation() == first
+    os.kill(two.workers()[0], signal.SIGKILL)
+    tuplet.open(path).add([tuple(FACT)])
+    seen += [generation() for _ in range(20)]
+    until(restarted)
+    seen += [generation() for _ in range(1000 if SOAK else 100)]
+    assert seen == sorted(seen)
+    assert set(seen[-100:]) == {first + 1}
+    removed = {"headers": {"authorization": f"Bearer {keys['writer']}"}, "json": {"facts": [FACT]}}
+    assert httpx.post(f"{two.url}/remove", timeout=60, **removed).status_code == 200
+
+
 def test_a_store_that_cannot_be_opened_stays_as_it_is(by: Any, path: Path) -> None:
     reader, writer = by("reader"), by("writer")
     manifest = path / "store.json"
@@ -251,3 +287,33 @@ def test_what_changes_a_store_answers_as_described(by: Any) -> None:
         assert (answer.status_code == 200) == ("nowhere" not in str(request)), answer.text
         described = operation["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
         check(answer.json(), described, description)
+
+
+def test_writers_take_turns(path: Path) -> None:
+    service = Service({"world": tuplet.open(path)}, ServerLimits(), ServerMetrics())
+    editor, request = Editor(service.served, patience=0.05), Request("POST", "/add", "", {})
+    facts = [AddRequest(facts=[(name, "borders", "portugal")]) for name in ("iceland", "malta", "cyprus")]
+
+    async def at_once() -> list[Any]:
+        changes = (editor.add("world", request, asked) for asked in facts)
+        return await asyncio.gather(*changes, return_exceptions=True)
+
+    async def gone() -> None:
+        stated = RemoveRequest(facts=[fact[:3] for asked in facts for fact in asked.facts])
+        task = asyncio.create_task(editor.remove("world", request, stated))
+        await asyncio.sleep(0)
+        task.cancel()  # its client went away
+        while service.served.current["world"].generation < first + 4:
+            await asyncio.sleep(0.01)
+
+    with asyncio.Runner() as loop:
+        with locked(path):
+            busy = loop.run(at_once())
+        assert [problem(error)[0] for error in busy] == [409, 409, 409]
+        assert str(path) not in str(busy[0])
+        first = service.served.current["world"].generation
+        done = loop.run(at_once())
+        assert sorted(report["generation"] for report in done) == [first + 1, first + 2, first + 3]
+        assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 4
+        loop.run(gone())
+        assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 1

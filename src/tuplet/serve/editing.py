@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, StoreBusy
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.serve import models
-from tuplet.serve.http import TABLES, Request
+from tuplet.serve.control import ChannelError
+from tuplet.serve.http import TABLES, HTTPProblem, Request
 from tuplet.serve.limits import TooBusy
 from tuplet.serve.served import ServedStores
 from tuplet.store import Store
@@ -27,7 +28,7 @@ class Editor:
     def __init__(self, served: ServedStores, patience: float) -> None:
         self._served, self._patience = served, patience  # seconds to wait for writers elsewhere
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._writing: set[asyncio.Future[dict[str, Any]]] = set()
 
     async def add(self, name: str, request: Request, asked: models.AddParameters) -> dict[str, Any]:
         """`POST /add`: facts are stated at once; what is predicted about new entities, `tuplet update` computes."""
@@ -54,16 +55,25 @@ class Editor:
         return await self._changed(name, change)
 
     async def _changed(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
-        if self._waiting >= _MOST_WAITING:
-            raise TooBusy(f"{self._waiting} changes are waiting already; try again in a moment")
-        self._waiting += 1
-        try:
-            async with self._turn:
+        if len(self._writing) >= _MOST_WAITING:
+            raise TooBusy(f"{len(self._writing)} changes are waiting already; try again in a moment")
+        # A client that goes away leaves a change that is made and served nevertheless.
+        writing = asyncio.ensure_future(self._write(name, change))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        return await asyncio.shield(writing)
+
+    async def _write(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+        async with self._turn:
+            try:
                 # What is served stays as it is until all workers switch together.
                 report = await asyncio.to_thread(change, self._served.current[name].beside())
+            except StoreBusy as error:
+                raise StoreBusy(f"the store {name!r}", error.waited) from None
+            try:
                 await self._served.reload()
-        finally:
-            self._waiting -= 1
+            except ChannelError as error:
+                raise HTTPProblem(503, f"the change is made, but not served yet: {error}") from None
         after = self._served.current[name]
         return {"store": name, "generation": after.generation, "graph": after.graph.hash, **report.as_dict()}
 
