@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code: command line, settings, Python.
+"""Write the reference pages that are made from the code: command line, settings, Python, metrics.
 
 `python tools/reference.py` writes them; with `--check` it only says which are out of date, as a test does. Nothing here
 says what a flag or a function means: that stands in the code, once.
@@ -24,6 +24,7 @@ from tuplet.query.answer import Explanation
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact
 from tuplet.serve.limits import ServerLimits
+from tuplet.serve.metrics import FAMILIES
 from tuplet.serve.server_log import LogSettings
 from tuplet.settings import describe, table
 from tuplet.train_config import PRESETS, TrainConfig
@@ -55,6 +56,10 @@ CLI_INTRODUCTION = """\
   130 stopped by Ctrl-C.
 - `-o` creates parent folders and refuses to overwrite without `--force`.
 - Times are in seconds. Sizes are in bytes and may be written `512M` or `2G`."""
+METRICS_INTRODUCTION = """\
+`GET /metrics` of `tuplet serve`, in Prometheus' text format. One worker answers for all: counters are sums over all
+workers, those that died included; gauges are sums over the living, or have a `pid`. A histogram `x` has `x_bucket`,
+`x_count` and `x_sum`, in seconds. `packaging/grafana.json` is a dashboard of them."""
 LIMITS_INTRODUCTION = """\
 The fields of `tuplet.Limits` are the flags of [`tuplet ask`](cli.md#tuplet-ask), the keywords of `Store.ask` and
 the keys of `POST /ask`, with the same units everywhere. [Answers and limits](answers.md) says what they mean."""
@@ -76,7 +81,20 @@ A mistake in input, data or limits raises a subclass of `tuplet.TupletError`; th
 
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    return {"cli.md": cli(), "settings.md": settings(), "python.md": python()}
+    return {"cli.md": cli(), "settings.md": settings(), "python.md": python(), "metrics.md": metrics()}
+
+
+# What a server counts
+
+
+def metrics() -> str:
+    """Every metric with its labels."""
+    rows = [
+        f"| `{family.name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} | {family.text} |"
+        for family in FAMILIES.values()
+    ]
+    head = ["# Metrics", "", METRICS_INTRODUCTION, "", "| metric | kind | labels | |", "|---|---|---|---|"]
+    return MADE + "\n".join([*head, *rows]) + "\n"
 
 
 # The command line

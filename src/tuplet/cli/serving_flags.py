@@ -50,5 +50,12 @@ def serving(command: CommandParser) -> None:
     command.add_argument(
         "--cors-origin", action="append", default=[], metavar="ORIGIN", help="pages that may ask from elsewhere, or *"
     )
+    command.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a proxy, or a network of them, that says in X-Forwarded-For who asks",
+    )
     flags(command.add_argument_group("logs"), LogSettings)
     flags(command.add_argument_group("limits"), ServerLimits)

@@ -17,6 +17,7 @@ from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import OverLimit, TooBusy
 from tuplet.serve.openapi import describe
 from tuplet.serve.places import ClientGone
+from tuplet.serve.proxies import NO_PROXIES, TrustedProxies
 from tuplet.serve.request_notes import NOTES, request_id
 from tuplet.serve.routes import routes
 from tuplet.serve.server_log import LogSettings
@@ -37,6 +38,7 @@ class Application:
         keys: KeyFile | None = None,
         logs: LogSettings | None = None,
         cors: Cors = NO_CORS,
+        proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
         table = routes(service)
         described = encode(describe(table))
@@ -47,6 +49,7 @@ class Application:
         summary = "This description"
         table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
         self.router, self.guard = Router(table), Guard(keys, cors)
+        self.proxies = proxies
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
         self.sending = Sending(service.limits.max_sending)
@@ -64,6 +67,8 @@ class Application:
             (scope.get("client") or ("",))[0],
             receive,
         )
+        if self.proxies:
+            request.client = self.proxies.client(request.client, request.header("x-forwarded-for"))
         request.notes.id = request_id(request.header("x-request-id"))
         NOTES.set(request.notes)
         reply = await self.reply(request, receive)
@@ -210,7 +215,11 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
 
 
 def create_app(
-    service: Service, keys: KeyFile | None = None, logs: LogSettings | None = None, cors: Cors = NO_CORS
+    service: Service,
+    keys: KeyFile | None = None,
+    logs: LogSettings | None = None,
+    cors: Cors = NO_CORS,
+    proxies: TrustedProxies = NO_PROXIES,
 ) -> App:
     """The application around a service, guarded."""
-    return Application(service, keys, logs, cors)
+    return Application(service, keys, logs, cors, proxies)

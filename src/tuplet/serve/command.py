@@ -45,6 +45,7 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         ready=lambda port: say(f"http://{address}:{port}"),
         base_iri=arguments.base_iri,
         cors_origins=arguments.cors_origin,
+        proxies=arguments.trusted_proxy,
         logs=logs,
         drain=arguments.drain,
     )

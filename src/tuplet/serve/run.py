@@ -24,6 +24,7 @@ from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.log_file import LogFile
 from tuplet.serve.metrics import FOLDER
+from tuplet.serve.proxies import TrustedProxies
 from tuplet.serve.server_log import LogSettings, start_logging
 
 VARIABLE = "TUPLET_SERVE"
@@ -43,6 +44,7 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     logs: Mapping[str, Any] = field(default_factory=dict)
     drain: float = 0.0  # seconds between SIGTERM and the end of accepting
+    proxies: tuple[str, ...] = ()
 
     def to_environment(self) -> dict[str, str]:
         """As a variable of the environment."""
@@ -55,7 +57,7 @@ class ServerSettings:
             raise BadInput("start the server with `tuplet serve`")
         given = json.loads(environment[VARIABLE])
         given["stores"] = tuple((name, path) for name, path in given["stores"])
-        given["cors_origins"] = tuple(given["cors_origins"])
+        given["cors_origins"], given["proxies"] = tuple(given["cors_origins"]), tuple(given["proxies"])
         return ServerSettings(**given)
 
 
@@ -106,6 +108,7 @@ def start(
     cors_origins: Sequence[str] = (),
     logs: LogSettings | None = None,
     drain: float = 0.0,
+    proxies: Sequence[str] = (),
 ) -> None:
     """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
     if sys.platform == "win32":
@@ -131,9 +134,11 @@ def start(
     named = tuple((name, os.path.abspath(path)) for name, path in named_stores(stores))
     keys = None if key_file is None else os.path.abspath(key_file)
     origins = Cors(tuple(cors_origins)).origins
+    TrustedProxies(proxies)  # what is no address is said here
     count = workers or min(4, os.cpu_count() or 1)
     known = asdict((limits or ServerLimits()).settled(count))
-    settings = ServerSettings(named, keys, known, watch, BaseIri(base_iri).text, origins, asdict(logs), drain)
+    base = BaseIri(base_iri).text
+    settings = ServerSettings(named, keys, known, watch, base, origins, asdict(logs), drain, tuple(proxies))
     listening = _bound(host, port)
     with (
         listening,

@@ -20,6 +20,7 @@ from tuplet.serve.event_loop import new_event_loop
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.proxies import TrustedProxies
 from tuplet.serve.run import ServerSettings
 from tuplet.serve.server_log import LogSettings, start_logging
 from tuplet.serve.service import Service
@@ -65,7 +66,8 @@ async def _failed(channel: socket.socket, reason: str) -> None:
 async def _serve(channel: socket.socket, service: Service, settings: ServerSettings) -> None:
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
-    app = create_app(service, keys, LogSettings(**settings.logs), Cors(settings.cors_origins))
+    cors, proxies = Cors(settings.cors_origins), TrustedProxies(settings.proxies)
+    app = create_app(service, keys, LogSettings(**settings.logs), cors, proxies)
     connections = OpenConnections(app, control)
     told = asyncio.Event()
 

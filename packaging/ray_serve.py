@@ -1,0 +1,36 @@
+"""A tuplet server as a deployment of Ray Serve: `TUPLET_STORES=/data/world.store serve run packaging.ray_serve:app`.
+
+TUPLET_STORES holds stores as `tuplet serve` takes them, with blanks between; TUPLET_KEYS the file of hashed API keys,
+without which only this machine is answered; TUPLET_REPLICAS how many there are.
+"""
+
+import os
+from typing import Any
+
+from ray import serve
+
+from tuplet.serve.app import create_app
+from tuplet.serve.keys import KeyFile
+from tuplet.serve.limits import ServerLimits
+from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.run import named_stores
+from tuplet.serve.service import Service
+from tuplet.store import open_store
+
+
+def application() -> Any:
+    """The ASGI application of one replica."""
+    stores = {name: open_store(path) for name, path in named_stores(os.environ["TUPLET_STORES"].split())}
+    service = Service(stores, ServerLimits(), ServerMetrics())
+    service.warm()
+    keys = os.environ.get("TUPLET_KEYS")
+    return create_app(service, KeyFile(keys) if keys else None)
+
+
+@serve.deployment(num_replicas=int(os.environ.get("TUPLET_REPLICAS", "2")), max_ongoing_requests=64)
+@serve.ingress(application)
+class Tuplet:
+    """Nothing of its own: the application answers."""
+
+
+app = Tuplet.bind()
