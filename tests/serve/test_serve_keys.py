@@ -62,6 +62,7 @@ def test_a_changed_file_is_read_again(
     path.write_text("".join(line for line in path.read_text().splitlines(True) if "bob" in line) + "eve:oops\n")
     assert [owner and owner.name for owner in map(file.owner, (anna, bob))] == [None, "bob"]
     assert "keys:2: expected name:hash" in caplog.text
+    assert [owner and owner.name for owner in map(KeyFile(path).owner, (anna, bob))] == [None, "bob"]  # a new worker
     path.unlink()
     assert file.owner(bob) is not None
     assert caplog.records[-1].levelno == logging.WARNING

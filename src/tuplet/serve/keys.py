@@ -140,13 +140,16 @@ class Keys:
 
 
 class KeyFile:
-    """The keys of a file as it is now: it is looked at again when somebody asks, at most once a second."""
+    """The keys of a file as it is now: it is looked at again when somebody asks, at most once a second.
+
+    What is wrong with it is logged, here and later; `Keys.read` is for the start of a server, where it is an error.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._seen = self._state()
-        self.keys = Keys.read(path)
-        self._next = monotonic() + LOOK
+        self.keys = Keys({})
+        self._seen: tuple[int, ...] | None = ()
+        self.refresh()
 
     def owner(self, key: str) -> KeyOwner | None:
         """Whose key it is."""
@@ -164,7 +167,7 @@ class KeyFile:
         state = self._state()
         if state == self._seen:
             return
-        self._seen = state
+        first, self._seen = self._seen == (), state
         try:
             self.keys, wrong = _read(self.path)
         except BadInput as error:
@@ -172,14 +175,15 @@ class KeyFile:
             return
         for line in wrong:
             log.warning("%s; the line is left out", line)
-        log.info("%s was read again: %d keys", self.path, len(self.keys.owners))
+        if not first:
+            log.info("%s was read again: %d keys", self.path, len(self.keys.owners))
 
     def warning(self) -> str | None:
         """What is wrong with who may read the file.
 
         The hashes give no key away, but whoever may write the file can let anybody in.
         """
-        if os.name != "posix" or self._seen is None:
+        if os.name != "posix":
             return None
         mode = self.path.stat().st_mode & 0o777
         return f"others may open the key file {self.path} (mode {mode:04o}): chmod 600" if mode & 0o077 else None

@@ -20,7 +20,7 @@ from typing import Any
 from tuplet.errors import BadInput
 from tuplet.serve.base_iri import BaseIri
 from tuplet.serve.cors import Cors
-from tuplet.serve.keys import KeyFile
+from tuplet.serve.keys import KeyFile, Keys
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.log_file import LogFile
 from tuplet.serve.metrics import FOLDER
@@ -123,6 +123,7 @@ def start(
     if logs.access_log:
         LogFile(logs.access_log)  # one that cannot be written is said here
     if key_file is not None:
+        Keys.read(key_file)  # what is wrong with it is said here
         if warning := KeyFile(key_file).warning():
             log.warning(warning)
     elif not is_loopback(host):
