@@ -163,6 +163,8 @@ class Route:
         if request.media != JSON and not request.media.endswith("+json"):
             # Not only a nicety: a page of another site can send text/plain without being asked, JSON it cannot.
             raise HTTPProblem(415, f"send {JSON}, not {request.media[:60] or 'a body of no type'}")
+        if self.tables is not None and request.address:
+            raise BadInput("what JSON is sent with stands in it, not after the ? of the address")
         return self.takes.model_validate_json(request.body)
 
 

@@ -19,7 +19,7 @@ Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, StrictStr | StrictInt]
 Scalar = bool | int | float | str
 Parameters = dict[str, Scalar | list[Scalar]]
-Whole = Annotated[int, Key(ge=0)]
+Whole = Annotated[int, Key(ge=0, strict=True)]
 
 
 class Strict(BaseModel):
@@ -71,7 +71,7 @@ class AskOptions(_LimitKeys):  # type: ignore[misc]
         return Limits(**{limit.name: getattr(self, limit.name) for limit in fields(Limits)})
 
 
-class BatchQuery(Strict):
+class BatchQuery(StrictTypes):
     """One query of a batch, with its own k."""
 
     query: Text
@@ -96,7 +96,7 @@ class AskRequest(AskOptions):
     )
 
 
-class ExplainRequest(Strict):
+class ExplainRequest(StrictTypes):
     """One tuple of a query: `values` names an entity for every variable asked for."""
 
     query: Text
@@ -109,7 +109,7 @@ class ExplainRequest(Strict):
     parameters: Parameters | None = None
 
 
-class PlanRequest(Strict):
+class PlanRequest(StrictTypes):
     """A query to be planned, not run."""
 
     query: Text
@@ -119,7 +119,7 @@ class PlanRequest(Strict):
     parameters: Parameters | None = None
 
 
-class ParseRequest(Strict):
+class ParseRequest(StrictTypes):
     """A query to be read and drawn."""
 
     query: Annotated[str, Key(max_length=100_000)]
@@ -191,7 +191,7 @@ class EntityParameters(StoreParameters):
     timeout: Annotated[float | None, Key(gt=0, allow_inf_nan=False, description="seconds")] = None
 
 
-class LabelsRequest(Strict):
+class LabelsRequest(StrictTypes):
     """Entities by their exact names."""
 
     names: Annotated[list[str], Key(max_length=1000)]
@@ -202,7 +202,7 @@ NameForm = Literal["name", "label", "id", "variable"]
 LogicText = Annotated[str, Key(min_length=1, max_length=10_000, description="a piece of logic text")]
 
 
-class DrawnTerm(Strict):
+class DrawnTerm(StrictTypes):
     """A node of a drawn query: a variable that is asked for, one that only has to exist, or an entity."""
 
     kind: Literal["free", "exists", "constant"]
@@ -211,7 +211,7 @@ class DrawnTerm(Strict):
     label: str = Key(default="", description="how it is shown; /write does not look at it")
 
 
-class DrawnEdge(Strict):
+class DrawnEdge(StrictTypes):
     """An edge of a drawn query; of the form `variable`, its relation is one that a variable stands for."""
 
     head: DrawnTerm
@@ -224,7 +224,7 @@ class DrawnEdge(Strict):
     length: Whole | None = None
 
 
-class DrawnCondition(Strict):
+class DrawnCondition(StrictTypes):
     """A condition, and the nodes that it is about."""
 
     text: LogicText
