@@ -24,6 +24,7 @@ def logged(start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Serv
     folder = tmp_path_factory.mktemp("logs")
     key = add_key(folder / "keys", "anna")
     flags = ("--access-log", str(folder / "access.log"), "--log-format", "json", "--slow", "0")
+    flags += ("--trusted-proxy", "127.0.0.1")
     return start(*flags, "--api-key-file", str(folder / "keys")), folder / "access.log", key
 
 
@@ -57,6 +58,9 @@ def test_each_request_has_a_line_and_an_id(logged: tuple[Server, Path, str]) -> 
         batch = client.post("/ask", json={"queries": [QUERY, QUERY]})
         line = asked(access, batch.headers["x-request-id"])
         assert line["queries"] == 2
+        said = {"x-forwarded-for": "6.6.6.6, 203.0.113.9", "x-request-id": "proxy-8"}
+        client.get("/health", headers=said)
+        assert asked(access, "proxy-8")["client"] == "203.0.113.9", "who spoke to the proxy"
         made = client.get("/no%0A%22such%22", headers={"x-request-id": "a b"}).headers["x-request-id"]
         assert len(made) == 16, "what is no id is not taken"
         assert asked(access, made)["status"] == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,7 +112,8 @@ def _looking(service: Service) -> list[Route]:
         return await service.aside(request, lambda: service.labels(asked.store, asked.names))
 
     async def metrics(_: Request, __: None) -> Reply:
-        return Reply(service.metrics.text().encode(), media=PROMETHEUS)
+        text = await asyncio.to_thread(service.metrics.text)  # some milliseconds, which nobody waits for
+        return Reply(text.encode(), media=PROMETHEUS)
 
     about = "All about an entity: types, attributes, stated and predicted neighbours by relation"
     there_is = "Stores, engines, relations with counts, attributes, examples, limits"
