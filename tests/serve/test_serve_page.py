@@ -269,6 +269,18 @@ def test_axe_finds_nothing(browser: Any, server: Server, axe: str, scheme: str) 
     page.evaluate(axe)
     violations = "axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]))"
     assert page.evaluate(violations) == []
+    within = "(where) => " + violations.replace("run()", "run(where)")
+    page.locator("#why-facts .entity").first.click()  # a relation, then an entity, then what there is, and a graph
+    page.locator("#drawer .neighbours .entity").first.click()
+    page.wait_for_selector("#drawer .group")
+    assert page.evaluate(within, "#drawer") == []
+    page.click("#browse")
+    page.wait_for_selector("#drawer .schema li")
+    assert page.evaluate(within, "#drawer") == []
+    page.click("#drawer-close")
+    page.click("[data-view=graph]")
+    page.wait_for_selector(".answer-graph .canvas-tools")
+    assert page.evaluate(within, ".both") == []
     page.fill("#query", "# a comment\n?x : borders(?x ")  # answers of another query, a mistake, completions, a sheet
     page.wait_for_selector("#mirror mark")
     assert page.is_visible("#stale")

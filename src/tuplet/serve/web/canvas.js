@@ -144,6 +144,6 @@ export function settle(cy) {
 export function fit(cy) {
   if (cy.elements().empty()) return;
   cy.resize();
-  cy.fit(undefined, 22);
+  cy.fit(undefined, cy.height() > 400 ? 40 : 22); // the tools have room below
   if (cy.zoom() > 1.3) { cy.zoom(1.3); cy.center(); } // a small drawing is not blown up
 }

@@ -2,10 +2,10 @@
 
 import { get, postJson } from "./api.js";
 import { openCard } from "./cards.js";
-import { button, count, make, percent, titlesOf, truthBar } from "./elements.js";
+import { button, count, make, truthBar } from "./elements.js";
 import { evidence } from "./evidence.js";
-import { asQuery } from "./facts.js";
-import { askText } from "./insert.js";
+import { asQuery, relationTitle } from "./facts.js";
+import { addEntity, askText } from "./insert.js";
 import { shown, written } from "./languages.js";
 import { announce, on, state, store } from "./state.js";
 
@@ -33,14 +33,14 @@ function content(found, of) {
   const text = `?relation, ?other : ?relation(${written(found.name, "logic")}, ?other)`;
   const bar = make("div", { class: "bar" },
     button("Ask about it", () => askText(text)),
+    button("Add to the query", () => addEntity(found), { title: "As a node of the query graph, to be joined with others" }),
     button("Draw it", () => announce("draw", found), { title: "Its neighbourhood as a graph; there it can be expanded" }));
   const faint = `at least ${found.least} true`;
   const told = make("p", { class: "quiet" }, `${count(stated, "stated fact")}${state.schema.predicted ? `, ${count(predicted, "prediction")} ${faint}` : ""}.`);
   if (found.pruned) told.append(" There was no time to predict more.");
   const values = make("dl", { class: "values" });
   for (const { attribute, value, language } of found.attributes) values.append(make("dt", {}, shown(attribute)), make("dd", {}, String(value), language ? make("span", { class: "quiet" }, ` @${language}`) : ""));
-  const titles = titlesOf(found.relations.map((group) => [group.relation, group.label]));
-  const groups = found.relations.map((group) => neighbours(found, group, titles.get(group.relation), of));
+  const groups = found.relations.map((group) => neighbours(found, group, relationTitle(group.relation), of));
   return [about, bar, told, ...(found.attributes.length ? [make("h3", {}, "Values"), values] : []), ...groups];
 }
 
@@ -84,8 +84,7 @@ function predictedOne(found, group, one, of) {
     why.disabled = true;
     try {
       const { witness } = await postJson("explain", { ...asQuery([{ head: head.name, relation: group.relation, tail: tail.name }]), store: of, evidence: true });
-      const labels = Object.fromEntries(state.schema.relations.map((r) => [r.name, r.label]));
-      item.append(evidence(witness[0]?.evidence, witness[0]?.lift, labels, percent));
+      item.append(evidence(witness[0]?.evidence, witness[0]?.lift));
       why.hidden = true;
     } catch (error) { item.append(make("span", { class: "quiet" }, error.message)); }
     why.disabled = false;

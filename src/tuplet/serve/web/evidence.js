@@ -1,26 +1,21 @@
 // The stated facts that speak for a predicted one, as a list below it.
 
+import { button, make, percent } from "./elements.js";
+import { relationTitle } from "./facts.js";
+import { shown } from "./languages.js";
+import { announce } from "./state.js";
+
 const KINDS = { path: "joined by", similar: "as with others that share much" };
 
-const one = (fact, labels) => `${labels[fact.relation] || fact.relation}(${fact.head_label || fact.head}, ${fact.tail_label || fact.tail})`;
+const entity = (name, label) => button(label || shown(name), () => announce("entity", name), { class: "entity", title: name });
+const one = (fact) => [relationTitle(fact.relation), "(", entity(fact.head, fact.head_label), ", ", entity(fact.tail, fact.tail_label), ")"];
 
 /** `found` is the evidence of a fact in the JSON schema; null where there was no time to look for it. `lift` may be null. */
-export function evidence(found, lift, labels, percent) {
-  const list = document.createElement("ul");
-  list.className = "evidence";
-  const lines = found?.map(({ kind, facts, weight }) => [`${percent(weight)} ${KINDS[kind]}`, facts.map((fact) => one(fact, labels)).join(", ")]);
+export function evidence(found, lift) {
   const none = found ? "No stated fact speaks for it." : "There was no time to look for what speaks for it.";
-  for (const [weight, facts] of lines?.length ? lines : [[none, ""]]) {
-    const item = document.createElement("li");
-    const code = document.createElement("code");
-    code.textContent = facts;
-    item.append(weight, " ", code);
-    list.append(item);
-  }
-  if (lift) {
-    const item = document.createElement("li");
-    item.textContent = `${lift.toLocaleString("en", { maximumFractionDigits: lift < 10 ? 1 : 0 })} times as likely as chance`;
-    list.append(item);
-  }
-  return list;
+  const lines = (found ?? []).map(({ kind, facts, weight }) => make("li", {}, `${percent(weight)} ${KINDS[kind]} `,
+    make("code", {}, ...facts.flatMap((fact, i) => [i ? ", " : "", ...one(fact)]))));
+  if (!lines.length) lines.push(make("li", {}, none));
+  if (lift) lines.push(make("li", {}, `${lift.toLocaleString("en", { maximumFractionDigits: lift < 10 ? 1 : 0 })} times as likely as chance`));
+  return make("ul", { class: "evidence" }, ...lines);
 }

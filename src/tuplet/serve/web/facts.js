@@ -1,6 +1,14 @@
-// Facts as they are asked for again.
+// Facts in words, and as they are asked for again.
 
+import { titlesOf } from "./elements.js";
 import { written } from "./languages.js";
+import { on, state } from "./state.js";
+
+let titles = new Map();
+on("schema", () => { titles = titlesOf(state.schema.relations.map((relation) => [relation.name, relation.label])); });
+
+/** What a relation is called in lists: short, and not like any other. */
+export const relationTitle = (name) => titles.get(name) ?? name;
 
 /** Facts as a query that asks for their entities, so that they can be explained whatever query they came from. */
 export function asQuery(facts) {

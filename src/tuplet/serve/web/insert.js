@@ -1,8 +1,10 @@
 // What cards put into the query.
 
 import { ask } from "./asking.js";
-import { drawing, setText } from "./query.js";
-import { $ } from "./state.js";
+import { written } from "./languages.js";
+import { addPart } from "./parts.js";
+import { drawing, setText, showParts, writeDrawing } from "./query.js";
+import { $, tell } from "./state.js";
 
 /** Asks a query in place of the one that is there. */
 export async function askText(text) {
@@ -17,4 +19,19 @@ export function addRelation(relation) {
   const head = drawing.term(drawing.selection) ?? terms.find((term) => term.kind === "free") ?? drawing.addVariable("free");
   const tail = drawing.addVariable("free");
   drawing.addEdge({ ...head }, relation, { ...tail }, false);
+}
+
+/** An entity as a node that can be joined. */
+export function addEntity({ name, label }) {
+  drawing.addNode({ kind: "constant", name, form: "name", label });
+  $("graph").scrollIntoView({ block: "nearest" });
+}
+
+/** An attribute of the first thing asked for, as a column. */
+export function addColumn(word) {
+  const [first] = drawing.asked();
+  if (!first) return tell("Ask for something first: then this can be shown beside it");
+  addPart(drawing, "shown", `?${first}.${written(word, "logic")}`);
+  showParts();
+  return writeDrawing();
 }

@@ -4,7 +4,8 @@ import { get, postJson } from "./api.js";
 import { openCard } from "./cards.js";
 import { button, count, make, truthBar } from "./elements.js";
 import { entityButton } from "./entity.js";
-import { addRelation, askText } from "./insert.js";
+import { relationTitle } from "./facts.js";
+import { addColumn, addRelation, askText } from "./insert.js";
 import { shown, written } from "./languages.js";
 import { $, announce, on, state, store } from "./state.js";
 
@@ -12,8 +13,6 @@ const SAMPLES = 5, LISTED = 200;
 
 on("relation", openRelation);
 $("browse").addEventListener("click", openSchema);
-
-const titleOf = (relation) => relation.label || shown(relation.name);
 
 function openSchema() {
   const { schema } = state;
@@ -25,18 +24,19 @@ function openSchema() {
 
   function list() {
     const text = search.value.trim().toLowerCase();
-    const near = schema.relations.filter((r) => `${r.name} ${r.label}`.toLowerCase().includes(text));
+    const near = schema.relations.filter((r) => `${r.name} ${r.label} ${relationTitle(r.name)}`.toLowerCase().includes(text));
     heads.relations.textContent = `Relations${near.length > LISTED ? ` (the first ${LISTED} of ${near.length})` : ""}`;
     relations.replaceChildren(...near.slice(0, LISTED).map((relation) => {
       const bar = make("i");
       bar.style.width = `${Math.max(1, (100 * relation.count) / largest)}%`;
-      return make("li", {}, button(titleOf(relation), () => openRelation(relation.name), { class: "entity", title: relation.name }),
+      return make("li", {}, button(relationTitle(relation.name), () => openRelation(relation.name), { class: "entity", title: relation.name }),
         make("span", { class: "meter", "aria-hidden": "true" }, bar), make("span", { class: "quiet" }, relation.count.toLocaleString("en")),
-        button("+", () => addRelation(relation), { class: "plain", title: "Add it to the query", "aria-label": `Add ${titleOf(relation)} to the query` }));
+        button("+", () => addRelation(relation), { class: "plain", title: "Add it to the query", "aria-label": `Add ${relationTitle(relation.name)} to the query` }));
     }));
     const named = schema.attributes.filter((a) => a.word.toLowerCase().includes(text));
     heads.attributes.hidden = !named.length;
-    attributes.replaceChildren(...named.slice(0, LISTED).map((a) => make("li", {}, make("code", {}, a.word), make("span", { class: "quiet" }, `${a.kind} · ${a.count.toLocaleString("en")}`))));
+    attributes.replaceChildren(...named.slice(0, LISTED).map((a) => make("li", {}, make("code", {}, a.word), make("span"), make("span", { class: "quiet" }, `${a.kind} · ${a.count.toLocaleString("en")}`),
+      button("+", () => addColumn(a.word), { class: "plain", title: "Show it as a column", "aria-label": `Show ${a.word} as a column` }))));
     heads.relations.hidden = !near.length;
   }
 
@@ -60,7 +60,7 @@ function openSchema() {
 /** A relation: how many facts, some of them and of what is predicted, and what can be done with it. */
 async function openRelation(name) {
   const relation = state.schema.relations.find((r) => r.name === name) ?? { name, label: "", count: 0 };
-  const card = openCard(titleOf(relation), `relation ${name}`);
+  const card = openCard(relationTitle(relation.name), `relation ${name}`);
   const query = `?x, ?y : ${written(name, "logic")}(?x, ?y)`;
   const of = store();
   try {
@@ -74,7 +74,7 @@ async function openRelation(name) {
       const none = found[i].exact && found[i].bound === 0 ? "None." : "None was found in time.";
       return [make("h3", {}, kind === "observed" ? "Stated, for example" : "Most likely among what is not stated"), rows.length ? make("ul", { class: "neighbours" }, ...rows) : make("p", { class: "quiet" }, none)];
     });
-    card.fill(titleOf(relation), make("p", { class: "quiet about" }, make("code", {}, shown(name)), ` ${count(relation.count, "fact")}`),
+    card.fill(relationTitle(relation.name), make("p", { class: "quiet about" }, make("code", {}, shown(name)), ` ${count(relation.count, "fact")}`),
       make("div", { class: "bar" }, button("Add it to the query", () => addRelation(relation)), button("Ask for all", () => askText(query))), ...parts);
   } catch (error) { card.fail(error); }
 }

@@ -4,7 +4,7 @@ import { postJson } from "./api.js";
 import { WitnessDrawing } from "./witness_drawing.js";
 import { button, make, percent } from "./elements.js";
 import { evidence } from "./evidence.js";
-import { asQuery } from "./facts.js";
+import { asQuery, relationTitle } from "./facts.js";
 import { shown } from "./languages.js";
 import { $, announce, on, state, tell } from "./state.js";
 
@@ -24,16 +24,16 @@ export function explain(answer, place) {
   const entity = (name) => button(all[name] || shown(name), () => announce("entity", name), { class: "entity", title: name });
   why["why-facts"].replaceChildren(...answer.witness.map((fact) => {
     const word = fact.negated ? (fact.observed ? "but stated" : "not stated") : fact.observed ? "observed" : "predicted";
-    const relation = button(all[fact.relation] || shown(fact.relation), () => announce("relation", fact.relation), { class: "entity", title: fact.relation });
+    const relation = button(relationTitle(fact.relation), () => announce("relation", fact.relation), { class: "entity", title: fact.relation });
     return make("li", {}, make("span", { class: `status ${fact.negated ? "mixed" : word}` }, word),
       make("code", {}, fact.negated ? "!" : "", relation, "(", entity(fact.head), ", ", entity(fact.tail), ")"), make("span", {}, percent(fact.truth)));
   }));
-  tellEvidence(answer, all);
+  tellEvidence(answer);
   why.why.scrollIntoView({ block: "nearest", behavior: "instant" });
 }
 
 /** Below each predicted fact what speaks for it: looked up when it is opened, for this answer alone. */
-async function tellEvidence(answer, all) {
+async function tellEvidence(answer) {
   const open = answer.witness.map((fact, i) => [fact, why["why-facts"].children[i]]).filter(([fact]) => !fact.observed && !fact.negated);
   if (!open.length || !state.last) return;
   let found;
@@ -41,7 +41,7 @@ async function tellEvidence(answer, all) {
     const { witness } = await postJson("explain", { ...asQuery(open.map(([fact]) => fact)), store: state.last.store, evidence: true });
     found = (fact) => witness.find((f) => f.head === fact.head && f.relation === fact.relation && f.tail === fact.tail)?.evidence;
   } catch (error) { return tell(error.message); }
-  for (const [fact, item] of open) item.append(evidence(found(fact), fact.lift, all, percent));
+  for (const [fact, item] of open) item.append(evidence(found(fact), fact.lift));
 }
 
 why["why-close"].addEventListener("click", () => {
