@@ -13,7 +13,10 @@ import httpx
 import pytest
 from running_server import Server, Start
 
+from tuplet.serve.access_log import AccessLog
+from tuplet.serve.http import Request
 from tuplet.serve.keys import add_key
+from tuplet.serve.server_log import LogSettings, PlainLines
 
 QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 
@@ -86,6 +89,23 @@ def test_refused_keys_and_slow_queries_are_told_but_do_not_fill_the_disk(logged:
     assert "tup_" not in server.log.read_text() + access.read_text(), "no key, right or wrong, is written down"
     assert said[0]["message"].startswith("ready: tuplet ")
     assert "1 of 1 workers serve world (" in said[0]["message"]
+
+
+def test_what_a_client_sends_stays_on_its_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    request = Request("GET", '/a"b\nGET /fake 200\x1b[2J' + "c" * 300, "", {}, "::1")
+    request.notes.id = "7"
+    request.notes.asked("world", "exact", "?x : r(?x,\n a)", None)
+    log = AccessLog(LogSettings(access_log=str(tmp_path / "log"), slow=0.1))
+    assert not log.request(request, 200, 12, 0.05)
+    assert log.request(request, 200, 12, 0.5)
+    written = (tmp_path / "log").read_text()
+    assert written.count("\n") == 2
+    assert '::1 - "GET /a\\"b\\nGET /fake 200\\x1b[2J' in written
+    assert written.rstrip().endswith('" 200 bytes=12 seconds=0.5 store=world engine=exact id=7')
+    assert len(written) < 700
+    told = PlainLines().format(caplog.records[-1])
+    assert told.count("\n") == 0
+    assert told.endswith("id=7 ?x : r(?x,\\n a)")
 
 
 def test_a_log_that_is_moved_away_is_made_anew(logged: tuple[Server, Path, str]) -> None:
