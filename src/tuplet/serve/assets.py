@@ -9,11 +9,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuplet.serve.bundle import bundle
 from tuplet.serve.http import HTTPProblem, Reply, Request
 
 WEB = Path(__file__).parent / "web"
 NAMES = {"/": "index.html", "/favicon.ico": "icon.svg"}
 FOR_EVER = "public, max-age=31536000, immutable"
+_SHEET = re.compile(r' *<link rel="stylesheet" href="web/([\w.]+)"[^>]*>\n')
 _ADDRESS = re.compile(r"/web/(?:([0-9a-f]{12})/)?(.+)")
 
 
@@ -49,14 +51,20 @@ class Assets:
             if file.is_file()
         }
         self.version = _hash(b"\0".join(part for name, body in files.items() for part in (name.encode(), body)))
-        files["index.html"] = self._page(files["index.html"].decode(), files)
+        page = files["index.html"].decode()
+        sheets = _SHEET.findall(page)
+        files["all.css"] = b"".join(files[name] for name in sheets)
+        modules = {name: body.decode() for name, body in files.items() if name.endswith(".js") and "/" not in name}
+        files["all.js"] = bundle(modules, "page.js").encode()
+        files["index.html"] = self._page(page).encode()
         self.files = {name: Asset.of(name, body) for name, body in files.items()}
 
-    def _page(self, text: str, files: dict[str, bytes]) -> bytes:
-        """The page with the addresses of this version, and all its modules fetched at once instead of one by one."""
-        modules = [name for name in files if name.endswith(".js") and "/" not in name]
-        links = "".join(f'  <link rel="modulepreload" href="web/{name}">\n' for name in modules)
-        return text.replace("</head>", f"{links}</head>").replace('="web/', f'="web/{self.version}/').encode()
+    def _page(self, text: str) -> str:
+        """The page with one style sheet and one script, at the addresses of this version."""
+        # The id tells cytoscape that its one rule is here, so that it adds no inline style.
+        sheet = '  <link rel="stylesheet" href="web/all.css" id="__________cytoscape_stylesheet">\n'
+        text = _SHEET.sub("", text).replace("</head>", f"{sheet}</head>").replace("web/page.js", "web/all.js")
+        return text.replace('="web/', f'="web/{self.version}/')
 
     def reply(self, request: Request) -> Reply:
         """The file of an address; one of another version is sent as well, but not kept."""
