@@ -208,7 +208,7 @@ def test_long_names_are_told_apart_and_told_whole(page: Any) -> None:
     pairs = [[name, "b book genre" if "book" in name else ""] for name in named] + [["q", "Label"]]
     titles = page.evaluate(
         """async (pairs) => {
-          const { titlesOf } = await import(document.querySelector("[href$='elements.js']").href);
+          const { titlesOf } = await import(new URL("web/elements.js", document.baseURI));
           return Object.fromEntries(titlesOf(pairs));
         }""",
         pairs,

@@ -77,10 +77,14 @@ function ended() {
 }
 
 /** The request is given up, and the server, which sees that nobody waits any more, gives up the search. */
-export function stop() {
-  if (!running) return;
-  running.abort();
+export function halt() {
+  running?.abort();
   ended();
+}
+
+function stop() {
+  if (!running) return;
+  halt();
   showNote(`Stopped after ${$("elapsed").textContent}.`);
 }
 

@@ -35,7 +35,7 @@ class Kept {
 const asked = new Kept("asked");
 const saved = new Kept("saved");
 
-on("answers", ({ request, found }) => asked.put({ link: linkOf(), query: request.query, when: Date.now(), answers: found[0].answers.length }, MOST));
+on("answers", ({ request, found }) => asked.put({ link: linkOf(request.query), query: request.query, when: Date.now(), answers: found[0].answers.length }, MOST));
 
 /** A line of a list: a link that brings the query back, and what takes the line away. */
 function line(list, item, title, about) {

@@ -1,6 +1,6 @@
 // A query, its store and its settings as a link; every query that is asked is a step that Back goes back from.
 
-import { ask, showBudget } from "./asking.js";
+import { ask, halt, showBudget } from "./asking.js";
 import { showProblem } from "./editor.js";
 import { setText } from "./query.js";
 import { $, announce, on, state, store, tell } from "./state.js";
@@ -9,17 +9,17 @@ const SETTINGS = ["engine", "versus", "k", "only"];
 let current = location.hash; // what the page shows
 let opening = false;
 
-/** What the page shows, as the part of an address behind its #. */
-export function linkOf() {
+/** A query with the settings of the page, as the part of an address behind its #. */
+export function linkOf(query = $("query").value) {
   const budget = $("budget-field").hidden ? "" : $("budget").value.trim();
-  const kept = { q: $("query").value, store: store(), ...Object.fromEntries(SETTINGS.map((name) => [name, $(name).value])), budget };
+  const kept = { q: query, store: store(), ...Object.fromEntries(SETTINGS.map((name) => [name, $(name).value])), budget };
   return `#${new URLSearchParams(Object.entries(kept).filter(([, value]) => value))}`;
 }
 
 export const titleOf = (query) => query.replace(/\s+/g, " ").trim().slice(0, 80);
 
 on("answers", ({ request }) => {
-  const link = linkOf();
+  const link = linkOf(request.query);
   if (link !== current) history[opening ? "replaceState" : "pushState"](null, "", link);
   current = link;
   document.title = `${titleOf(request.query)} · tuplet`;
@@ -48,6 +48,7 @@ export async function openLink() {
 
 /** The page as it is before anything was asked. */
 async function clear() {
+  halt();
   $("panels").replaceChildren();
   for (const id of ["tools", "plan"]) $(id).hidden = true;
   $("empty").hidden = false;
