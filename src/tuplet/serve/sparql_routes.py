@@ -101,8 +101,8 @@ POSTED = "SPARQL protocol: a form with `query`, or the query as application/spar
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     "query": {**TEXT, "minLength": 1, "maxLength": 100_000},
     "default-graph-uri": {**TEXT, "description": "a store by its name, or by the base IRI and its name"},
-    "store": {**TEXT, "description": "a store by its name"},
-    "engine": {**TEXT, "description": "exact (default), crisp, ns3, ...: see /schema"},
+    "store": {**TEXT, "minLength": 1, "description": "a store by its name"},
+    "engine": {**TEXT, "minLength": 1, "description": "exact (default), crisp, ns3, ...: see /schema"},
     "only": {**TEXT, "enum": ["predicted", "observed"]},
 }
 

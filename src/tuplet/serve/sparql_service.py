@@ -80,7 +80,7 @@ def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], bas
     for name in ("query", "default-graph-uri", *CHOICES):
         if len(set(given.get(name, ()))) > 1:
             raise BadInput(f"a request has one {name}, not {len(given[name])}")
-    choices = {name: given[name][0] for name in CHOICES if given.get(name, [""])[0]}
+    choices = {name: given[name][0] for name in CHOICES if name in given}
     graph = given.get("default-graph-uri", [""])[0]
     if graph:
         store = base.name(graph)
