@@ -9,16 +9,22 @@ from typing import Any
 
 import pytest
 
-from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, SEND_TIME, OpenConnections
+from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, LINGER_TIME, SEND_TIME, OpenConnections
 from tuplet.serve.control import Control
 from tuplet.serve.event_loop import new_event_loop
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+GONE: list[str] = []
 LARGE = 20 << 20  # bytes, more than the buffers of the system hold
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Says its path; or much, to whoever reads it."""
+    if scope["path"] == "/wait":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        GONE.append(scope["path"])
+        return
     body = b"x" * LARGE if scope["path"] == "/large" else scope["path"].encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
@@ -157,6 +163,26 @@ async def test_a_head_behind_a_large_body_is_not_taken_for_a_part_of_it(worker: 
     client = await worker.connect(first + REQUEST[:20])
     await asyncio.get_running_loop().sock_sendall(client, REQUEST[20:-2] + b"connection: close\r\n\r\n")
     assert (await received(client)).count(b"HTTP/1.1 200 OK") == 2
+
+
+@with_worker
+async def test_what_is_left_of_a_refused_body_is_dropped_and_its_answer_is_seen(worker: Worker) -> None:
+    client = await worker.connect(b"POST /unread HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n" + b"x" * 5000)
+    await asyncio.get_running_loop().sock_sendall(client, b"x" * 500_000)
+    answer = await received(client)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close" in answer
+    worker.pass_time(LINGER_TIME + 1)
+    await asyncio.sleep(0.02)
+    assert worker.closed == [1]
+
+
+@with_worker
+async def test_of_several_requests_at_once_the_first_learns_that_the_client_went(worker: Worker) -> None:
+    client = await worker.connect((REQUEST * 3).replace(b" / ", b" /wait "))
+    client.close()
+    await asyncio.sleep(0.02)
+    assert GONE == ["/wait"]
 
 
 @with_worker

@@ -9,22 +9,79 @@ import asyncio
 import json
 import logging
 import socket
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from tuplet.serve.control import Control
 
 HEAD_TIME = 10.0  # seconds for the head of a request to arrive, from the connection or from its first byte
 IDLE_TIME = 30.0  # seconds between two requests
+LINGER_TIME = 2.0  # seconds in which what nobody wants of a request is read and dropped, so that its answer is seen
 SEND_TIME, SEND_LEAST = 30.0, 1 << 16  # a client that reads takes so many bytes in so many seconds
 HEAD_SIZE, HEAD_LINES = 1 << 16, 100  # bytes, and header fields, of the head of a request
 _TOO_LARGE = (431, f"the head of the request has more than {HEAD_SIZE:,} bytes or {HEAD_LINES} fields")
 log = logging.getLogger("tuplet.serve")
+
+
+class Exchange(RequestResponseCycle):
+    """One request and its answer, whose head leaves together with the first bytes of its body: one call, one packet."""
+
+    _pending = b""  # the head, until then
+    linger: Callable[[], None]
+    _left: int | None = None  # bytes of the body that are still to come; None where their number was not told
+
+    async def send(self, message: Any) -> None:
+        """Take a message of the application."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if not self.response_started:
+            self.response_started = True
+            self.waiting_for_100_continue = False
+            self._pending = self._head(message["status"], message["headers"])
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the body is not as long as was told")
+        elif self.chunked_encoding:
+            body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        if self._pending:
+            body, self._pending = self._pending + body, b""
+        self.transport.write(body)
+        if not more:
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.linger() if self.more_body else self.transport.close()
+            self.on_response()
+
+    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        headers = [*self.default_headers, *headers]
+        if self.scope["method"] != "HEAD" and status not in (204, 304):
+            told = [int(value) for name, value in headers if name == b"content-length"]
+            if told:
+                [self._left] = told
+            else:
+                self.chunked_encoding = True
+                headers.append((b"transfer-encoding", b"chunked"))
+        if self.more_body:  # the rest of the request is not waited for
+            self.keep_alive = False
+        if not self.keep_alive:
+            headers.append((b"connection", b"close"))
+        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + b"\r\n"
+        if not head.count(b"\n") == head.count(b"\r") == len(headers) + 2 or b"\0" in head:
+            raise RuntimeError("a header breaks its line")
+        return head
 
 
 class Connection(HttpToolsProtocol):
@@ -38,6 +95,8 @@ class Connection(HttpToolsProtocol):
         self._chunk = self._head = 0  # bytes that arrived last; of a head, after those it began with
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
+        self._running: RequestResponseCycle | None = None  # of several that were sent at once, not the last
+        self._lingering = False
 
     @property
     def busy(self) -> bool:
@@ -53,10 +112,16 @@ class Connection(HttpToolsProtocol):
     # --- what arrives ----------------------------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
         self._all.lost(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            return
         self._chunk = len(data)
         try:
             self.parser.feed_data(data)
@@ -84,7 +149,31 @@ class Connection(HttpToolsProtocol):
         if large:
             self._refusal = _TOO_LARGE
             raise httptools.HttpParserError  # the parser stops
-        super().on_headers_complete()
+        address = httptools.parse_url(self.url)
+        path = address.path.decode("ascii")
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = version = self.parser.get_http_version()
+        self.scope["path"] = unquote(path) if "%" in path else path
+        self.scope["raw_path"], self.scope["query_string"] = address.path, address.query or b""
+        before, self.cycle = self.cycle, Exchange(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )  # fmt: skip
+        self.cycle.linger = self._linger
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:  # one after another
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def refuse(self, status: int, reason: str) -> None:
         """Say what is wrong before there is a request, and close."""
@@ -103,12 +192,20 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As before, but without a timer."""
         self.since = self.loop.time()
-        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _linger(self) -> None:
+        """Send nothing more, but let the other end see what was sent before it learns that the rest is not read."""
+        self._lingering = True
+        self.transport.write_eof()
 
     def look(self, now: float) -> None:
         """End what waits for too long."""
@@ -117,6 +214,8 @@ class Connection(HttpToolsProtocol):
             self._unsent, self._unsent_since = unsent, now
         elif now - self._unsent_since > SEND_TIME:
             log.info("%s: reads nothing of its answer", self.address)
+            self.transport.abort()
+        if self._lingering and now - self.since > LINGER_TIME:
             self.transport.abort()
         if self.busy or self.transport.is_closing():
             return

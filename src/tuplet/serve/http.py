@@ -253,7 +253,7 @@ def refusal(error: TupletError | ValidationError) -> Reply:
         return Reply(encode({"error": error.message, "kind": "request"}), error.status, headers=error.headers)
     if isinstance(error, TupletError):
         status, body = problem(error)
-        headers = {429: {"retry-after": "1"}, 413: {"connection": "close"}}.get(status, {})
+        headers = {"retry-after": "1"} if status == 429 else {}
         return Reply(encode(body), status, headers=headers)
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:200]
