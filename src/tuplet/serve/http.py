@@ -22,7 +22,7 @@ from tuplet.serve.encoding import WORTH_PACKING, encode, packed, takes_gzip
 from tuplet.serve.keys import KeyOwner, KeyRefused, KeyScope
 from tuplet.serve.limits import problem
 from tuplet.serve.request_notes import RequestNotes
-from tuplet.serve.served import state
+from tuplet.serve.served import SEEN
 
 ASGIScope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -31,6 +31,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Scope = Literal["open", "read", "write", "admin"]
 
+_VERSION = __version__.encode()
 JSON = "application/json"
 TABLES = {"text/tab-separated-values": ".tsv", "text/csv": ".csv"}  # and how files of this type are called
 # Answers of these depend on the request and the generation alone; they have an ETag.
@@ -85,9 +86,10 @@ class Request:
 
     def tag(self) -> str:
         """The ETag of the answer: version, stores at their generations, and what is asked. Its bytes may differ."""
-        asked = (self.path, self.address, self.header("accept"), self.header("content-type"))
-        words = "\0".join((__version__, *state(), *asked)).encode() + b"\0" + self.body
-        return f'W/"{blake2b(words, digest_size=16).hexdigest()}"'
+        seen, headers = SEEN.get(), self.headers
+        address = self.path.encode(), self.address.encode(), headers.get(b"accept", b"")
+        words = _VERSION, b"" if seen is None else seen.state, *address, headers.get(b"content-type", b""), self.body
+        return f'W/"{blake2b(b"|".join(words), digest_size=16).hexdigest()}"'
 
     def parameters(self) -> dict[str, str]:
         """What the address says after the ?; of a name that comes twice, the last.
@@ -237,7 +239,7 @@ class Router:
             reply = await route.handle(request, taken)
             if reply.status != 200 or request.notes.pruned in INTERRUPTIONS:
                 return reply  # an error, or as far as it went: another time it may go further
-            return replace(reply, headers={**reply.headers, **_kept(request, tag)})
+            return Reply(reply.body, reply.status, reply.media, {**reply.headers, **_kept(request, tag)})
         except (TupletError, ValidationError) as error:
             return refusal(error)
 

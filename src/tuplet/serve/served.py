@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -21,21 +22,42 @@ from tuplet.store import Store
 T = TypeVar("T")
 P = ParamSpec("P")
 _SOON = 2.0  # seconds in which the parent says how all are
-# What the request at hand sees. It goes with the request into threads, and no route can forget it.
-SEEN: ContextVar[Mapping[str, Store] | None] = ContextVar("SEEN", default=None)
 log = logging.getLogger("tuplet.serve")
+
+
+class StoresAtOnce(dict[str, Store]):
+    """Stores by name, each at one generation."""
+
+    @cached_property
+    def state(self) -> bytes:
+        """Changes when one of them does."""
+        return repr(_generations(self)).encode()
+
+    @cached_property
+    def _parts(self) -> dict[frozenset[str], StoresAtOnce]:
+        return {}
+
+    def of(self, names: frozenset[str]) -> StoresAtOnce:
+        """Some of them."""
+        if names not in self._parts:
+            self._parts[names] = StoresAtOnce({name: store for name, store in self.items() if name in names})
+        return self._parts[names]
+
+
+# What the request at hand sees. It goes with the request into threads, and no route can forget it.
+SEEN: ContextVar[StoresAtOnce | None] = ContextVar("SEEN", default=None)
 
 
 class ServedStores:
     """Stores by name."""
 
     def __init__(self, stores: Mapping[str, Store], warm: Callable[[str, Store], None] = lambda name, store: None):
-        self.current: Mapping[str, Store] = dict(stores)
+        self.current = StoresAtOnce(stores)
         self.problems: dict[str, str] = {}  # of stores whose newest generation cannot be opened; they stay as they are
         self.draining = False  # this process finishes what it has, and ends
         self.told: Callable[[Generations], None] = lambda generations: None  # what is served from now on
         self._warm = warm
-        self._prepared: Mapping[str, Store] | None = None
+        self._prepared: StoresAtOnce | None = None
         self._free: asyncio.Event | None = None  # while it is there, requests wait for it
         self._control: Control | None = None
 
@@ -49,12 +71,10 @@ class ServedStores:
         """Let the request at hand see the stores that its key opens, at the generation served from now on."""
         while self._free is not None:
             await self._free.wait()
-        current = self.current
-        if key is not None and key.stores is not None:
-            current = {name: store for name, store in current.items() if key.sees(name)}
-        SEEN.set(current)
+        names = None if key is None else key.stores
+        SEEN.set(self.current if names is None else self.current.of(names))
 
-    def seen(self) -> Mapping[str, Store]:
+    def seen(self) -> StoresAtOnce:
         """What the request at hand sees; outside of one, everything."""
         seen = SEEN.get()
         return self.current if seen is None else seen
@@ -63,7 +83,7 @@ class ServedStores:
 
     def prepare(self) -> Generations:
         """Open what is newest on disk beside what is served; a store that cannot be opened stays as it is."""
-        prepared: dict[str, Store] = {}
+        prepared = StoresAtOnce()
         for name, store in (self._prepared or self.current).items():
             try:
                 newer = store.newer()
@@ -150,11 +170,6 @@ def per_store(make: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[
         return of_store[key]
 
     return made
-
-
-def state() -> tuple[str, ...]:
-    """The stores that the request at hand sees, with their hashes; nothing outside of one."""
-    return tuple(f"{name}={store.generation}={store.hash}" for name, store in (SEEN.get() or {}).items())
 
 
 def _generations(stores: Mapping[str, Store]) -> Generations:

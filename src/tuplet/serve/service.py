@@ -188,9 +188,11 @@ class Service:
             try:
                 if deadline.over():
                     self.metrics.refused("limit")
+                    notes().pruned = "timeout"
                     raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
                 if room < 0:
                     self.metrics.refused("limit")
+                    notes().pruned = "timeout"
                     most = self.limits.max_answer_bytes
                     raise OverLimit("bytes", f"the {most:,} bytes that this server sends to a request are used up")
                 answers = self.answer(asked, one.query, deadline, one.grounding, one.parameters)
