@@ -1,9 +1,11 @@
-"""SPARQL clients that people have, as they come: SPARQLWrapper, rdflib's store, Oxigraph's federation."""
+"""SPARQL clients that people have, as they come: SPARQLWrapper, rdflib's store, Oxigraph, pages of other origins."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import httpx
 import pyoxigraph
 import pytest
 import rdflib
+from browsing import needs_browser
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
 from running_server import Server, Start
 from SPARQLWrapper import CSV, GET, JSON, POST, POSTDIRECTLY, TSV, URLENCODED, XML, SPARQLWrapper
@@ -21,14 +24,60 @@ import tuplet
 BASE = "http://example.org/kg/"
 ORIGIN = "https://yasgui.example"
 FRANCE, BORDERS, SPAIN = (rdflib.URIRef(BASE + name) for name in ("france", "borders", "spain"))
+ASKED = "SELECT ?x WHERE { ?x :borders :france } LIMIT 3"
 QUERY = f"PREFIX kg: <{BASE}> SELECT ?x WHERE {{ ?x kg:borders kg:france }} LIMIT 3"
 
 
+# As YASGUI sends them: a form or an address, with its Accept header; then what needs a question before (a preflight).
+FETCHES = """async ([endpoint, query]) => {
+  const accept = {accept: "application/sparql-results+json,*/*;q=0.9"};
+  const form = new URLSearchParams({query});
+  const ask = new URLSearchParams({query: "ASK { :spain :borders :france }"});
+  const made = [
+    [endpoint + "/sparql", {method: "POST", body: form, headers: accept}],
+    [endpoint + "/sparql?" + form, {headers: accept}],
+    [endpoint + "/sparql", {method: "POST", body: query, headers: {"content-type": "application/sparql-query"}}],
+    [endpoint + "/sparql?" + ask, {headers: accept}],
+    [endpoint + "/ask", {method: "POST", body: JSON.stringify({query}), headers: {"content-type": "application/json"}}],
+    [endpoint + "/sparql", {headers: {accept: "text/turtle"}}],
+  ];
+  const found = [];
+  for (const [address, options] of made) {
+    try {
+      const answer = await fetch(address, options);
+      found.push([answer.status, answer.headers.get("tuplet-bound"), await answer.text()]);
+    } catch (error) { found.push([0, null, String(error)]); }
+  }
+  return found;
+}"""
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>Another</title>")
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
-def based(start: Start, store_path: Path, world_directory: Path, people_path: Path) -> Server:
+def pages() -> Iterator[int]:
+    """The port of another site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield serving.server_port
+        serving.shutdown()
+
+
+@pytest.fixture(scope="module")
+def based(start: Start, pages: int, store_path: Path, world_directory: Path, people_path: Path) -> Server:
     """A server whose names are IRIs, and which another origin may ask."""
     stores = (f"facts={world_directory}", f"world={store_path}", f"people={people_path}")
-    return start("--base-iri", BASE, "--cors-origin", ORIGIN, stores=stores)
+    origins = ("--cors-origin", ORIGIN, "--cors-origin", f"http://127.0.0.1:{pages}")
+    return start("--base-iri", BASE, *origins, stores=stores)
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +269,20 @@ def test_pages_of_the_given_origin_may_ask_others_not(client: httpx.Client) -> N
     )
     assert client.head("/").status_code == client.head("/health").status_code == 200
     assert json.loads(client.get("/openapi.json").text)
+
+
+@needs_browser
+def test_a_named_origin_asks_and_reads(browser: Any, based: Server, pages: int) -> None:
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{pages}/")
+    form, get, direct, yes, ask, told = page.evaluate(FETCHES, [based.url, ASKED])
+    for status, bound, text in (form, get, direct):
+        assert (status, 'andorra"' in text) == (200, True), text
+        assert float(bound) <= 1, "a header that the page may read"
+    assert '"boolean":true' in yes[2]
+    assert (ask[0], '"answers"' in ask[2]) == (200, True)
+    assert "sd:Service" in told[2]
+    # The same page under another name is another origin, which nobody named.
+    page.goto(f"http://localhost:{pages}/")
+    assert all(status == 0 for status, _, _ in page.evaluate(FETCHES, [based.url, ASKED]))
+    page.close()
