@@ -11,6 +11,7 @@ from tuplet.serve.keys import add_key
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.run import start
 from tuplet.serve.server_log import LogSettings
+from tuplet.serve.server_settings import ServerSettings, named_stores
 from tuplet.settings import given
 
 
@@ -25,8 +26,6 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         return
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")
-    limits = ServerLimits(**given(arguments, ServerLimits))
-    logs = LogSettings(**given(arguments, LogSettings))
     if arguments.workers is not None and arguments.workers < 1:
         raise BadInput(f"--workers must be positive, not {arguments.workers}")
     if not 0 <= arguments.port <= 65535:
@@ -34,18 +33,21 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
     if not 0 <= arguments.drain < inf:
         raise BadInput(f"--drain is a number of seconds, not {arguments.drain}")
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    settings = ServerSettings(
+        named_stores(arguments.stores),
+        arguments.api_key_file,
+        ServerLimits(**given(arguments, ServerLimits)),
+        LogSettings(**given(arguments, LogSettings)),
+        arguments.watch,
+        arguments.drain,
+        arguments.base_iri,
+        tuple(arguments.cors_origin),
+        tuple(arguments.trusted_proxy),
+    )
     start(
-        arguments.stores,
+        settings,
         arguments.host,
         arguments.port,
-        arguments.api_key_file,
-        limits,
         arguments.workers,
-        arguments.watch,
         ready=lambda port: say(f"http://{address}:{port}"),
-        base_iri=arguments.base_iri,
-        cors_origins=arguments.cors_origin,
-        proxies=arguments.trusted_proxy,
-        logs=logs,
-        drain=arguments.drain,
     )

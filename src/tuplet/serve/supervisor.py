@@ -23,7 +23,7 @@ from tuplet.errors import BadInput, TupletError
 from tuplet.serve.control import ChannelError, Control, Generations
 from tuplet.serve.door import Desk, Door
 from tuplet.serve.metrics import SupervisorMetrics
-from tuplet.serve.run import ServerSettings
+from tuplet.serve.server_settings import ServerSettings
 from tuplet.serve.service_manager import VARIABLE as MANAGER
 from tuplet.serve.service_manager import tell_manager
 
@@ -329,7 +329,7 @@ class Supervisor:
                 worker.process.kill()
             with suppress(ChannelError):
                 worker.control.tell("drain")
-        await asyncio.wait(slots, timeout=self._settings.limits["max_time"] + 10)
+        await asyncio.wait(slots, timeout=self._settings.limits.max_time + 10)
         for worker in self._workers:
             worker.process.kill()
         await asyncio.wait(slots)

@@ -18,11 +18,10 @@ from tuplet.serve.control import Control
 from tuplet.serve.cors import Cors
 from tuplet.serve.event_loop import new_event_loop
 from tuplet.serve.keys import KeyFile
-from tuplet.serve.limits import ServerLimits
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.proxies import TrustedProxies
-from tuplet.serve.run import ServerSettings
-from tuplet.serve.server_log import LogSettings, start_logging
+from tuplet.serve.server_log import start_logging
+from tuplet.serve.server_settings import ServerSettings
 from tuplet.serve.service import Service
 from tuplet.store import open_store
 
@@ -35,7 +34,7 @@ def main() -> None:
     channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     _die_with(parent)
     settings = ServerSettings.from_environment(os.environ)
-    start_logging(LogSettings(**settings.logs))
+    start_logging(settings.logs)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
             service = _load(settings)
@@ -50,7 +49,7 @@ def main() -> None:
 
 def _load(settings: ServerSettings) -> Service:
     stores = {name: open_store(path) for name, path in settings.stores}
-    service = Service(stores, ServerLimits(**settings.limits), ServerMetrics(), BaseIri(settings.base_iri))
+    service = Service(stores, settings.limits, ServerMetrics(), BaseIri(settings.base_iri))
     service.warm()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()
@@ -67,7 +66,7 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
     cors, proxies = Cors(settings.cors_origins), TrustedProxies(settings.proxies)
-    app = create_app(service, keys, LogSettings(**settings.logs), cors, proxies)
+    app = create_app(service, keys, settings.logs, cors, proxies)
     connections = OpenConnections(app, control)
     told = asyncio.Event()
 
@@ -87,7 +86,7 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
     stopped = asyncio.ensure_future(told.wait())
     await asyncio.wait((stopped, control.closed), return_when=asyncio.FIRST_COMPLETED)
     if not control.closed.done():
-        await connections.drain(settings.limits["max_time"] + 5)
+        await connections.drain(settings.limits.max_time + 5)
 
 
 def _die_with(parent: int) -> None:
