@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 _IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"\./([\w.]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export\s+((?:async\s+)?function|const|class)\s+([\w$]+)", re.MULTILINE)
+_REMARK = re.compile(r"^[ ]*(?://.*|/\*\*[\s\S]*?\*/)\n", re.MULTILINE)  # whole lines: for who reads the files
 _OTHER = re.compile(r"^(?:import\b(?!\.)|export\b).*$", re.MULTILINE)
 
 
@@ -62,7 +63,7 @@ def _block(name: str, text: str) -> str:
         return f"const {{{match[1].replace(' as ', ': ')}}} = {_object(match[2])};"
 
     exported = [match[2] for match in _EXPORT.finditer(text)]
-    body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(taken, text))
+    body = _REMARK.sub("", _EXPORT.sub(r"\1 \2", _IMPORT.sub(taken, text)))
     strange = _OTHER.search(body)
     if strange:
         raise ValueError(f"{name}: this form is not understood: {strange[0]}")

@@ -17,7 +17,7 @@ export async function load(name) {
   $("store-field").hidden = schema.stores.length < 2;
   $("facts").textContent = `${schema.entities.toLocaleString("en")} entities, ${schema.relations.length} relations, ${schema.facts.toLocaleString("en")} facts${schema.predicted ? ", and predictions" : ""}`;
   fill("engine", schema.engines.map((e) => new Option(e, e)));
-  fill("versus", [new Option("with nothing", ""), ...schema.engines.map((e) => new Option(e, e))]);
+  fill("versus", [new Option("nothing", ""), ...schema.engines.map((e) => new Option(e, e))]);
   fill("k", [10, 50, 200, 1000].filter((k) => k <= schema.limits.k).map((k) => new Option(k, k, k === 50, k === 50)));
   $("examples").replaceChildren(new Option("Choose a query to start from…", ""), ...schema.examples.map((e, i) => new Option(e.title, String(i))));
   $("example-cards").replaceChildren(...schema.examples.slice(0, 6).map(card));
