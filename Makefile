@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test soak mutants lint docs links reference wheel browser clean
+.PHONY: demo test soak mutants lint docs links reference wheel browser nginx clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(PYTHON) || python3 -m venv $(VENV)
@@ -42,11 +42,16 @@ browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 || true
 
-test: lint docs links wheel browser
+# Those of the recipe for a balancer drive a real nginx, likewise.
+nginx:
+	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light; } >/dev/null 2>&1 || true
+
+test: lint docs links wheel browser nginx
 	$(PYTHON) tools/fresh_kernels.py
 	$(VENV)/bin/pytest -n 2 src tests
 
-soak: lint browser
+soak: lint browser nginx
 	$(PYTHON) tools/fresh_kernels.py
 	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
 
