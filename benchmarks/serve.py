@@ -1,11 +1,14 @@
 """Load on `tuplet serve` over loopback: single requests, batches, and both beside a query that takes all its time.
 
     python benchmarks/serve.py --store fb15k-237.store
+    python benchmarks/serve.py --store fb15k-237.store --old OTHER/src   # another version beside it, round by round
     python benchmarks/serve.py                      # makes the store from $TUPLET_DATA/fb15k-237 and ../truth
     python benchmarks/serve.py --limits             # how long a limit of 1 s takes, on a graph made for it
 
-The mix is the 14 joint shapes, grounded on real edges, each query asked once. The load generator is one process with
-plain sockets and keep-alive; it shares the processors with the server.
+The mix is the 14 joint shapes, grounded on real edges, each query asked once of each server. The load generator is one
+process with plain sockets and keep-alive; it opens all connections at once and shares the processors with the server.
+Two servers take turns, round by round, so that whatever else the machine does falls on both alike. Where `wrk` is
+installed it loads them too.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 import uvicorn
@@ -83,28 +89,58 @@ async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
     return int(head[9:12]), await reader.readexactly(length)
 
 
-async def load(port: int, requests: list[bytes], connections: int) -> tuple[np.ndarray, float, list[int], int]:
-    """All requests over some connections: latencies, seconds, statuses, bytes."""
-    pending = iter(requests)
-    latencies: list[float] = []
-    statuses: list[int] = []
-    size = 0
+@dataclass
+class Load:
+    """What came of some requests."""
 
-    async def client(number: int) -> None:
-        nonlocal size
-        await asyncio.sleep(0.02 * number)  # at once, one worker would take them all before the others wake up
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+    latencies: list[float] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    processor: float = 0.0  # seconds of the server's
+    size: int = 0  # bytes of all answers
+    queries: int = 0
+
+    def rate(self) -> float:
+        """Queries a second."""
+        return self.queries / self.seconds
+
+    def add(self, other: Load) -> None:
+        self.latencies += other.latencies
+        self.statuses += other.statuses
+        self.seconds += other.seconds
+        self.processor += other.processor
+        self.size += other.size
+        self.queries += other.queries
+
+    def line(self) -> str:
+        taken = np.array(self.latencies) * 1000
+        p50, p99 = np.percentile(taken, [50, 99])
+        answered = sum(status == 200 for status in self.statuses)
+        return (
+            f"{len(taken):>6} requests {self.rate():8.0f} queries/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms"
+            f"  max {taken.max():6.1f} ms  {answered}/{len(taken)} answered"
+            f"  {1000 * self.processor / self.queries:.2f} ms of processor each  {self.size / 1e6:.0f} MB"
+        )
+
+
+async def load(port: int, requests: list[bytes], connections: int) -> Load:
+    """All requests over some connections, opened at once."""
+    pending, done = iter(requests), Load()
+    open_ = [await asyncio.open_connection("127.0.0.1", port, limit=1 << 26) for _ in range(connections)]
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for request in pending:
             start = time.perf_counter()
             status, body = await send(reader, writer, request)
-            latencies.append(time.perf_counter() - start)
-            statuses.append(status)
-            size += len(body)
+            done.latencies.append(time.perf_counter() - start)
+            done.statuses.append(status)
+            done.size += len(body)
         writer.close()
 
     start = time.perf_counter()
-    await asyncio.gather(*(client(number) for number in range(connections)))
-    return np.array(latencies), time.perf_counter() - start, statuses, size
+    await asyncio.gather(*(client(*pair) for pair in open_))
+    done.seconds = time.perf_counter() - start
+    return done
 
 
 async def hostile(port: int, request: bytes, stop: asyncio.Event) -> int:
@@ -129,33 +165,64 @@ def processor_seconds(pid: int) -> float:
     return own + sum(processor_seconds(int(child)) for child in children)
 
 
-async def measure(port: int, pid: int, queries: list[str], arguments: argparse.Namespace, slow: bytes | None) -> None:
-    """One line for single requests and one for batches."""
-    k, size = arguments.k, arguments.batch
-    single = [http({"query": q, "k": k}) for q in queries[: arguments.requests]]
-    batches = [http({"queries": queries[i : i + size], "k": k}) for i in range(0, len(queries), size)]
-    for name, requests, each, connections in (
-        ("single", single, 1, arguments.connections),
-        ("batch", batches, size, arguments.connections),
-    ):
-        stop = asyncio.Event()
-        beside = asyncio.create_task(hostile(port, slow, stop)) if slow else None
-        if beside:
-            await asyncio.sleep(0.3)
-        before = processor_seconds(pid)
-        taken, seconds, statuses, received = await load(port, requests, connections)
-        used = processor_seconds(pid) - before
-        stop.set()
-        asked = f", hostile answered {await beside}" if beside else ""
-        number = len(requests) * each if each == 1 else len(queries)
-        p50, p99 = np.percentile(taken * 1000, [50, 99])
-        print(
-            f"{name:<6} {len(requests):>6} requests {number / seconds:8.0f} queries/s"
-            f"  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  max {taken.max() * 1000:6.1f} ms"
-            f"  {sum(s == 200 for s in statuses)}/{len(requests)} answered"
-            f"  {1000 * used / number:.2f} ms of processor each  {received / 1e6:.0f} MB{asked}",
-            flush=True,
+@dataclass
+class Running:
+    """A server process that is loaded."""
+
+    name: str
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @staticmethod
+    def start(name: str, path: str, port: int, workers: int, source: str | None) -> Running:
+        """A server over a store; `source` is where its code lies, if not here."""
+        words = [sys.executable, "-m", "tuplet", "serve", path, "--port", str(port), "--workers", str(workers)]
+        environment = os.environ | ({"PYTHONPATH": str(Path(source).resolve())} if source else {})
+        return Running(name, port, subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environment))
+
+    def measured(self, requests: list[bytes], queries: int, connections: int, slow: bytes | None = None) -> Load:
+        """Load it, beside a query that takes all its time if one is given."""
+
+        async def run() -> Load:
+            stop = asyncio.Event()
+            beside = asyncio.create_task(hostile(self.port, slow, stop)) if slow else None
+            if beside:
+                await asyncio.sleep(0.3)
+            before = processor_seconds(self.process.pid)
+            done = await load(self.port, requests, connections)
+            done.processor = processor_seconds(self.process.pid) - before
+            stop.set()
+            if beside:
+                await beside
+            return done
+
+        done = asyncio.run(run())
+        done.queries = queries
+        return done
+
+    def wrk(self, bodies: list[str], connections: int, seconds: int, folder: Path) -> str:
+        """The same by wrk, one thread: requests a second and the 99th percentile."""
+        (folder / "bodies.txt").write_text("\n".join(bodies))
+        (folder / "ask.lua").write_text(_WRK.replace("FILE", str(folder / "bodies.txt")))
+        words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(folder / "ask.lua")]
+        said = subprocess.run([*words, f"http://127.0.0.1:{self.port}/ask"], capture_output=True, text=True).stdout
+        return ", ".join(
+            " ".join(line.split()) for line in said.splitlines() if re.search("99%|Requests/sec|Non-2xx", line)
         )
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+_WRK = """
+local bodies, next = {}, 0
+for line in io.lines("FILE") do bodies[#bodies + 1] = line end
+request = function()
+  next = next % #bodies + 1
+  return wrk.format("POST", nil, {["Content-Type"] = "application/json", Host = "localhost"}, bodies[next])
+end
+"""
 
 
 def main() -> None:
@@ -169,6 +236,9 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--port", type=int, default=8199)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--old", metavar="SRC", help="the folder src of another version, to be loaded beside this one")
+    parser.add_argument("--rounds", type=int, default=6, help="turns of each server")
+    parser.add_argument("--wrk", type=int, default=5, metavar="SECONDS", help="how long wrk loads each, if it is there")
     parser.add_argument("--limits", action="store_true", help="only how time limits hold; needs no data set")
     arguments = parser.parse_args()
     if arguments.limits:
@@ -228,20 +298,61 @@ def run(path: str, arguments: argparse.Namespace) -> None:
     relation = "</award/award_nominee/award_nominations./award/award_nomination/award_nominee>"
     chain = " & ".join(f"{relation}(?{a}, ?{b})" for a, b in ("ab", "bc", "cd", "de", "ef"))
     slow = http({"query": f"?a, ?b, ?c, ?d, ?e, ?f : {chain}", "k": 10_000, "timeout": 3, "only": "predicted"})
-    words = [sys.executable, "-m", "tuplet", "serve", path, "--port", str(arguments.port)]
-    server = subprocess.Popen([*words, "--workers", str(arguments.workers)], stdout=subprocess.DEVNULL)
+    port, k = arguments.port, arguments.k
+    servers = [Running.start("new", path, port, arguments.workers, None)]
+    if arguments.old:
+        servers.insert(0, Running.start("old", path, port + 1, arguments.workers, arguments.old))
     try:
-        asyncio.run(ready(arguments.port))
-        warm = [http({"query": q, "k": arguments.k}) for q in texts(store, 20, arguments.seed + 1)]
-        asyncio.run(load(arguments.port, warm, 4))
-        print(f"{len(queries):,} queries of {len(SHAPES)} shapes, k={arguments.k}, {arguments.workers} workers")
-        print(f"{arguments.connections} connections, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-        asyncio.run(measure(arguments.port, server.pid, queries, arguments, None))
-        print("beside a query that runs into its timeout, again and again")
-        asyncio.run(measure(arguments.port, server.pid, queries, arguments, slow))
+        warm = [http({"query": q, "k": k}) for q in texts(store, 20, arguments.seed + 1)]
+        for server in servers:
+            asyncio.run(ready(server.port))
+            server.measured(warm, len(warm), arguments.connections)
+        print(f"{len(queries):,} queries of {len(SHAPES)} shapes, k={k}, {arguments.workers} workers")
+        rounds = f"{arguments.rounds} rounds, {arguments.connections} connections opened at once"
+        print(f"{rounds}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+        single = [http({"query": q, "k": k}) for q in queries[: arguments.requests]]
+        size = arguments.batch
+        batches = [http({"queries": queries[i : i + size], "k": k}) for i in range(0, len(queries), size)]
+        for title, beside in (("", None), ("beside a query that runs into its timeout, again and again", slow)):
+            print(title or "alone")
+            in_rounds("single", servers, single, len(single), beside, arguments)
+            in_rounds("batch", servers, batches, len(queries), beside, arguments)
+        if which("wrk") and arguments.wrk:
+            bodies = [json.dumps({"query": q, "k": k}) for q in queries]
+            with tempfile.TemporaryDirectory() as folder:
+                for server in servers * 2:
+                    said = server.wrk(bodies, arguments.connections, arguments.wrk, Path(folder))
+                    print(f"wrk    {server.name}  {said}", flush=True)
     finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
+        for server in servers:
+            server.stop()
+
+
+def in_rounds(
+    name: str,
+    servers: list[Running],
+    requests: list[bytes],
+    queries: int,
+    slow: bytes | None,
+    arguments: argparse.Namespace,
+) -> None:
+    """One line for each server, and how many times faster the last one is: in all, and round by round."""
+    rounds = min(arguments.rounds, len(requests))
+    total, ratios = {server.name: Load() for server in servers}, []
+    for turn in range(rounds):
+        part = requests[turn::rounds]
+        share = queries * len(part) // len(requests)
+        done = {s.name: s.measured(part, share, arguments.connections, slow) for s in servers}
+        for server in servers:
+            total[server.name].add(done[server.name])
+        ratios.append(done[servers[-1].name].rate() / done[servers[0].name].rate())
+    for server in servers:
+        print(f"{name:<6} {server.name}  {total[server.name].line()}", flush=True)
+    if len(servers) > 1:
+        whole = total[servers[-1].name].rate() / total[servers[0].name].rate()
+        print(
+            f"{name:<6} {whole:.2f} times the old rate (by round: {', '.join(f'{r:.2f}' for r in ratios)})", flush=True
+        )
 
 
 async def ready(port: int) -> None:

@@ -47,6 +47,7 @@ GOOD: dict[str, list[Value]] = {
     "only": [Value("predicted", "predicted"), Value("observed", "observed")],
     "ask_threshold": [Value(0.5, "0.5")],
     "evidence": [Value(True, "")],
+    "witness": [Value(False, "")],
     "logic": [Value("godel", "godel")],
     "budget": [Value(3, "3", "ns3")],
     "merge": [Value("simultaneous", "simultaneous", "ns3")],
@@ -63,6 +64,7 @@ WRONG: dict[str, list[Value]] = {
     "only": [Value("predictd", "predictd"), Value("x", "x")],
     "ask_threshold": [Value(0.0, "0"), Value("x", "x")],
     "evidence": [],  # a flag has no value; below, of Python and HTTP
+    "witness": [],
     "logic": [Value("goedel", "goedel")],
     "budget": [Value(0, "0", "ns3"), Value("x", "x", "ns3")],
     "merge": [Value("x", "x", "ns3")],
@@ -116,7 +118,7 @@ def post(store: tuplet.Store) -> Iterator[Post]:
 
 def words(name: str, given: Value) -> list[str]:
     """The flag of a limit with its value, as one word: -1 alone would be a flag."""
-    written = flag(name, types(Limits)[name])
+    written = FIELDS[name].metadata.get("flag") or flag(name, types(Limits)[name])
     joined = f"{written}{given.typed}" if len(written) == 2 or not given.typed else f"{written}={given.typed}"
     return [joined, "--engine", given.engine]
 
@@ -173,6 +175,7 @@ def test_types_are_those_of_python_over_http(post: Post) -> None:
     for given in (
         {"k": "5"},
         {"evidence": 1},
+        {"witness": "no"},
         {"k": True},
         {"k": 2.0},
         {"timeout": "5"},

@@ -209,7 +209,7 @@ def flags(parser: Any, kind: type[Any], names: Iterable[str] = (), defaults: boo
             "help": _help(f.default if defaults else None, f.metadata),
         }
         if hint is bool:
-            about["action"] = "store_true"
+            about["action"] = "store_false" if f.default is True else "store_true"
         elif _is_mapping(hint):
             about |= {"action": "append", "metavar": "KEY=VALUE"}
         else:

@@ -308,6 +308,12 @@ class Vocabulary:
         """The label of an id, "" if it has none."""
         return self.labels.text(i) if i < len(self.labels) else ""
 
+    def labels_of(self, ids: NDArray[np.integer]) -> list[str]:
+        """The labels of several ids."""
+        if self.more is None and len(self.labels) == len(self.strings):
+            return self.labels.texts(ids)
+        return [self.label(i) for i in ids.tolist()]
+
     def find_label(self, label: str) -> list[int]:
         """All ids with that label, ascending; if there is none, those for which it is a further label."""
         low, high = self.labels.span(label)

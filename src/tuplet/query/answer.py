@@ -12,8 +12,8 @@ from tuplet.prefixes import NO_PREFIXES, Prefixes
 from tuplet.query.witness import Fact, Status, percent
 from tuplet.text_table import aligned, printable
 
-# values, labels, truth, status, witness: the facts in the order of the fields of `Fact`
-Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[tuple[Any, ...]]]
+# values, labels, truth, status, witness: facts by the names of the fields of `Fact`
+Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[dict[str, Any]]]
 FACT_FIELDS = tuple(f.name for f in fields(Fact))
 
 
@@ -35,7 +35,7 @@ class Answer:
     def of(parts: Parts, prefixes: Prefixes = NO_PREFIXES) -> Answer:
         """The answer of its parts."""
         values, labels, truth, status, witness = parts
-        return Answer(values, labels, truth, status, tuple(Fact(*fact) for fact in witness), prefixes)
+        return Answer(values, labels, truth, status, tuple(Fact(**fact) for fact in witness), prefixes)
 
     def __getitem__(self, variable: str | int) -> Any:
         return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
@@ -58,7 +58,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer in the JSON schema."""
-        witness = [tuple(getattr(fact, name) for name in FACT_FIELDS) for fact in self.witness]
+        witness = [{name: getattr(fact, name) for name in FACT_FIELDS} for fact in self.witness]
         return row(dict(self.values), dict(self.labels), self.truth, self.status, witness)
 
     def __repr__(self) -> str:
@@ -70,15 +70,14 @@ class Answer:
 
 
 def row(
-    values: dict[str, Any], labels: dict[str, str], truth: float, status: Status | None, witness: list[tuple[Any, ...]]
+    values: dict[str, Any], labels: dict[str, str], truth: float, status: Status | None, witness: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """An answer in the JSON schema."""
-    facts = [dict(zip(FACT_FIELDS, fact, strict=True)) for fact in witness]
-    for fact in facts:
+    for fact in witness:
         if fact["evidence"] is not None:
             fact["evidence"] = [evidence.to_dict() for evidence in fact["evidence"]]
-    shown = {name: json_value(value) for name, value in values.items()}
-    return {"values": shown, "labels": labels, "truth": truth, "status": status, "witness": facts}
+    shown = {name: value if isinstance(value, str) else json_value(value) for name, value in values.items()}
+    return {"values": shown, "labels": labels, "truth": truth, "status": status, "witness": witness}
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -60,6 +60,7 @@ class Answers(Sequence[Answer]):
     columns: tuple[int | list[Cell], ...] | None = None  # of each variable its place in a tuple, or its values
     form: Form = "select"
     number: AnswerCount | None = None  # of a query that counts: then no tuple is shown
+    with_witness: bool = True  # whether the facts that a tuple rests on are shown
 
     @property
     def exact(self) -> bool:
@@ -121,49 +122,64 @@ class Answers(Sequence[Answer]):
         return (row(*parts) for parts in self._parts(start, len(self) if stop is None else stop))
 
     def _parts(self, start: int, stop: int) -> Iterator[Parts]:
-        name, label = self._words
         found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
         atoms = [
             (c, e.relation, relations.name(e.relation), e.negated)
             for c, e in zip(found.clause, found.edges, strict=True)
         ]
+        if not self.with_witness:
+            atoms = []
         told, rates = self._evidence, self.rates
+        name, label = self._words(self.ranking.tuples[span], found.heads[span], found.tails[span])
         columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
-        lists = (self.ranking.tuples, self.ranking.truth, *columns)
+        lists = (self.ranking.tuples, self.ranking.truth, *(column[:, : len(atoms)] for column in columns))
         for status, ids, joint, *facts in zip(
             self._statuses[span], *(array[span].tolist() for array in lists), strict=True
         ):
             witness = [
-                (
-                    *(clause, name(head), relation, name(tail), negated, truth, observed, label(head), label(tail)),
-                    told.get((head, number, tail)) if told and not negated else None,
-                    truth / rates[number] if rates and rates[number] and not (observed or negated) else None,
-                )
+                {
+                    "clause": clause,
+                    "head": name[head],
+                    "relation": relation,
+                    "tail": name[tail],
+                    "negated": negated,
+                    "truth": truth,
+                    "observed": observed,
+                    "head_label": label[head],
+                    "tail_label": label[tail],
+                    "evidence": told.get((head, number, tail)) if told and not negated else None,
+                    "lift": truth / rates[number] if rates and rates[number] and not (observed or negated) else None,
+                }
                 for (clause, number, relation, negated), head, tail, truth, observed, counts in zip(
                     atoms, *facts, strict=True
                 )
                 if counts
             ]
             if self.columns is None:
-                values: dict[str, Any] = dict(zip(self.variables, map(name, ids), strict=True))
-                labels = dict(zip(self.variables, map(label, ids), strict=True))
+                values: dict[str, Any] = dict(zip(self.variables, [name[i] for i in ids], strict=True))
+                labels = dict(zip(self.variables, [label[i] for i in ids], strict=True))
             else:
                 values, labels = {}, {}
                 for variable, column in zip(self.variables, self.columns, strict=True):
-                    values[variable] = name(ids[column]) if isinstance(column, int) else column[start]
-                    labels[variable] = label(ids[column]) if isinstance(column, int) else ""
+                    values[variable] = name[ids[column]] if isinstance(column, int) else column[start]
+                    labels[variable] = label[ids[column]] if isinstance(column, int) else ""
                 start += 1
             yield values, labels, joint, status, witness
 
-    @cached_property
-    def _words(self) -> tuple[Callable[[int], str], Callable[[int], str]]:
+    def _words(self, *ids: NDArray[np.int32]) -> tuple[dict[int, str], dict[int, str]]:
         """Names and labels of entities, each read once: answers repeat them."""
-        return cache(self.graph.entities.name), cache(self.graph.entities.label)
+        distinct = np.unique(np.concatenate([part.ravel() for part in ids]))
+        distinct = distinct[np.searchsorted(distinct, 0) :]  # -1 is where there is none
+        entities, keys = self.graph.entities, distinct.tolist()
+        return (
+            dict(zip(keys, entities.names(distinct), strict=True)),
+            dict(zip(keys, entities.labels_of(distinct), strict=True)),
+        )
 
     @cached_property
     def _evidence(self) -> dict[Triple, tuple[Evidence, ...] | None]:
         """What speaks for predicted facts, in names."""
-        (name, label), relation = self._words, self.graph.relations.name
+        name, label, relation = self.graph.entities.name, self.graph.entities.label, self.graph.relations.name
 
         def stated(head: int, number: int, tail: int) -> StatedFact:
             return StatedFact(name(head), relation(number), name(tail), label(head), label(tail))

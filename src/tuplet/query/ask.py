@@ -65,7 +65,7 @@ def explained(
     ranking = in_name_order(ranking, source.graph).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
     crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, deadline)
-    evidence = find_evidence(witnesses, source, deadline) if limits.evidence else {}
+    evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
         pruned = "timeout"  # some was not looked for, or not all of it was found
     return Answers(
@@ -79,6 +79,7 @@ def explained(
         crisp=crisp,
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
+        with_witness=limits.witness,
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
         about=about(source, engine, limits, clauses),
     )

@@ -54,7 +54,7 @@ def ask_values(
         parts.append((ranking, witnesses, crisp))
         pruned = pruned or late
     witnesses = Witnesses.merged([part for _, part, _ in parts], found.order)
-    evidence = find_evidence(witnesses, source, deadline) if limits.evidence else {}
+    evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
         pruned = "timeout"
     crisp = np.concatenate([np.zeros(0, np.int8), *(part for _, _, part in parts)])[found.order]
@@ -71,6 +71,7 @@ def ask_values(
         crisp=crisp,
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
+        with_witness=limits.witness,
         elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
         about=about(source, engine, limits, [c for r in question.readings[:1] for c in r.clauses]),
         columns=found.columns,

@@ -47,6 +47,7 @@ class Limits:
         None, "what an ASK query takes for true: a tuple of this truth at least (default: stated facts alone)"
     )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
+    witness: bool = knob(True, "leave out the facts that each answer rests on", flag="--no-witness")
     logic: str = knob("product", "how truth values combine", ("product", "godel"))
     budget: Count = knob(DEFAULT_BUDGET, "entities kept for each variable, or 'all' (ns3)")
     merge: str = knob("progressive", "how hypernodes are merged (ns3)", MERGES)
@@ -67,8 +68,9 @@ class Limits:
             value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
             if value is not None and value not in choices:
                 raise unknown(name, value, choices)
-        if not isinstance(self.evidence, bool):
-            raise BadInput(Argument("evidence"), f" must be true or false, not {self.evidence!r}")
+        for name in ("evidence", "witness"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadInput(Argument(name), f" must be true or false, not {getattr(self, name)!r}")
         if not isinstance(self.options, Mapping):
             raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
 
@@ -85,7 +87,8 @@ class Limits:
     def settled(self, limit: int | None, offset: int = 0) -> Limits:
         """The same for a query that brings its own LIMIT and OFFSET, which what is given here overrides."""
         k = self.k if self.k is not None else limit if limit is not None else DEFAULT_K
-        return replace(self, k=k, offset=self.offset or offset)
+        offset = self.offset or offset
+        return self if (k, offset) == (self.k, self.offset) else replace(self, k=k, offset=offset)
 
     def count(self, most: int) -> int:
         """k as a number, offset included, where `most` is everything there can be."""
@@ -114,6 +117,7 @@ class LimitFields(TypedDict, total=False):
     only: Only | None
     ask_threshold: float | None
     evidence: bool
+    witness: bool
     logic: str
     budget: Count
     merge: str

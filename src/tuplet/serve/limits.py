@@ -103,7 +103,7 @@ class ServerLimits:
             )
         return Deadline(self.max_time if timeout is None else timeout, clock)
 
-    def within(self, limits: Limits) -> Limits:
+    def within(self, limits: Limits, timeout: float | None = None) -> Limits:
         """The limits of a question, k settled, if this server goes as far; what they leave open is the server's."""
         last = limits.offset + (limits.k if isinstance(limits.k, int) else 0)
         if limits.k == "all" or last > self.max_k:
@@ -114,7 +114,7 @@ class ServerLimits:
             raise OverLimit(
                 "memory", f"memory is {limits.memory:,} bytes, this server gives a search at most {memory:,}"
             )
-        return replace(limits, memory=limits.memory or memory)
+        return replace(limits, memory=limits.memory or memory, timeout=timeout or limits.timeout)
 
 
 def memory_there_is() -> int:

@@ -61,14 +61,14 @@ class AskOptions(_LimitKeys):  # type: ignore[misc]
         """`Limits` refuses in the words that it has for everybody; the types here are for the description."""
         if isinstance(keys, Mapping):
             try:
-                Limits(**{limit.name: keys[limit.name] for limit in fields(Limits) if limit.name in keys})
+                Limits(**{name: keys[name] for name in _HINTS if name in keys})
             except TupletError as error:
                 raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
         return keys
 
     def limits(self) -> Limits:
         """The limits that were asked for."""
-        return Limits(**{limit.name: getattr(self, limit.name) for limit in fields(Limits)})
+        return Limits(**{name: getattr(self, name) for name in self.model_fields_set if name in _HINTS})
 
 
 class BatchQuery(StrictTypes):

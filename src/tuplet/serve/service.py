@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -162,7 +162,7 @@ class Service:
             question = self.question(store, text, grounding, parameters)
             limit = question.tree.limit
             limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
-            limits = replace(self.limits.within(limits), timeout=deadline.seconds)
+            limits = self.limits.within(limits, deadline.seconds)
             answers = ask(question, engine, judge, limits, deadline.before(*_TO_ENCODE))
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
