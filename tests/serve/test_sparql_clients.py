@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pandas
 import pyoxigraph
 import pytest
 import rdflib
@@ -20,6 +23,11 @@ from SPARQLWrapper import CSV, GET, JSON, POST, POSTDIRECTLY, TSV, URLENCODED, X
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
 import tuplet
+from tuplet.query.csv_text import csv_text
+from tuplet.query.limits import Deadline
+from tuplet.query.question import read_query
+from tuplet.serve.base_iri import BaseIri
+from tuplet.serve.sparql_results import results
 
 BASE = "http://example.org/kg/"
 ORIGIN = "https://yasgui.example"
@@ -286,3 +294,38 @@ def test_a_named_origin_asks_and_reads(browser: Any, based: Server, pages: int) 
     page.goto(f"http://localhost:{pages}/")
     assert all(status == 0 for status, _, _ in page.evaluate(FETCHES, [based.url, ASKED]))
     page.close()
+
+
+ODD_NAMES = [
+    "a b",
+    "x>y",
+    "tab\tz",
+    '"q"',
+    "50%",
+    "é#?",
+    "back\\slash",
+    "new\nline",
+    "http://e.org/x",
+    "[a]",
+    "a/b:c",
+    "=1+1",
+]
+
+
+def test_odd_names_come_back_whole_in_every_form(tmp_path: Path) -> None:
+    rows = [{"head": name, "relation": "is", "tail": "thing"} for name in ODD_NAMES]
+    graph = tuplet.read(pandas.DataFrame(rows))
+    answers, base = graph.ask("SELECT ?x WHERE { ?x :is :thing }", k=20), BaseIri(BASE)
+    assert len(answers) == len(ODD_NAMES)
+    read = pyoxigraph.QueryResultsFormat
+    for form, known in {"json": read.JSON, "xml": read.XML, "tsv": read.TSV}.items():
+        found: Any = pyoxigraph.parse_query_results(results(answers, Deadline(), form, base).body, format=known)
+        assert {base.name(row["x"].value) for row in found} == set(ODD_NAMES), form
+    table = list(csv.reader(io.StringIO(results(answers, Deadline(), "csv", base).body.decode(), newline="")))
+    assert {base.name(row[0]) for row in table[1:]} == set(ODD_NAMES)
+    for name in ODD_NAMES:
+        asked = read_query(f"ASK {{ <{base.iri(name)}> <{BASE}is> ?y }}", None, answers.graph)
+        assert graph.ask(base.query(asked, answers.graph)).holds, name
+    safe = csv_text(answers.to_arrow(), safe=True)
+    assert '"\'=1+1"' in safe
+    assert '"=1' not in safe
