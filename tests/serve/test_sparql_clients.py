@@ -234,6 +234,12 @@ def test_what_the_protocol_refuses(client: httpx.Client) -> None:
     assert wrong["suggestions"][0] == "france"
 
 
+def test_a_query_with_iris_is_drawn_and_asked_everywhere(client: httpx.Client) -> None:
+    drawn = client.post("/parse", json={"query": QUERY}).json()
+    assert (drawn["problem"], drawn["logic"]) == (None, "?x : borders(?x, france) limit 3")
+    assert len(client.post("/ask", json={"query": QUERY}).json()["answers"]) == 3
+
+
 def test_values_and_relations_are_terms_of_their_kind(client: httpx.Client) -> None:
     query = f"SELECT ?p ?o WHERE {{ <{BASE}ann> ?p ?o }}"
     rows = client.get("/sparql", params={"query": query, "store": "people"}).json()["results"]["bindings"]

@@ -47,12 +47,13 @@ from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
 from tuplet.serve import models
+from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.limits import ServerLimits, problem, with_place
 
 PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql, "cypher": to_cypher}
 
 
-def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
+def draw(text: str, source: Source, limits: ServerLimits, base: BaseIri = NO_BASE) -> dict[str, Any]:
     """A text as query graph, in every language that has words for it, with the first thing that is wrong about it.
 
     A query that parses is drawn even if it cannot be asked (an unknown name, an unsafe variable). `refused` says why a
@@ -63,7 +64,7 @@ def draw(text: str, source: Source, limits: ServerLimits) -> dict[str, Any]:
     try:
         limits.check_text(text)
         drawing["language"] = language(text)
-        query = read_query(text, None, source.graph)
+        query = base.query(read_query(text, None, source.graph), source.graph)
         limits.check_query(query)
         plain = _with_names(query)
         drawing["graph"] = _graph(plain, source.graph)

@@ -220,7 +220,7 @@ class Service:
 
     def drawing(self, request: models.ParseRequest) -> bytes:
         """`POST /parse`."""
-        return encode(draw(request.query, self.store(request.store).source, self.limits))
+        return encode(draw(request.query, self.store(request.store).source, self.limits, self.base))
 
     def writing(self, request: models.WriteRequest) -> bytes:
         """`POST /write`."""
