@@ -336,7 +336,8 @@ def run(
         codes[status] += 1
         fault = judge(request, status, headers, content)
         if fault:
-            wrong.append(f"{fault}: seed {seed}, request {number}: {request}"[:1500])
+            wrong.append(f"{fault}: seed {seed}, request {number}: {request} -> {content[:300]!r}"[:2000])
+            say(wrong[-1])
         if number % 5000 == 4999:
             say(f"seed {seed}: {number + 1:,} sent, {len(wrong)} wrong")
     connection.close()
