@@ -9,6 +9,7 @@ says, and an error is one line of JSON that does not echo what was sent. The sam
 from __future__ import annotations
 
 import argparse
+import gzip
 import http.client
 import json
 import random
@@ -250,7 +251,9 @@ def send(connection: http.client.HTTPConnection, request: FuzzedRequest) -> tupl
             connection.request(request.method, request.path, body, request.headers)
             response = connection.getresponse()
             content = response.read()
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, content
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            packed = content and headers.get("content-encoding") == "gzip"
+            return response.status, headers, gzip.decompress(content) if packed else content
         except (http.client.HTTPException, OSError):
             connection.close()
             if attempt:
