@@ -22,6 +22,7 @@ REQUESTS: dict[str, list[dict[str, Any]]] = {
             for form in ("json", "ndjson", "csv", "csv_safe", "parquet")
         ),
         {"json": {"query": QUERY, "k": 3, "only": "predicted", "evidence": True}},
+        {"json": {"query": QUERY, "k": 3, "witness": False}},
         {"json": {"query": "ASK { :spain :borders :france }"}},
         {"json": {"query": "SELECT (COUNT(*) AS ?n) WHERE { ?x :borders :france }"}},
         {"json": {"query": "SELECT ?x ?a WHERE { ?x :age ?a }", "store": "people"}},
