@@ -59,7 +59,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def two(start: Start, path: Path, world_directory: Path, keys: dict[str, str]) -> Server:
     """Two workers, two stores, keys."""
     stores = (f"world={path}", f"facts={world_directory}")
-    server = start("--workers", "2", "--api-key-file", keys["file"], stores=stores)
+    server = start("--workers", "2", "--drain", "1", "--api-key-file", keys["file"], stores=stores)
     with server.client() as client:
         until(lambda: client.get("/health").json()["status"] == "ok")
     return server
@@ -323,3 +323,13 @@ def test_writers_take_turns(path: Path) -> None:
         assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 4
         loop.run(gone())
         assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 1
+
+
+def test_a_server_that_ends_says_so_first(by: Any, two: Server) -> None:  # the last test of this server
+    reader = by("reader")
+    assert reader.get("/ready").status_code == 200
+    two.process.send_signal(signal.SIGTERM)
+    until(lambda: reader.get("/ready").status_code == 503)
+    assert reader.get("/ready").json()["kind"] == "stopping"
+    assert "spain" in names(reader.post("/ask", json=QUERY))  # it answers nevertheless
+    assert two.process.wait(60) == 0
