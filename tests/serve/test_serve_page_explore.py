@@ -30,7 +30,6 @@ def page(visit: Visit) -> Any:
         visit.page.click("#drawer-close")
     if visit.page.is_visible("button[data-view=table][aria-pressed=false]"):
         visit.page.click("button[data-view=table]")
-    visit.page.select_option("#engine", "exact" if visit.page.input_value("#store") == "world" else "crisp")
     return visit.page
 
 
@@ -87,8 +86,10 @@ def test_attributes_are_on_the_card(page: Any) -> None:
     expect(page.locator("#query")).to_have_value("?x : knows(?x, bob) show ?x, ?x.age")
     page.click("#drawer-back")
     assert "predicti" not in page.inner_text("#drawer .card")
+    page.fill("#query", "")
     page.select_option("#store", "world")
     page.wait_for_selector("#facts:has-text('predictions')")
+    page.select_option("#engine", "exact")
 
 
 def test_what_there_is_can_be_browsed_and_put_into_the_query(page: Any) -> None:
@@ -180,11 +181,13 @@ def test_answers_as_a_graph_that_grows_and_is_saved(page: Any) -> None:
     before = page.evaluate(f"{cy}.nodes().length")
     page.select_option(".answer-graph select", "spain")
     page.click(".answer-graph button:text-is('Expand')")
-    page.wait_for_selector(".answer-graph p:has-text('more facts')")
+    page.wait_for_selector(".answer-graph [role=status]:has-text('more facts')")
     page.wait_for_function(f"() => {cy}.nodes().length > {before}")
     titles = page.evaluate(f"{cy}.edges().map((e) => e.data('title'))")
     assert any("member of" in title for title in titles)
     assert page.evaluate(f"{cy}.edges('.observed').length") > 0
+    page.evaluate(f"void {cy}.edges('.predicted')[0].emit('tap')")
+    page.wait_for_selector(".answer-graph .fact .evidence li")
     page.click(".answer-graph button:text-is('Card')")
     expect(page.locator("#drawer-title")).to_have_text("Spain")
     page.click("#drawer button:text-is('Draw it')")

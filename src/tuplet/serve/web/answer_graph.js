@@ -1,9 +1,11 @@
 // Facts as a graph that grows: what answers rest on, or an entity and its neighbours; any node can be expanded.
 
-import { get } from "./api.js";
+import { get, postJson } from "./api.js";
 import { canvas, edgeTitle, fit, look, settle, short, width } from "./canvas.js";
 import { openCard } from "./cards.js";
 import { button, make, percent, titlesOf } from "./elements.js";
+import { evidence } from "./evidence.js";
+import { asQuery, relationTitle } from "./facts.js";
 import { shown } from "./languages.js";
 import { announce, on, state, store } from "./state.js";
 
@@ -14,7 +16,7 @@ const key = (fact) => JSON.stringify([fact.head, fact.relation, fact.tail, fact.
 export class AnswerGraph {
   constructor() {
     this.container = make("div", { class: "canvas tall", role: "img", "aria-label": "Nothing is drawn yet" });
-    this.note = make("p", { class: "quiet", role: "status" });
+    this.note = make("div", { class: "quiet", role: "status" });
     this.chosen = make("select", { "aria-label": "Node of the drawing" });
     this.chosen.addEventListener("change", () => this.mark());
     const tools = make("div", { class: "bar" }, this.chosen, button("Card", () => announce("entity", this.chosen.value)),
@@ -41,6 +43,7 @@ export class AnswerGraph {
     this.kind = (name) => (name === card.name ? "free" : "constant");
     this.facts = new Map();
     this.add(card);
+    this.centre = card.name;
     await this.draw();
   }
 
@@ -72,10 +75,25 @@ export class AnswerGraph {
     this.opening ??= canvas(this.container, "answers").then((cy) => {
       this.cy = cy;
       cy.on("tap", "node", ({ target }) => { this.chosen.value = target.id(); this.mark(); });
+      cy.on("tap", "edge", ({ target }) => this.tellFact(this.facts.get(target.id())));
       cy.on("dbltap", "node", ({ target }) => this.expand(target.id()));
       new ResizeObserver(() => fit(cy)).observe(this.container);
     });
     return this.opening;
+  }
+
+  /** A fact that was clicked, and what speaks for it if it is predicted. */
+  async tellFact(fact) {
+    const entity = (name, label) => button(label || shown(name), () => announce("entity", name), { class: "entity", title: name });
+    const word = fact.observed ? "observed" : "predicted";
+    const line = make("div", { class: "fact" }, make("span", { class: `status ${fact.negated ? "mixed" : word}` }, fact.negated ? "negated" : word), " ",
+      fact.negated ? "not " : "", relationTitle(fact.relation), " (", entity(fact.head, fact.head_label), ", ", entity(fact.tail, fact.tail_label), ") ", percent(fact.truth));
+    this.note.replaceChildren(line);
+    if (fact.observed || fact.negated) return;
+    try {
+      const { witness } = await postJson("explain", { ...asQuery([fact]), store: store(), evidence: true });
+      line.append(evidence(witness[0]?.evidence, witness[0]?.lift));
+    } catch (error) { line.append(error.message); }
   }
 
   mark() {
@@ -96,6 +114,7 @@ export class AnswerGraph {
     const before = this.chosen.value;
     this.chosen.replaceChildren(...names.map((name) => new Option(labels.get(name) || shown(name), name)));
     if (labels.has(before)) this.chosen.value = before;
+    else if (labels.has(this.centre)) this.chosen.value = this.centre;
     this.container.setAttribute("aria-label", `Graph of ${names.length} entities and ${drawn.size} facts`);
     await this.open();
     const title = (name) => short(labels.get(name) || shown(name));
