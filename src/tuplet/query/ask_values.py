@@ -43,8 +43,7 @@ def ask_values(
     found = find_rows(question, engine, wanted, deadline)
     count = None
     if tree.form == "count":
-        expected = float(sum(row.truth for row in found.rows))
-        count = AnswerCount(tree.counted or "count", len(found.rows), expected, found.pruned is None)
+        count = AnswerCount(tree.counted or "count", found.number, found.expected, found.pruned is None)
         found = found.emptied()
     parts: list[tuple[Ranking, Witnesses, NDArray[np.int8]]] = []
     pruned = found.pruned
@@ -93,6 +92,8 @@ class FoundRows:
     exact: bool
     bound: float
     pruned: str | None
+    number: int = 0  # of all rows
+    expected: float = 0.0  # the sum of their truth
 
     def emptied(self) -> FoundRows:
         """The same without its rows."""
@@ -125,11 +126,13 @@ def find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline:
     while True:
         tuples: Limits = replace(limits, k="all" if size is None else size, offset=0)
         rankings = [ranked(bound, source, engine, tuples, deadline) for bound in readings]
-        found = [
-            row
-            for number, (reader, ranking) in enumerate(zip(readers, rankings, strict=True))
-            for row in reader.rows(number, ranking, entities, order[number])
-        ]
+        if question.tree.form == "count" and len(readers) == 1 and _tuples_are_rows(readers[0]):
+            return _all_of(rankings[0], [c.name for c in shown[0]])
+        found: list[AnswerRow] = []
+        for number, reader in enumerate(readers):
+            rows, read = reader.rows(number, rankings[number], entities, order[number], deadline)
+            found += rows
+            rankings[number] = _read(rankings[number], read)
         rows = distinct(found, lambda entity: int(rank[entity]), entities)
         more = [ranking for ranking in rankings if size is not None and len(ranking.tuples) >= size]
         if not more or wanted is None or deadline.over():
@@ -145,6 +148,29 @@ def _in_turn(reading: Reading) -> bool:
     """Whether rows come in the order of their tuples: the first columns are the variables."""
     columns = [column.what for column in reading.columns if not isinstance(column.what, Name)]
     return tuple(columns[: len(reading.free)]) == reading.free
+
+
+def _tuples_are_rows(reader: ColumnReader) -> bool:
+    """Whether each tuple is one row, unlike all others: the columns are its variables, and no value matters."""
+    columns, free = [column.what for column in reader.reading.columns], reader.reading.free
+    return len(columns) == len(free) and set(columns) == set(free) and not (reader.own or reader.pairs)
+
+
+def _all_of(ranking: Ranking, names: list[str]) -> FoundRows:
+    """Tuples that are only counted: millions of them need not become rows."""
+    none = np.zeros(0, np.int64)
+    columns: tuple[int | list[Cell], ...] = tuple(range(len(names)))
+    number, expected, empty = len(ranking.tuples), float(ranking.truth.sum()), ranking.take(none)
+    pruned, exact, bound = ranking.pruned, ranking.exact, ranking.bound
+    return FoundRows(tuple(names), [], [empty], none, columns, empty.tuples, exact, bound, pruned, number, expected)
+
+
+def _read(ranking: Ranking, read: int) -> Ranking:
+    """A ranking of which there was time to read so many tuples."""
+    if read == len(ranking.tuples):
+        return ranking
+    bound = max(ranking.bound, float(ranking.truth[read]))
+    return replace(ranking.take(np.arange(read)), exact=False, bound=bound, pruned="timeout")
 
 
 def _cut(
@@ -188,6 +214,8 @@ def _cut(
         all(ranking.exact for ranking in rankings),
         max([bound, *later]),
         next((ranking.pruned for ranking in rankings if ranking.pruned), None),
+        len(rows),
+        float(sum(row.truth for row in rows)),
     )
 
 

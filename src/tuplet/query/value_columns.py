@@ -18,6 +18,7 @@ from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Condition, Constant, Free, Name, Order, Value
 from tuplet.query.bind_conditions import ConditionBinder, compared_values
+from tuplet.query.limits import Deadline
 from tuplet.query.ranking import Ranking
 from tuplet.query.readings import Reading
 
@@ -30,6 +31,8 @@ class Named(str):
 
 Cell: TypeAlias = int | Plain | Named | None  # an entity of a column of entities is its id
 TRUTH = "truth"  # what an order by truth is called
+READ_ANYWAY = 20_000  # tuples that become rows even if the time is up: some 0.3 s
+_LOOK = 1024  # tuples between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,12 @@ class ColumnReader:
                     self.own.setdefault(one, []).append(turned(operator, one, value, negated))
 
     def rows(
-        self, number: int, ranking: Ranking, entity_ids: Sequence[bool], order: Sequence[Order]
-    ) -> list[AnswerRow]:
-        """The rows of a ranking; entities are ids in the columns that hold nothing else."""
+        self, number: int, ranking: Ranking, entity_ids: Sequence[bool], order: Sequence[Order], deadline: Deadline
+    ) -> tuple[list[AnswerRow], int]:
+        """The rows of a ranking, and of how many of its tuples, if the time is up before all are read.
+
+        Entities are ids in the columns that hold nothing else.
+        """
         columns = self.reading.columns
         ordered = [o.by for o in order if isinstance(o.by, Attribute)]
         shown = list(dict.fromkeys([*(c.what for c in columns if isinstance(c.what, Attribute)), *ordered]))
@@ -74,8 +80,10 @@ class ColumnReader:
         optional = {c.what for c in columns if c.optional} | (set(ordered) - {c.what for c in columns})
         named = [c.what for c in columns]
         names = self.graph.entities.name
-        rows = []
+        rows: list[AnswerRow] = []
         for place, (ids, truth) in enumerate(zip(ranking.tuples.tolist(), ranking.truth.tolist(), strict=True)):
+            if place >= READ_ANYWAY and not place % _LOOK and deadline.over():
+                return rows, place
             choices = [values[a][place] or ([None] if a in optional else []) for a in shown]
             for chosen in product(*choices):
                 given = dict(zip(shown, chosen, strict=True))
@@ -93,7 +101,7 @@ class ColumnReader:
                 )
                 keys = tuple(self._key(o.by, given, cells, truth) for o in order)
                 rows.append(AnswerRow(number, place, truth, cells, keys))
-        return rows
+        return rows, len(ranking.tuples)
 
     def _key(self, by: str | Attribute, given: Mapping[Attribute, Cell], cells: tuple[Cell, ...], truth: float) -> Cell:
         if isinstance(by, Attribute):
