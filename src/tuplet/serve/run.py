@@ -62,9 +62,11 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
             "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
         )
     TrustedProxies(settings.proxies)
+    limits = settings.limits.settled(workers)
+    log.info("%d workers; a search holds at most %d MB", workers, (limits.max_memory or 0) >> 20)
     return replace(
         settings,
-        limits=settings.limits.settled(workers),
+        limits=limits,
         base_iri=BaseIri(settings.base_iri).text,
         cors_origins=Cors(settings.cors_origins).origins,
     )
