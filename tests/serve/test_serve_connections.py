@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, LINGER_TIME, SEND_TIME, OpenConnections
+from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, LAST_TIME, LINGER_TIME, SEND_TIME, OpenConnections
 from tuplet.serve.control import Control
 from tuplet.serve.event_loop import new_event_loop
 
@@ -183,6 +183,22 @@ async def test_of_several_requests_at_once_the_first_learns_that_the_client_went
     client.close()
     await asyncio.sleep(0.02)
     assert GONE == ["/wait"]
+
+
+@with_worker
+async def test_the_end_waits_for_requests_that_are_on_their_way(worker: Worker) -> None:
+    idle, new = await worker.connect(REQUEST), await worker.connect()
+    silent = await worker.connect()
+    ending = asyncio.ensure_future(worker.connections.drain(10))
+    assert (await received(idle)).startswith(b"HTTP/1.1 200 OK\r\n")
+    await asyncio.get_running_loop().sock_sendall(new, REQUEST)
+    answer = await received(new)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close" in answer
+    assert not ending.done()
+    worker.pass_time(LAST_TIME + 1)
+    assert await received(silent) == b""
+    await ending
 
 
 @with_worker

@@ -23,6 +23,7 @@ from tuplet.serve.control import Control
 
 HEAD_TIME = 10.0  # seconds for the head of a request to arrive, from the connection or from its first byte
 IDLE_TIME = 30.0  # seconds between two requests
+LAST_TIME = 1.0  # seconds for a request that was on its way when the server was told to stop
 LINGER_TIME = 2.0  # seconds in which what nobody wants of a request is read and dropped, so that its answer is seen
 SEND_TIME, SEND_LEAST = 30.0, 1 << 16  # a client that reads takes so many bytes in so many seconds
 HEAD_SIZE, HEAD_LINES = 1 << 16, 100  # bytes, and header fields, of the head of a request
@@ -49,7 +50,9 @@ class Exchange(RequestResponseCycle):
             self._pending = self._head(message["status"], message["headers"])
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self._left is not None:
+        if self.scope["method"] == "HEAD":
+            body = b""
+        elif self._left is not None:
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the body is not as long as was told")
@@ -66,7 +69,10 @@ class Exchange(RequestResponseCycle):
             self.on_response()
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        headers = [*self.default_headers, *headers]
+        closing = (b"connection", b"close")
+        if self.more_body or closing in headers:  # the rest of the request is not waited for
+            self.keep_alive = False
+        headers = [*self.default_headers, *(pair for pair in headers if pair != closing)]
         if self.scope["method"] != "HEAD" and status not in (204, 304):
             told = [int(value) for name, value in headers if name == b"content-length"]
             if told:
@@ -74,10 +80,8 @@ class Exchange(RequestResponseCycle):
             else:
                 self.chunked_encoding = True
                 headers.append((b"transfer-encoding", b"chunked"))
-        if self.more_body:  # the rest of the request is not waited for
-            self.keep_alive = False
         if not self.keep_alive:
-            headers.append((b"connection", b"close"))
+            headers.append(closing)
         head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + b"\r\n"
         if not head.count(b"\n") == head.count(b"\r") == len(headers) + 2 or b"\0" in head:
             raise RuntimeError("a header breaks its line")
@@ -165,7 +169,7 @@ class Connection(HttpToolsProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            keep_alive=version != "1.0" and self.parser.should_keep_alive() and not self._all.draining,
             on_response=self.on_response_complete,
         )  # fmt: skip
         self.cycle.linger = self._linger
@@ -207,6 +211,11 @@ class Connection(HttpToolsProtocol):
         self._lingering = True
         self.transport.write_eof()
 
+    def shutdown(self) -> None:
+        """End after what is in flight; a request may be on its way over a connection that is new."""
+        if self.busy or not self._heading:
+            super().shutdown()
+
     def look(self, now: float) -> None:
         """End what waits for too long."""
         unsent = self.transport.get_write_buffer_size()
@@ -219,7 +228,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         if self.busy or self.transport.is_closing():
             return
-        if self._heading and now - self.since > HEAD_TIME:
+        if self._heading and now - self.since > (LAST_TIME if self._all.draining else HEAD_TIME):
             if not self._fresh:
                 self.refuse(408, f"the head of the request took more than {HEAD_TIME:g} s")
             else:
@@ -245,7 +254,7 @@ class OpenConnections:
         self._open: dict[int, Connection | None] = {}  # None while it is being made
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
-        self._draining = False
+        self.draining = False
         control.on("connection", self.take)
         control.on("shed", self.shed)
         self._tick()
@@ -268,7 +277,7 @@ class OpenConnections:
             return
         if number in self._open:
             self._open[number] = made
-            if self._draining:
+            if self.draining:
                 made.shutdown()
 
     def lost(self, connection: Connection) -> None:
@@ -315,7 +324,7 @@ class OpenConnections:
 
     async def drain(self, patience: float) -> None:
         """Close what is idle, finish what is not; what takes longer than `patience` is cut off."""
-        self._draining = True
+        self.draining = True
         for one in list(self._open.values()):
             if one is not None:
                 one.shutdown()

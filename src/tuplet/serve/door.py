@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from tuplet.serve.control import ChannelError, Control
 
+BACKLOG = 2048  # connections that wait to be accepted
 AT_ONCE = 64  # connections accepted in one turn of the loop
 SLOW = 0.25  # seconds after which a worker that has not taken what it was given gets no more
 ROOM_TIME = 0.5  # seconds in which a worker closes idle connections
@@ -64,6 +65,7 @@ class Door:
         self._desks: list[Desk] = []
         self._from: Counter[str] = Counter()
         self.open = 0  # connections now
+        self._homeless: list[tuple[socket.socket, str]] = []  # accepted, but there is no worker now
         self._number = 0
         self._reading = self._listens = self._shut = False
         self._complained = -1e9
@@ -75,6 +77,9 @@ class Door:
         self._desks.append(desk)
         desk.control.on("taken", lambda ids: self._taken(desk, ids))
         desk.control.on("closed", lambda ids: self._closed(desk, ids))
+        homeless, self._homeless = self._homeless, []
+        for connection, address in homeless:
+            self._hand_over(connection, address)
         self._read()
 
     def leave(self, desk: Desk) -> None:
@@ -96,9 +101,13 @@ class Door:
             self._hand_over(connection, address)
 
     def shut(self) -> None:
-        """Accept nothing any more."""
-        self._shut = True
+        """Accept those that wait, and nothing any more."""
         self._pause()
+        self._shut = True
+        for _ in range(BACKLOG // AT_ONCE if self._listens and self._desks else 0):
+            self._accept()
+        for connection, _ in self._homeless:
+            connection.close()
         self._listening.close()
 
     # --- accepting -------------------------------------------------------------------------------------------------
@@ -106,7 +115,7 @@ class Door:
     def _read(self) -> None:
         if self._desks and not self._reading and not self._shut:
             if not self._listens:
-                self._listening.listen(2048)  # not before somebody can answer
+                self._listening.listen(BACKLOG)  # not before somebody can answer
                 self._listens = True
             self._loop.add_reader(self._listening, self._accept)
             self._reading = True
@@ -159,7 +168,7 @@ class Door:
             desk.counts[address] += 1
             self._from[address] += 1
             return
-        connection.close()
+        self._homeless.append((connection, address))
 
     # --- caps ------------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def main() -> None:
             runner.run(_failed(channel, reason))
             sys.exit(1)
         runner.run(_serve(channel, service, settings))
-    os._exit(0)  # searches that nobody waits for any more do not keep it
+        os._exit(0)  # searches that nobody waits for any more do not keep it
 
 
 def _load(settings: ServerSettings) -> Service:
