@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import httpx
 import jsonschema
 import pytest
 from described import check, operations
+from running_server import SOAK, Server
 
 QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 TOLD = "SELECT ?x WHERE { ?x :borders :france } LIMIT 2"
@@ -138,3 +141,11 @@ def test_a_key_that_is_not_described_is_found(client: httpx.Client, description:
     answers["answers"][0]["witness"][0]["more"] = 1
     with pytest.raises(jsonschema.ValidationError, match="more"):
         check(answers, schema, description)
+
+
+@pytest.mark.skipif(not SOAK, reason="a client is generated in the long run (make soak)")
+def test_a_generated_client_compiles_and_asks(server: Server, description: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("openapi_python_client")
+    generate = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "generated_clients.py"))["python_client"]
+    (tmp_path / "openapi.json").write_text(json.dumps(description))
+    assert "3 answers" in generate(tmp_path / "openapi.json", server.url, "?x : borders(?x, france)")
