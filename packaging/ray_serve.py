@@ -13,7 +13,7 @@ from tuplet.serve.app import create_app
 from tuplet.serve.keys import KeyFile
 from tuplet.serve.limits import ServerLimits
 from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.run import named_stores
+from tuplet.serve.server_settings import named_stores
 from tuplet.serve.service import Service
 from tuplet.store import open_store
 

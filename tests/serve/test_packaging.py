@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
 import shutil
@@ -70,3 +72,12 @@ def test_flags_in_the_recipes_exist() -> None:
         started = [line for line in text.splitlines() if "tuplet serve" in line or line.startswith("# docker run")]
         for flag in re.findall(r" (--[a-z][\w-]+)", "\n".join(started)):
             assert f"`{flag}" in reference or flag in ("--stop-timeout", "--memory"), (name, flag)
+
+
+def test_the_recipe_for_ray_imports_what_there_is() -> None:
+    tree = ast.parse((PACKAGING / "ray_serve.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tuplet"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name), f"{node.module}.{name.name}"
