@@ -127,6 +127,26 @@ def test_each_language_keeps_its_text(page: Any) -> None:
     expect(area).to_have_value("SELECT ?x WHERE {\n  ?x :borders :spain\n}")
 
 
+def test_a_text_is_laid_out_and_its_names_are_told(page: Any) -> None:
+    area = page.locator("#query")
+    page.fill(
+        "#query",
+        "?x, ?y : borders(?x, ?y) & (member_of(?x, nato) | member_of(?y, nato)) & located_in(?x, africa) limit 3",
+    )
+    page.click("#format")
+    lines = ["?x, ?y :", "borders(?x, ?y)", "& (member_of(?x, nato) | member_of(?y, nato))", "& located_in(?x, africa)"]
+    expect(area).to_have_value("\n  ".join(lines) + "\nlimit 3")
+    page.wait_for_selector("#message:empty")
+    for word, told in (("africa", "Africa (africa): entity"), ("located_in", "located_in: relation, ")):
+        box = page.locator(f"#mirror span:text-is('{word}')").bounding_box()
+        page.mouse.move(box["x"] + 4, box["y"] + 4)
+        expect(area).to_have_attribute("title", re.compile("^" + re.escape(told)))
+    page.fill("#query", SPARQL)
+    page.click("#format")
+    expect(page.locator("#message")).to_have_text("A text with comments is left as it is.")
+    assert page.input_value("#query") == SPARQL
+
+
 def test_completion_fits_the_place_and_goes_over_blanks(page: Any) -> None:
     area = page.locator("#query")
     for text, first, taken in (

@@ -1,6 +1,7 @@
 // The three languages: which one a text is in, how each writes a name, where each breaks its lines.
 
 import { state } from "./state.js";
+import { tokensOf } from "./tokens.js";
 
 export const LANGUAGES = {
   logic: "?x, ?y : relation(?x, ?y) & relation(?y, entity)",
@@ -46,4 +47,19 @@ export function pretty(text) {
   const indent = language === "sparql" ? "  " : "";
   const lines = text.replace(new RegExp(`${quoted.source}|${broken.source}`, "g"), (found) => (/^ (\. )?$/.test(found) ? `${found.trimEnd()}\n${indent}` : found));
   return language === "sparql" ? lines.replace("{ ", "{\n  ").replace(/ \}((?: ORDER BY [^{}]*)?(?: LIMIT \d+)?(?: OFFSET \d+)?)$/, "\n}$1") : lines;
+}
+
+/** A text in lines: as `pretty` has it, and logic text that is long with a line for each condition. */
+export function laidOut(text) {
+  if (languageOf(text) !== "logic" || text.length <= 60) return pretty(text);
+  let depth = 0, headed = false, out = "";
+  for (const { kind, text: word } of tokensOf(text, "logic").tokens) {
+    if (kind === "bracket") depth += /[([{]/.test(word) ? 1 : -1;
+    const ends = !headed && depth === 0 && word === ":";
+    if (depth === 0 && headed && word === "&") out = `${out.trimEnd()}\n  `;
+    if (depth === 0 && headed && kind === "keyword" && /^(?:show|order|limit|offset)$/i.test(word)) out = `${out.trimEnd()}\n`;
+    if (!(kind === "space" && out.endsWith("\n  "))) out += word;
+    if (ends) { headed = true; out += "\n  "; }
+  }
+  return out;
 }

@@ -2,6 +2,7 @@
 
 import "./theme.js";
 import "./completion.js";
+import "./hover.js";
 import "./draw_tools.js";
 import "./answers.js";
 import "./export.js";

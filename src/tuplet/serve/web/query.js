@@ -2,7 +2,7 @@
 
 import { postJson } from "./api.js";
 import { replaceText, showNote, showProblem } from "./editor.js";
-import { LANGUAGES, languageOf, pretty } from "./languages.js";
+import { LANGUAGES, laidOut, languageOf, pretty } from "./languages.js";
 import { parts } from "./parts.js";
 import { QueryDrawing } from "./query_drawing.js";
 import { $, announce, on, state, store } from "./state.js";
@@ -106,4 +106,11 @@ async function translate(language) {
 }
 
 for (const language of Object.keys(LANGUAGES)) $(`as-${language}`).addEventListener("click", () => translate(language));
+$("format").addEventListener("click", async () => {
+  await read();
+  const { parsed } = state;
+  if (!parsed?.[parsed.language]) return;
+  if (COMMENT[parsed.language].test(parsed.text)) showNote("A text with comments is left as it is.");
+  else await setText(laidOut(parsed[parsed.language]));
+});
 $("clear").addEventListener("click", () => { drawing.loose = []; setText(""); area.focus(); });
