@@ -305,6 +305,17 @@ def test_screenshots(browser: Any, server: Server) -> None:
         if size == "phone":
             page.evaluate("document.querySelector('#results').scrollIntoView()")
         page.screenshot(path=IMAGES / f"page-{name}.png")
-        assert (IMAGES / f"page-{name}.png").stat().st_size < 200_000
+        if scheme == "dark":
+            page.click("[data-view=graph]")
+            page.wait_for_selector(".answer-graph .canvas-tools")
+        else:
+            page.locator("#why-facts .entity").nth(1).click()
+            page.wait_for_selector("#drawer .group")
+            page.locator("#drawer button:text-is('why?')").first.click()
+            page.wait_for_selector("#drawer .evidence")
+        page.wait_for_timeout(600)
+        page.screenshot(path=IMAGES / f"explore-{name}.png")
+        for kind in ("page", "explore"):
+            assert (IMAGES / f"{kind}-{name}.png").stat().st_size < 250_000
         visit.close()
-    assert len(re.findall("page-", " ".join(p.name for p in IMAGES.iterdir()))) == 3
+    assert len(list(IMAGES.glob("*.png"))) == 6

@@ -5,12 +5,13 @@ import { canvas, edgeTitle, fit, look, settle, short, width } from "./canvas.js"
 import { openCard } from "./cards.js";
 import { button, make, percent, titlesOf } from "./elements.js";
 import { evidence } from "./evidence.js";
-import { asQuery, relationTitle } from "./facts.js";
+import { asQuery, relationWord } from "./facts.js";
 import { shown } from "./languages.js";
 import { announce, on, state, store } from "./state.js";
 
 const ANSWERS = 40, NODES = 150; // more of them cannot be told apart
 const LEAST = 0.2; // truth of predictions that expanding adds
+const SILENT = 30; // with more edges than these, titles are told of those that are pointed at
 const key = (fact) => JSON.stringify([fact.head, fact.relation, fact.tail, fact.negated]);
 
 export class AnswerGraph {
@@ -75,6 +76,8 @@ export class AnswerGraph {
     this.opening ??= canvas(this.container, "answers").then((cy) => {
       this.cy = cy;
       cy.on("tap", "node", ({ target }) => { this.chosen.value = target.id(); this.mark(); });
+      cy.on("mouseover", "node, edge", ({ target }) => (target.isNode() ? target.connectedEdges() : target).addClass("told"));
+      cy.on("mouseout", "node, edge", () => cy.edges(".told").not(cy.nodes(".chosen").connectedEdges()).removeClass("told"));
       cy.on("tap", "edge", ({ target }) => this.tellFact(this.facts.get(target.id())));
       cy.on("dbltap", "node", ({ target }) => this.expand(target.id()));
       new ResizeObserver(() => fit(cy)).observe(this.container);
@@ -87,7 +90,7 @@ export class AnswerGraph {
     const entity = (name, label) => button(label || shown(name), () => announce("entity", name), { class: "entity", title: name });
     const word = fact.observed ? "observed" : "predicted";
     const line = make("div", { class: "fact" }, make("span", { class: `status ${fact.negated ? "mixed" : word}` }, fact.negated ? "negated" : word), " ",
-      fact.negated ? "not " : "", relationTitle(fact.relation), " (", entity(fact.head, fact.head_label), ", ", entity(fact.tail, fact.tail_label), ") ", percent(fact.truth));
+      fact.negated ? "not " : "", relationWord(fact.relation), " (", entity(fact.head, fact.head_label), ", ", entity(fact.tail, fact.tail_label), ") ", percent(fact.truth));
     this.note.replaceChildren(line);
     if (fact.observed || fact.negated) return;
     try {
@@ -97,8 +100,9 @@ export class AnswerGraph {
   }
 
   mark() {
-    this.cy?.elements().removeClass("chosen");
-    this.cy?.getElementById(this.chosen.value).addClass("chosen");
+    if (!this.cy) return;
+    this.cy.elements().removeClass("chosen told");
+    this.cy.getElementById(this.chosen.value).addClass("chosen").connectedEdges().addClass("told");
   }
 
   async draw(centre) {
@@ -129,7 +133,7 @@ export class AnswerGraph {
     this.cy.add([
       ...names.map((id) => ({ group: "nodes", classes: this.kind(id), position: places.get(id) ?? ring(fresh.indexOf(id)),
         data: { id, title: title(id), full: labels.get(id) ? `${labels.get(id)} (${id})` : id, width: width(title(id), this.kind(id) !== "constant") } })),
-      ...[...drawn.entries()].map(([id, fact]) => ({ group: "edges", classes: fact.negated ? "negated" : fact.observed ? "observed" : "predicted",
+      ...[...drawn.entries()].map(([id, fact]) => ({ group: "edges", classes: `${fact.negated ? "negated" : fact.observed ? "observed" : "predicted"} ${drawn.size > SILENT ? "silent" : ""}`,
         data: { id, source: fact.head, target: fact.tail, title: edgeTitle(titles.get(fact.relation)) + (fact.truth < 1 ? ` ${percent(fact.truth)}` : ""),
           full: `${fact.negated ? "not " : ""}${fact.relation}, ${fact.observed ? "stated" : "predicted"}, truth ${percent(fact.truth)}` } })),
     ]);

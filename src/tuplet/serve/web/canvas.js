@@ -23,6 +23,8 @@ export function look() {
       "text-rotation": "autorotate", "text-margin-y": -10, "text-wrap": "wrap", "text-max-width": "170px",
       "loop-direction": "-45deg", "loop-sweep": "60deg" } },
     { selector: "edge.steep", style: { "text-rotation": "none", "text-margin-y": 0, "text-background-color": surface, "text-background-opacity": 0.9, "text-background-padding": 2 } },
+    { selector: "edge.silent", style: { "text-opacity": 0, "text-background-opacity": 0 } },
+    { selector: "edge.told", style: { "text-opacity": 1, "text-background-color": surface, "text-background-opacity": 0.9, "z-index": 9 } },
     { selector: "edge.predicted", style: { "line-style": "dashed", "line-color": css("--predicted"), "target-arrow-color": css("--predicted") } },
     { selector: "edge.observed", style: { "line-color": css("--observed"), "target-arrow-color": css("--observed") } },
     { selector: "edge.negated", style: { "line-color": bad, "target-arrow-color": bad, color: bad } },

@@ -80,7 +80,7 @@ function edgeParts(edge) {
   const steep = edge.hasClass("steep");
   let angle = steep ? 0 : (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI;
   if (Math.abs(angle) > 90) angle += 180;
-  parts.push(label(edge, edge.midpoint(), edge.data("title"), angle, steep ? 0 : -10));
+  if (Number(edge.style("text-opacity"))) parts.push(label(edge, edge.midpoint(), edge.data("title"), angle, steep ? 0 : -10));
   return parts;
 }
 

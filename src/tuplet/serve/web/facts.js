@@ -9,6 +9,8 @@ on("schema", () => { titles = titlesOf(state.schema.relations.map((relation) => 
 
 /** What a relation is called in lists: short, and not like any other. */
 export const relationTitle = (name) => titles.get(name) ?? name;
+/** The same where a fact is written as in a query. */
+export const relationWord = (name) => (relationTitle(name) === name.replaceAll("_", " ") ? name : relationTitle(name));
 
 /** Facts as a query that asks for their entities, so that they can be explained whatever query they came from. */
 export function asQuery(facts) {

@@ -4,7 +4,7 @@ import { postJson } from "./api.js";
 import { WitnessDrawing } from "./witness_drawing.js";
 import { button, make, percent } from "./elements.js";
 import { evidence } from "./evidence.js";
-import { asQuery, relationTitle } from "./facts.js";
+import { asQuery, relationWord } from "./facts.js";
 import { shown } from "./languages.js";
 import { $, announce, on, state, tell } from "./state.js";
 
@@ -24,7 +24,7 @@ export function explain(answer, place) {
   const entity = (name) => button(all[name] || shown(name), () => announce("entity", name), { class: "entity", title: name });
   why["why-facts"].replaceChildren(...answer.witness.map((fact) => {
     const word = fact.negated ? (fact.observed ? "but stated" : "not stated") : fact.observed ? "observed" : "predicted";
-    const relation = button(relationTitle(fact.relation), () => announce("relation", fact.relation), { class: "entity", title: fact.relation });
+    const relation = button(relationWord(fact.relation), () => announce("relation", fact.relation), { class: "entity", title: fact.relation });
     return make("li", {}, make("span", { class: `status ${fact.negated ? "mixed" : word}` }, word),
       make("code", {}, fact.negated ? "!" : "", relation, "(", entity(fact.head), ", ", entity(fact.tail), ")"), make("span", {}, percent(fact.truth)));
   }));
