@@ -81,6 +81,9 @@ def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], bas
         if len(set(given.get(name, ()))) > 1:
             raise BadInput(f"a request has one {name}, not {len(given[name])}")
     choices = {name: given[name][0] for name in CHOICES if name in given}
+    for name, choice in choices.items():
+        if not choice:
+            raise BadInput(f"{name} is empty; leave it out")
     graph = given.get("default-graph-uri", [""])[0]
     if graph:
         store = base.name(graph)
