@@ -18,7 +18,7 @@ from tuplet.predict.paths.meetings import Telling
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.network import PathNetwork, RowNetwork
 
-DENSE = 14  # facts an entity: graphs with fewer are sparse
+DENSE = 60  # facts an entity: graphs with fewer are sparse
 _ROWS = 64  # computed at a time on a GPU
 _FEWEST = 4  # on a CPU: fewer would leave vector instructions empty
 _SECOND = "second."  # what the numbers of a second network are called
