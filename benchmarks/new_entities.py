@@ -1,6 +1,7 @@
 """Entities that came after a store was built, against a store that had them from the start.
 
     python benchmarks/new_entities.py GRAPH [--share 0.05] [--minutes M] [--work DIR] [--model FOLDER] [--only-new]
+        [--entities N]
 
 GRAPH is a graph directory or anything `tuplet import` reads; of a split graph the train and valid facts are taken. A
 share of the entities is hidden with all facts, and a store is built from the rest. Half of the facts of each hidden
@@ -8,8 +9,8 @@ entity are added by `store.add(…, new_entities=True)`, and the other half is a
 all entities in the row of the new entity, and of the new entity in the row of the other end (filtered, ties by expected
 rank). Printed beside it: the same for a store built with the given halves from the start (unless `--only-new`); how far
 truth is from what came true; the seconds that rows of the first 100 new entities take once the calibration is learned.
-With `--update` also the test facts of a split graph in rows around new entities, before `store.update()` and after.
-Stores in DIR are used again.
+With `--entities` the first so many of the hidden ones are added; with `--update` also the test facts of a split graph
+in rows around new entities, before `store.update()` and after. Stores in DIR are used again.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path)
     parser.add_argument("--model", default="packaged")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--entities", type=int, help="how many of the hidden ones are added; default: all")
     parser.add_argument("--only-new", action="store_true")
     parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
@@ -50,7 +52,10 @@ def main() -> None:
     graph = KnowledgeGraph.open(arguments.graph) if made else tuplet.read(arguments.graph)
     work = arguments.work or Path(tempfile.mkdtemp())
     new, before, given, hidden = halves(named(graph, "train", "valid"), arguments.share, arguments.seed)
-    print(f"{len(new):,} entities hidden; {len(given):,} of their facts given, {len(hidden):,} asked for", flush=True)
+    print(f"{len(new):,} entities hidden")
+    new = set(sorted(new)[: arguments.entities])
+    given, hidden = ([fact for fact in some if fact[0] in new or fact[2] in new] for some in (given, hidden))
+    print(f"{len(new):,} of them added, with {len(given):,} facts; {len(hidden):,} asked for", flush=True)
     built = stored(before, work / f"without-{arguments.seed}.store", arguments)
     copy = Path(tempfile.mkdtemp()) / "store"
     shutil.copytree(built, copy)

@@ -85,18 +85,22 @@ class RowWork:
         times = min(PARTS, int(seconds / max(1e-9, self.total)))
         return times if times > 2 else 1
 
-    def sentence(self, parts: int = 1) -> str:
-        """What is going to be done, and how long that takes.
+    def sentence(self, parts: int = 1, minutes: float | None = None) -> str:
+        """What is going to be done, and how long that takes: more than the minutes asked for if rows are many.
 
         >>> print(RowWork(7_000, 0.01).sentence())
         nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s
         >>> print(RowWork(4_000, 0.002).sentence(3))
         nothing is trained: 4,000 rows of the packaged network, 3 times with other facts hidden, about 24 s
+        >>> print(RowWork(7_000, 0.01).sentence(minutes=1))
+        nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s, more than 1 min: every row is needed
         """
         several = f", {parts} times with other facts hidden" if parts > 1 else ""
         time_taken = duration(parts * self.total)
         rows = counted(self.rows, "row")
-        return f"nothing is trained: {rows} of the packaged network{several}, about {time_taken}"
+        longer = minutes is not None and parts * self.total > 60 * minutes
+        excuse = f", more than {minutes:g} min: every row is needed" if longer else ""
+        return f"nothing is trained: {rows} of the packaged network{several}, about {time_taken}{excuse}"
 
 
 def recipe_in_turn(
@@ -110,17 +114,20 @@ def recipe_in_turn(
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
         work = RowWork.of(network, whole)
         parts = hide_twice(facts, seed, work.parts(SECONDS if minutes is None else SHARE * 60 * minutes))
-        report("plan", 0, 0, work.sentence(len(parts)))
+        report("plan", 0, 0, work.sentence(len(parts), minutes))
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
             hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
     return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), **choices)
 
 
-def recipe_at_once(graph: KnowledgeGraph, device: str, windows: int, report: Report, **choices: Any) -> PredictorRecipe:
+def recipe_at_once(
+    graph: KnowledgeGraph, device: str, windows: int, minutes: float | None, report: Report, **choices: Any
+) -> PredictorRecipe:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
-    report("plan", 0, 0, RowWork.of(load(model, device), TrainingEdges.of(graph)).sentence(1 + windows))
+    work = RowWork.of(load(model, device), TrainingEdges.of(graph))
+    report("plan", 0, 0, work.sentence(1 + windows, minutes))
     return PredictorRecipe(model, device=device, later=[[model]] * windows, **choices)
 
 

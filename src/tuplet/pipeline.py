@@ -112,10 +112,10 @@ def index(
 
     `model` is what `train` returns, the folder of a model, any object with the `LinkPredictor` protocol, or the name of
     one (an entry point, or `module:Class`); or a list of several. `candidates` are the pairs that are scored:
-    "half-links", "wide", "all", or by default the cheapest that hold nearly all valid edges; finished relations are
-    kept in the folder `parts`, if there is one. `ray` is the address of a cluster that shares the work. With `table`
-    (and `model=None`) truth values made elsewhere are taken from a Parquet file; a weighted graph needs neither. Types
-    (node labels, rdf:type) are facts that are not predicted, unless `predict_types` asks for it.
+    "half-links", "wide", "widest", "all", or by default the cheapest that hold nearly all valid edges; finished
+    relations are kept in the folder `parts`, if there is one. `ray` is the address of a cluster that shares the work.
+    With `table` (and `model=None`) truth values made elsewhere are taken from a Parquet file; a weighted graph needs
+    neither. Types (node labels, rdf:type) are facts that are not predicted, unless `predict_types` asks for it.
     """
     from tuplet.truth.make import make, recipe_for
 
@@ -221,7 +221,7 @@ def build(
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
                 windows = _windows(graph) if newest else 0
-                recipe = build_packaged.recipe_at_once(graph, _device(device), windows, report, **choices)
+                recipe = build_packaged.recipe_at_once(graph, _device(device), windows, minutes, report, **choices)
             return Store.of(make(graph, recipe, path, force, report))
         graph = Graph.made(_held_out(graph, holdout, seed))
         folder = Path(keep_model) if keep_model is not None else work

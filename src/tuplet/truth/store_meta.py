@@ -119,6 +119,8 @@ class StoreMeta:
     >>> meta.calibrated, meta.why
     (False, 'calibration softmax-count was asked for')
     >>> from dataclasses import replace
+    >>> replace(meta, new=NewEntities(calibration={})).why
+    'calibration softmax-count was asked for; predictions about new entities are calibrated'
     >>> replace(meta, changes=StoreChanges(added=1)).info()["truth_age"]
     {'edits': 1, 'changed': 0.5, 'again_after': 0, 'make_again': True}
     >>> StoreMeta.of(meta.as_dict(), "store.json") == meta
@@ -151,10 +153,13 @@ class StoreMeta:
         if self.calibrated:
             return None
         if self.report.not_learned or self.calibrated is None:
-            return self.report.not_learned
-        if self.calibration is None:
-            return "the truth values were given and taken as they are"
-        return f"calibration {self.calibration['name']} was asked for"
+            reason = self.report.not_learned
+        elif self.calibration is None:
+            reason = "the truth values were given and taken as they are"
+        else:
+            reason = f"calibration {self.calibration['name']} was asked for"
+        newcomers = reason is not None and self.new.calibration is not None
+        return f"{reason}; predictions about new entities are calibrated" if newcomers else reason
 
     @property
     def no_newcomers(self) -> str | None:
