@@ -45,7 +45,7 @@ class Running:
         command = [sys.executable, "-m", "tuplet", "serve", str(store), "--port", str(self.port), "--workers", "2"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen([*command, *flags], stdout=log, stderr=subprocess.STDOUT, preexec_fn=few)
-        while "ready: 2 of 2" not in self.log.read_text():
+        while "2 of 2 workers serve" not in self.log.read_text():
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.1)
 
@@ -77,7 +77,7 @@ class Running:
         return '"spain"' in self.ask(json.dumps({"query": f"?x : borders(?x, {country})", "only": "observed"}))
 
     def ready(self) -> int:
-        return self.log.read_text().count("ready: 2 of 2")
+        return self.log.read_text().count("2 of 2 workers serve")
 
 
 @contextmanager
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--only", nargs="*", default=["idle", "spread", "deaths", "generations", "reloads"])
     arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory() as folder:
