@@ -18,7 +18,7 @@ from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.new_entities import learn, predict
-from tuplet.truth.new_entities.stale import known_facts, stale_rows
+from tuplet.truth.new_entities.stale import facts_met, known_facts, stale_rows
 from tuplet.truth.store_folder import StoreFiles
 
 PEOPLE, TOWNS = 120, 8
@@ -248,3 +248,20 @@ def test_rows_around_a_hub_are_not_stale(store: Store, network: Path) -> None:
     assert {"town1", "p1", "p9"} <= names
     met = replace(files.meta, new=replace(files.meta.new, met=2))
     assert len(stale_rows(replace(files, meta=met)).entity) == 0
+
+
+def test_a_later_fact_makes_its_row_stale_again_and_no_other(store: Store, network: Path) -> None:
+    assert store.path is not None
+    store.add(NEW, new_entities=True, model=network)
+    assert store.update(model=network).moved > 0
+    assert store.info()["new_entities"]["stale"] == {"entities": 0, "rows": 0}
+    store.add([("zoe", "reads", "paper1")])
+    files = StoreFiles.open(store.path)
+    stale = stale_rows(files)
+    assert [files.graph.entities.name(number) for number in stale.entity.tolist()] == ["paper1"]
+    facts, met = known_facts(files), facts_met(files, known_facts(files))
+    assert len(facts[0]) - len(met[0]) == 1  # what the rows knew of before, they are judged by twice
+    done = store.update(model=network)
+    assert (done.stale_rows, store.info()["new_entities"]["stale"]["rows"]) == (0, 0)
+    assert StoreFiles.open(store.path).meta.new.later == ()
+    sizes_agree(store)

@@ -338,7 +338,7 @@ def _changed_in_double(
 def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:
     """The meta of the store with its sizes now and the change noted; its reliability is that of before.
 
-    New entities whose facts changed wait for predictions.
+    New entities whose facts changed wait for predictions; the rows around those that these know of do not know all.
     """
     before, sizes, new = store.meta.changes, store.meta.report, store.meta.new
     changes = StoreChanges(
@@ -350,5 +350,11 @@ def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeSta
         first = len(store.graph.entities) - before.new_entities
         ends = np.unique(np.concatenate([states.heads, states.tails]))
         new = new.expecting(ends[ends >= first].tolist())
+        newer, older = np.maximum(states.heads, states.tails), np.minimum(states.heads, states.tails)
+        later = states.observed & (newer >= first) & (newer < first + new.met) & (older < first)
+        facts_since = zip(
+            *(side[later].tolist() for side in (states.heads, states.relation, states.tails)), strict=True
+        )
+        new = replace(new, later=tuple(dict.fromkeys([*new.later, *facts_since])))
     sizes = replace(sizes, edges=edges, facts=facts, predicted=predicted)
     return replace(store.meta, changes=changes, report=sizes, new=new)

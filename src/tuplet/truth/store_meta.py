@@ -56,6 +56,7 @@ class NewEntities:
 
     waiting: tuple[tuple[int, int], ...] = ()  # ids whose own rows are to be computed: first and last + 1 of each range
     met: int = 0  # how many of them, the oldest, the rows of the entities around them know of
+    later: tuple[tuple[int, int, int], ...] = ()  # facts about these that came after that: head, relation, tail
     calibration: Mapping[str, Any] | None = None  # all but the arrays; None: there is none yet
     why: str | None = None  # nothing can be predicted about them
 
@@ -77,7 +78,9 @@ class NewEntities:
         return replace(self, waiting=_ranges({*self.ids} - {*ids}))
 
     def as_dict(self) -> dict[str, Any]:
-        known = {"waiting": [list(part) for part in self.waiting], "met": self.met}
+        known: dict[str, Any] = {"waiting": [list(part) for part in self.waiting], "met": self.met}
+        if self.later:
+            known["later"] = [list(fact) for fact in self.later]
         if self.calibration is not None:
             known["calibration"] = dict(self.calibration)
         return known if self.why is None else known | {"why": self.why}
@@ -249,6 +252,13 @@ class _Fields:
             raise CorruptStore(f"{self.where}: {key} is {value!r}, which makes no sense there")
         return value
 
+    def numbers(self, key: str, each: int) -> tuple[Any, ...]:
+        """A list of lists of so many numbers."""
+        found = self.some(key, list) or []
+        if not all(isinstance(one, list) and [type(n) for n in one] == [int] * each for one in found):
+            raise CorruptStore(f"{self.where}: {key} is {found!r}, which makes no sense there")
+        return tuple(map(tuple, found))
+
 
 def _model(given: _Fields) -> ModelMeta:
     return ModelMeta(
@@ -257,11 +267,8 @@ def _model(given: _Fields) -> ModelMeta:
 
 
 def _new_entities(given: _Fields) -> NewEntities:
-    waiting = given.some("waiting", list) or []
-    if not all(isinstance(part, list) and len(part) == 2 and all(isinstance(n, int) for n in part) for part in waiting):
-        raise CorruptStore(f"{given.where}: waiting is {waiting!r}, which makes no sense there")
-    ranges = tuple((int(first), int(end)) for first, end in waiting)
-    return NewEntities(ranges, given.some("met", int) or 0, given.some("calibration", dict), given.some("why", str))
+    met, calibration, why = given.some("met", int) or 0, given.some("calibration", dict), given.some("why", str)
+    return NewEntities(given.numbers("waiting", 2), met, given.numbers("later", 3), calibration, why)
 
 
 def _report(given: _Fields) -> StoreReport:

@@ -33,6 +33,21 @@ def facts_before(facts: EdgeColumns, first: int) -> EdgeColumns:
     return facts[0][kept], facts[1][kept], facts[2][kept]
 
 
+def facts_met(store: StoreFiles, facts: EdgeColumns) -> EdgeColumns:
+    """The facts that the rows around new entities know of."""
+    kept = ~_unmet(store, facts)
+    return facts[0][kept], facts[1][kept], facts[2][kept]
+
+
+def _unmet(store: StoreFiles, facts: EdgeColumns) -> NDArray[np.bool_]:
+    """Which facts are about new entities, or came later, than what the rows around these know of."""
+    entities, relations = len(store.graph.entities), len(store.graph.relations)
+    later = np.array(store.meta.new.later, dtype=np.int64).reshape(-1, 3).T
+    numbers = [(side[0] * relations + side[1]) * entities + side[2] for side in (later, np.asarray(facts, np.int64))]
+    since = first_unmet(store)
+    return (facts[0] >= since) | (facts[2] >= since) | np.isin(numbers[1], numbers[0])
+
+
 def never(store: StoreFiles) -> str | None:
     """Why nothing can be predicted about new entities of a store, if so; one that is too small may grow."""
     facts = store.meta.report.facts
@@ -54,12 +69,14 @@ def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> StaleRows
     """The rows around new entities that do not know of them, in order of their entities."""
     none = np.zeros(0, dtype=np.int64)
     since, views = first_unmet(store), 2 * len(store.graph.relations)
-    if since >= len(store.graph.entities) or store.meta.no_newcomers is not None:
+    all_met = since >= len(store.graph.entities) and not store.meta.new.later
+    if all_met or store.meta.no_newcomers is not None:
         return StaleRows(none, none)
-    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts or known_facts(store))
-    near, far = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+    facts = facts or known_facts(store)
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
+    near = np.concatenate([heads, tails])
     code = near * views + np.concatenate([2 * relation, 2 * relation + 1])
-    about_new = (far >= since) & (near < first_new(store))
+    about_new = np.tile(_unmet(store, facts), 2) & (near < first_new(store))
     rows, new = np.unique(code[about_new], return_counts=True)
     all_of_them = np.isin(code, rows)
     total = np.bincount(np.searchsorted(rows, code[all_of_them]), minlength=len(rows))

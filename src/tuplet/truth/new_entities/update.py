@@ -31,7 +31,7 @@ from tuplet.truth.new_entities.predict import (
     with_truth,
 )
 from tuplet.truth.new_entities.rows import EntityRows
-from tuplet.truth.new_entities.stale import facts_before, first_new, first_unmet, known_facts, stale_rows
+from tuplet.truth.new_entities.stale import facts_met, first_new, known_facts, stale_rows
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def update(
     report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True)
     learned, facts = store.newcomers(), known_facts(store)
     met = len(store.graph.entities) - first_new(store)
-    if report.why is not None or learned is None or store.meta.new.met == met:
+    new = store.meta.new
+    if report.why is not None or learned is None or (new.met == met and not new.later):
         return report, store
     found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
     rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
@@ -62,7 +63,8 @@ def update(
     if moved is None:
         return replace(report, stale_rows=len(rows)), store
     with writing(path, timeout, store) as now:
-        after = with_truth(now, moved, replace(now.meta.new, met=met))
+        later = tuple(fact for fact in now.meta.new.later if fact not in set(new.later))
+        after = with_truth(now, moved, replace(now.meta.new, met=met, later=later))
     return replace(report, rows=report.rows + len(rows), moved=len(moved.heads)), after
 
 
@@ -76,9 +78,7 @@ def _moved(
 ) -> Predictions | None:
     """The predictions of stale rows as they are with the new facts; None if the time was up."""
     facts, network = known_facts(store), network_for(store, model)[0]
-    scenes = [
-        KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_before(facts, first_unmet(store)), facts)
-    ]
+    scenes = [KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_met(store, facts), facts)]
     parts, done = [_nothing()], 0
     for some in rows.portions(scenes[0].portion()):
         logits = []
