@@ -72,7 +72,9 @@ export function linesOf(found) {
     lines.set(keyOf(answer), line);
   }));
   const first = (line) => Math.min(...line.ranks.filter(Boolean));
-  return [...lines.values()].sort((a, b) => first(a) - first(b) || (a.ranks[0] ?? 1e9) - (b.ranks[0] ?? 1e9));
+  const sorted = [...lines.values()].sort((a, b) => first(a) - first(b) || (a.ranks[0] ?? 1e9) - (b.ranks[0] ?? 1e9));
+  sorted.forEach((line, place) => { line.place = place; });
+  return sorted;
 }
 
 /** The next row in a direction, over an open explanation. */
@@ -99,7 +101,7 @@ export function table(found, does) {
   }));
   const called = (v) => (/^[\p{L}\p{N}_]+$/u.test(v) ? `?${v}` : v);
   const columns = [
-    { title: "#", of: (line) => lines.indexOf(line) },
+    { title: "#", of: (line) => line.place },
     ...variables.map((v) => ({ title: called(v), number: numbers.has(v), of: ({ answer }) => (numbers.has(v) ? answer.values[v] ?? -Infinity : textOf(answer, v)) })),
     ...found.map(({ engine }, i) => ({ title: found.length > 1 ? `truth: ${engine}` : "truth", down: true, of: (line) => line.truths[i] ?? -1 })),
     { title: "status", of: ({ answer }) => answer.status ?? "" },
@@ -175,7 +177,7 @@ export function table(found, does) {
     const { answer } = line;
     const known = answer.status ? { class: `status ${answer.status}` } : { class: "status", title: "the time was up before it was known" };
     const element = make("tr", { tabIndex: 0, title: "Why this answer?" },
-      make("td", { class: "rank" }, String(lines.indexOf(line) + 1)), ...variables.map((variable) => cell(answer, variable)),
+      make("td", { class: "rank" }, String(line.place + 1)), ...variables.map((variable) => cell(answer, variable)),
       ...found.map((_, i) => truthCell(line, i)), make("td", {}, make("span", known, answer.status ?? "?")));
     const open = () => {
       document.querySelectorAll("tbody tr[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
