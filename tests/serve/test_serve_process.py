@@ -95,13 +95,15 @@ def supervised(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     url = f"http://127.0.0.1:{port}"
     each = httpx.Client(base_url=url, timeout=60, headers={"connection": "close"})
     server = Supervised(url, process, log, folder / "own.store", manager, each)
-    wait(lambda: server.url in log.read_text() or process.poll() is not None)
-    assert each.get("/health").status_code == 200, "it is printed when it is true"
-    assert server.hear().startswith("READY=1\n")
-    wait(lambda: server.serving(2))
-    yield server
-    process.kill()
-    process.wait()
+    try:
+        wait(lambda: server.url in log.read_text() or process.poll() is not None)
+        assert each.get("/health").status_code == 200, "it is printed when it is true"
+        assert server.hear().startswith("READY=1\n")
+        wait(lambda: server.serving(2))
+        yield server
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_eight_connections_at_once_are_spread(supervised: Supervised) -> None:
@@ -142,6 +144,8 @@ def test_a_store_that_is_gone_degrades_and_comes_back(supervised: Supervised) ->
     os.kill(supervised.workers()[0], signal.SIGKILL)
     wait(lambda: supervised.said("own.store") > 0)
     assert supervised.serving(1)
+    about = supervised.each.get("/health").json()
+    assert (about["status"], about["serving"]) == ("degraded", 1)
     assert supervised.fresh().status_code == 400
     assert supervised.said("Traceback") == 0
     away.rename(supervised.store)
