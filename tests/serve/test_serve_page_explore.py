@@ -244,4 +244,7 @@ def test_the_drawer_fills_a_phone(browser: Any, server: Server) -> None:
     page.wait_for_selector("#drawer .group")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.getElementById('drawer').scrollWidth") <= 390
+    page.click("#drawer button:text-is('Ask about it')")
+    page.wait_for_selector("th:has-text('?relation')")
+    assert page.is_hidden("#drawer"), "it makes room for the answers"
     visit.close()

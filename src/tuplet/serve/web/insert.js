@@ -1,13 +1,18 @@
 // What cards put into the query.
 
 import { ask } from "./asking.js";
+import { closeCards } from "./cards.js";
 import { written } from "./languages.js";
 import { addPart } from "./parts.js";
 import { drawing, setText, showParts, writeDrawing } from "./query.js";
 import { $, tell } from "./state.js";
 
+/** Where the cards cover the page, they make room for what was done with them. */
+const makeRoom = () => { if (innerWidth <= 900) closeCards(); };
+
 /** Asks a query in place of the one that is there. */
 export async function askText(text) {
+  makeRoom();
   $("only").value = "";
   await setText(text);
   await ask();
@@ -18,12 +23,14 @@ export function addRelation(relation) {
   const terms = drawing.nodes();
   const head = drawing.term(drawing.selection) ?? terms.find((term) => term.kind === "free") ?? drawing.addVariable("free");
   const tail = drawing.addVariable("free");
+  makeRoom();
   drawing.addEdge({ ...head }, relation, { ...tail }, false);
 }
 
 /** An entity as a node that can be joined. */
 export function addEntity({ name, label }) {
   drawing.addNode({ kind: "constant", name, form: "name", label });
+  makeRoom();
   $("graph").scrollIntoView({ block: "nearest" });
 }
 
