@@ -178,8 +178,8 @@ def test_a_batch_shares_the_time_of_one_request(service: Service) -> None:
     seen = []
 
     class Timed(Service):
-        def answer(self, *given: Any, **named: Any) -> Any:
-            found = super().answer(*given, **named)
+        def search(self, *given: Any, **named: Any) -> Any:
+            found = super().search(*given, **named)
             seen.append(found)
             clock.now += 0.6
             return found

@@ -160,6 +160,17 @@ def test_memory_is_shared_among_the_searches() -> None:
     assert ServerLimits(max_memory=5).settled(workers=2).max_memory == 5
 
 
+def test_no_plug_in_is_loaded_because_a_request_names_it(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.warm()
+    looked_up = list[str]()
+    monkeypatch.setattr("tuplet.registry._loaded", lambda place: looked_up.append(place))
+    for engine in ("crisp", "os:system", "betae", "tuplet.engines.brute:Brute"):
+        client.post({**ALL, "k": 1, "engine": engine})
+    assert looked_up == []
+
+
 def test_packed_bytes_are_gzip(service: Service) -> None:
     from tuplet.serve.encoding import packed
 

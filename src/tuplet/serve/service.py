@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from tuplet import registry
 from tuplet.engines.given import explain, judge
@@ -39,8 +39,20 @@ from tuplet.serve.request_notes import notes
 from tuplet.serve.served import ServedStores, per_store
 from tuplet.store import Store
 
+T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
+_TOGETHER = 16  # queries of a batch that go through each step together: a processor is quicker at one thing at a time
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
+
+
+class PreparedQuery(NamedTuple):
+    """A query that can be asked."""
+
+    store: str
+    question: Question
+    engine: Engine[Any]
+    limits: Limits
+    seconds: float  # that it took so far
 
 
 class Service:
@@ -151,26 +163,47 @@ class Service:
         default_k: int = DEFAULT_K,
     ) -> Answers:
         """The answers of one query, within the limits; `default_k` where neither the request nor the query has one."""
+        return self.search(self.prepare(asked, text, deadline, grounding, parameters, default_k), deadline)
+
+    def prepare(
+        self,
+        asked: models.AskOptions,
+        text: str,
+        deadline: Deadline,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        default_k: int = DEFAULT_K,
+    ) -> PreparedQuery:
+        """A query that is read and checked, with its engine and its limits."""
         start = deadline.clock()
         try:
             limits = asked.limits()
             for key in limits.options:
                 if key in NOT_CHOSEN:
                     raise BadInput(f"option {key!r} is not taken over HTTP; use the command line")
-            store = self.store(asked.store)
+            name = self.named(asked.store)
+            store = self.stores[name]
             engine = self.engine(store, asked.engine, deadline)
             question = self.question(store, text, grounding, parameters)
             limit = question.tree.limit
             limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
             limits = self.limits.within(limits, deadline.seconds)
-            answers = ask(question, engine, judge, limits, deadline.before(*_TO_ENCODE))
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
             raise
-        name = self.named(asked.store)
-        took = deadline.clock() - start
-        self.metrics.answered(name, engine.name, took, len(answers), answers.exact, answers.pruned)
-        notes().asked(name, engine.name, text, answers.pruned)
+        return PreparedQuery(name, question, engine, limits, deadline.clock() - start)
+
+    def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
+        """The answers of a query that was prepared."""
+        start = deadline.clock()
+        try:
+            answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
+        except TupletError as error:
+            self.metrics.refused(problem(error)[1]["kind"])
+            raise
+        engine, took = query.engine.name, deadline.clock() - start + query.seconds
+        self.metrics.answered(query.store, engine, took, len(answers), answers.exact, answers.pruned)
+        notes().asked(query.store, engine, query.question.text, answers.pruned)
         return answers
 
     def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
@@ -182,25 +215,36 @@ class Service:
             )
         results: list[bytes] = []
         room = self.limits.max_answer_bytes
-        for given in queries:
+
+        def prepare(given: str | models.BatchQuery) -> PreparedQuery:
             one = models.BatchQuery(query=given) if isinstance(given, str) else given
             asked = request if one.k is None else request.model_copy(update={"k": one.k})
-            try:
-                if deadline.over():
-                    self.metrics.refused("limit")
-                    notes().pruned = "timeout"
-                    raise OverLimit("time", f"the {deadline.seconds:g} s of this request are used up")
-                if room < 0:
-                    self.metrics.refused("limit")
-                    notes().pruned = "timeout"
-                    most = self.limits.max_answer_bytes
-                    raise OverLimit("bytes", f"the {most:,} bytes that this server sends to a request are used up")
-                answers = self.answer(asked, one.query, deadline, one.grounding, one.parameters)
-                results.append(to_json(answers, deadline, room))
-            except TupletError as error:
-                results.append(encode(problem(error)[1]))
-            room -= len(results[-1])
+            return self.prepare(asked, one.query, deadline, one.grounding, one.parameters)
+
+        def search(query: PreparedQuery) -> Answers:
+            if deadline.over():
+                raise self._used_up("time", f"the {deadline.seconds:g} s of this request are used up")
+            return self.search(query, deadline)
+
+        def written(answers: Answers) -> bytes:
+            if room < 0:
+                most = self.limits.max_answer_bytes
+                raise self._used_up("bytes", f"the {most:,} bytes that this server sends to a request are used up")
+            return to_json(answers, deadline, room)
+
+        for start in range(0, len(queries), _TOGETHER):
+            prepared = [_or_error(prepare, query) for query in queries[start : start + _TOGETHER]]
+            found = [_or_error(search, query) for query in prepared]
+            for answers in found:
+                result = _or_error(written, answers)
+                results.append(result if isinstance(result, bytes) else encode(problem(result)[1]))
+                room -= len(results[-1])
         return b'{"results":[' + b",".join(results) + b"]}"
+
+    def _used_up(self, limit: str, message: str) -> OverLimit:
+        self.metrics.refused("limit")
+        notes().pruned = "timeout"
+        return OverLimit(limit, message)
 
     def explain(self, request: models.ExplainRequest, deadline: Deadline) -> bytes:
         """`POST /explain`: truth and witness of one given tuple."""
@@ -297,3 +341,13 @@ def _engines(store: Store) -> dict[str, Engine[Any]]:
 
 def _finder(store: Store) -> Finder:
     return Finder(store.graph.entities)
+
+
+def _or_error(step: Callable[[Any], T], given: Any) -> T | TupletError:
+    """The next step of a query, unless one has failed."""
+    if isinstance(given, TupletError):
+        return given
+    try:
+        return step(given)
+    except TupletError as error:
+        return error
