@@ -34,12 +34,14 @@ def page(visit: Visit) -> Any:
     return visit.open()
 
 
+SPANS = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(
+  [...document.querySelectorAll("#mirror span")].map((e) => [e.className, e.textContent])))))"""
+
+
 def words(page: Any) -> dict[str, list[str]]:
-    """The coloured words of the text by what they are."""
+    """The coloured words of the text by what they are, once they are painted."""
     found: dict[str, list[str]] = {}
-    for name, text in page.evaluate(
-        "[...document.querySelectorAll('#mirror span')].map((e) => [e.className, e.textContent])"
-    ):
+    for name, text in page.evaluate(SPANS):
         found.setdefault(name.removeprefix("t-"), []).append(text)
     return found
 

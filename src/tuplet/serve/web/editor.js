@@ -12,10 +12,17 @@ const PAUSE = 1000; // ms: what is typed without one is one change
 
 let marked = null; // the range of a mistake
 
-export function repaint() {
-  const caret = document.activeElement === area && area.selectionStart === area.selectionEnd ? area.selectionStart : null;
-  paint(mirror, area.value, languageOf(area.value), marked, caret);
-  mirror.scrollTop = area.scrollTop;
+let due = false;
+/** Paints before the next frame is shown, once however much has changed. */
+function repaint() {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    const caret = document.activeElement === area && area.selectionStart === area.selectionEnd ? area.selectionStart : null;
+    paint(mirror, area.value, languageOf(area.value), marked, caret);
+    mirror.scrollTop = area.scrollTop;
+  });
 }
 
 area.addEventListener("scroll", () => { mirror.scrollTop = area.scrollTop; });
