@@ -14,6 +14,7 @@ from tuplet.serve.control import Control
 from tuplet.serve.event_loop import new_event_loop
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+CLOSE = b"connection: close\r\n\r\n"
 GONE: list[str] = []
 LARGE = 20 << 20  # bytes, more than the buffers of the system hold
 
@@ -26,6 +27,12 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         GONE.append(scope["path"])
         return
     body = b"x" * LARGE if scope["path"] == "/large" else scope["path"].encode()
+    if scope["path"] == "/echo":
+        while (message := await receive())["type"] == "http.request":
+            body += message["body"]
+            if not message["more_body"]:
+                break
+        body += b"".join(b"|%b=%b" % pair for pair in scope["headers"])
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
 
@@ -203,6 +210,27 @@ async def test_the_end_waits_for_requests_that_are_on_their_way(worker: Worker) 
 
 @with_worker
 async def test_another_protocol_is_not_taken_up_and_not_complained_about(worker: Worker) -> None:
-    head = b"GET /a HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    head = b"GET /a HTTP/1.1\r\nhost: a\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\r\n"
     answer = await received(await worker.connect(head))
     assert answer.endswith(b"\r\n\r\n/a")
+    # as Java's HttpClient and `curl --http2` send it
+    head = b"POST /echo HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\n"
+    answer = await received(
+        await worker.connect(500 * (head + b"body") + REQUEST.replace(b"/", b"/last", 1)[:-2] + CLOSE)
+    )
+    assert answer.count(b"/echobody|") == 500
+    assert answer.endswith(b"/last")
+    answer = await received(await worker.connect(b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@with_worker
+async def test_what_stands_behind_a_body_is_dropped_and_does_not_go_on_for_ever(worker: Worker) -> None:
+    head = b"POST /echo HTTP/1.1\r\nauthorization: a\r\ntransfer-encoding: chunked\r\n" + CLOSE
+    answer = await received(await worker.connect(head + b"4\r\nbody\r\n0\r\nauthorization: b\r\n\r\n"))
+    assert b"/echobody|authorization=a|" in answer
+    assert b"authorization=b" not in answer
+    for begun, endless in ((b"0\r\nx: ", b"yyyyyy"), (b"0\r\n", b"x: y\r\n"), (b"4;", b"xxxxxx")):
+        client = await worker.connect(head + begun)
+        with pytest.raises(ConnectionError):
+            await asyncio.get_running_loop().sock_sendall(client, endless * 1_000_000)

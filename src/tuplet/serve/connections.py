@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         self.number, self._all = number, connections
         self.since = self.loop.time()  # when it became idle, or the head of its request began
         self._heading = self._fresh = True  # a head is awaited, the first one
-        self._chunk = self._head = 0  # bytes that arrived last; of a head, after those it began with
+        self._chunk = self._head = 0  # bytes that arrived last; after those, bytes that are no body
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
         self._running: RequestResponseCycle | None = None  # of several that were sent at once, not the last
@@ -126,19 +126,45 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering:
             return
-        self._chunk = len(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self.cycle is not None:
-                self.cycle.keep_alive = False  # answered as if it had not asked for another protocol
+            while data:
+                data = self._fed(data)
         except httptools.HttpParserError:
             self.refuse(*self._refusal)
             return
-        if self._heading:
-            self._head += self._chunk
-            if self._head > HEAD_SIZE:  # of a field that does not end, the parser says nothing
-                self.refuse(*_TOO_LARGE)
+        self._head += self._chunk
+        if self._head > HEAD_SIZE:  # of a field that does not end, in a head or behind a body, the parser says nothing
+            self.refuse(*_TOO_LARGE)
+
+    def _fed(self, data: bytes) -> bytes:
+        """Let the parser have what arrived; returns what is to be read again.
+
+        A request may want another protocol, such as h2c, which HTTP lets a server pass over. But the parser then takes
+        its body for that protocol: so it is read again without the wish.
+        """
+        self._chunk = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            first = self.parser.get_method(), self.url, self.parser.get_http_version().encode()
+            self.parser = httptools.HttpRequestParser(self)  # where the connection is to be closed, the old one is deaf
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            fields = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0] != b"upgrade"]
+            return b"%b %b HTTP/%b\r\n%b\r\n" % (*first, b"".join(fields)) + data[upgrade.args[0] :]
+        return b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._heading:  # what stands behind a body is nothing that was checked, and nobody needs it
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._head = -self._chunk
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head = -self._chunk
+        if not self._heading:
+            super().on_message_complete()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -146,6 +172,10 @@ class Connection(HttpToolsProtocol):
         self.since = self.loop.time()
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError
+            return
         self._heading = False
         large = len(self.headers) > HEAD_LINES
         if self._chunk + self._head > HEAD_SIZE or self._chunk > HEAD_SIZE:  # or else it fits
@@ -173,6 +203,7 @@ class Connection(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )  # fmt: skip
         self.cycle.linger = self._linger
+        self._head = -self._chunk
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:  # one after another
