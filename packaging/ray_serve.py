@@ -1,4 +1,6 @@
-"""A tuplet server as a deployment of Ray Serve: `TUPLET_STORES=/data/world.store serve run packaging.ray_serve:app`.
+"""A tuplet server as a deployment of Ray Serve.
+
+    TUPLET_STORES=/data/world.store serve run --app-dir packaging ray_serve:app
 
 TUPLET_STORES holds stores as `tuplet serve` takes them, with blanks between; TUPLET_KEYS the file of hashed API keys,
 without which only this machine is answered; TUPLET_REPLICAS how many there are.
@@ -27,7 +29,15 @@ def application() -> Any:
     return create_app(service, KeyFile(keys) if keys else None)
 
 
-@serve.deployment(num_replicas=int(os.environ.get("TUPLET_REPLICAS", "2")), max_ongoing_requests=64)
+# Replicas may run elsewhere: they are told what this process was told.
+GIVEN = {name: value for name, value in os.environ.items() if name in ("TUPLET_STORES", "TUPLET_KEYS")}
+
+
+@serve.deployment(
+    num_replicas=int(os.environ.get("TUPLET_REPLICAS", "2")),
+    max_ongoing_requests=64,
+    ray_actor_options={"runtime_env": {"env_vars": GIVEN}},
+)
 @serve.ingress(application)
 class Tuplet:
     """Nothing of its own: the application answers."""
