@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from tuplet.errors import BadInput
@@ -133,7 +134,12 @@ def when(seconds: float) -> str:
     '2027-01-15T08:00:00.250Z'
     """
     whole = int(seconds)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03}Z"
+    return f"{_second(whole)}.{int((seconds - whole) * 1000):03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(whole: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
 
 
 def one_line(text: str) -> str:
