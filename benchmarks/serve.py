@@ -126,7 +126,8 @@ class Load:
 async def load(port: int, requests: list[bytes], connections: int) -> Load:
     """All requests over some connections, opened at once."""
     pending, done = iter(requests), Load()
-    open_ = [await asyncio.open_connection("127.0.0.1", port, limit=1 << 26) for _ in range(connections)]
+    opening = (asyncio.open_connection("127.0.0.1", port, limit=1 << 26) for _ in range(connections))
+    open_ = await asyncio.gather(*opening)
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for request in pending:

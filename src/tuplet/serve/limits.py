@@ -48,7 +48,7 @@ class ServerLimits:
     max_answer_bytes: int = knob(16 << 20, "size of an answer; what is left out is said", unit="bytes")
     max_sending: int = knob(128 << 20, "size of all answers that one process is sending", unit="bytes")
     max_tokens: int = knob(10_000, "words and signs of a query")
-    max_concurrent: int = knob(4, "queries at once in one process, half of them long ones")
+    max_concurrent: int = knob(4, "queries at once in one process; beside them half as many that run long")
     max_waiting: int = knob(128, "requests that wait in one process, half of them of one key or address")
     max_batch: int = knob(256, "queries of one request")
     max_connections: int = knob(4096, "connections at once")
@@ -63,7 +63,9 @@ class ServerLimits:
         """The same with a share of the memory for each search of so many processes."""
         if self.max_memory is not None:
             return self
-        return replace(self, max_memory=memory_share(memory_there_is(), workers * self.max_concurrent))
+        return replace(
+            self, max_memory=memory_share(memory_there_is(), workers * (self.max_concurrent + self.max_concurrent // 2))
+        )
 
     def check_text(self, text: str) -> None:
         """Refuse a text with too many words before a tree is made of it.

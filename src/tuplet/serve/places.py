@@ -312,13 +312,13 @@ class Lane:
 
 
 class Places(Lane):
-    """The short lane, and the long one beside it: half of the places each."""
+    """The short lane, and beside it the long one with half as many places."""
 
     def __init__(
         self, places: int, most_waiting: int, metrics: ServerMetrics, short: float = SHORT, turn: float = TURN
     ) -> None:
         self._long_places = max(1, places // 2)
-        super().__init__(max(1, places - self._long_places), most_waiting, metrics)
+        super().__init__(places, most_waiting, metrics)
         self._short, self._turn = short, turn
         self._long: dict[Turn[Any], None] = {}
         self._held: FairQueue[Turn[Any]] = FairQueue()
