@@ -69,9 +69,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
     parser.add_argument("--parts", type=Path, required=True, help="finished relations")
     parser.add_argument("--volumes", type=Path, help="the parts once more, as an archive in pieces of 15 MiB")
-    parser.add_argument(
-        "--candidates", help="half-links, wide, widest or all; by default the cheapest that hold enough"
-    )
+    parser.add_argument("--candidates", help="half-links, wide or all; by default the cheapest that hold enough")
     parser.add_argument("--floor", type=float, default=FLOOR)
     parser.add_argument("--memory", type=float, help="bytes for blocks")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

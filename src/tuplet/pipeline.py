@@ -112,7 +112,7 @@ def index(
 
     `model` is what `train` returns, the folder of a model, any object with the `LinkPredictor` protocol, or the name of
     one (an entry point, or `module:Class`); or a list of several. `candidates` are the pairs that are scored:
-    "half-links", "wide", "widest", "all", or by default the cheapest that hold nearly all valid edges; finished
+    "half-links", "wide", "all", or by default the cheapest that hold nearly all valid edges; finished
     relations are kept in the folder `parts`, if there is one. `ray` is the address of a cluster that shares the work.
     With `table` (and `model=None`) truth values made elsewhere are taken from a Parquet file; a weighted graph needs
     neither. Types (node labels, rdf:type) are facts that are not predicted, unless `predict_types` asks for it.

@@ -89,7 +89,7 @@ def _index(command: CommandParser) -> None:
         "--candidates",
         metavar="PAIRS",
         help="half-links: pairs with an end that has a fact of the relation; wide: more rows of path networks, for a "
-        "GPU; widest: also more pairs; all: every pair (default: the cheapest that hold nearly all valid edges)",
+        "GPU; all: every pair (default: the cheapest that hold nearly all valid edges)",
     )
     command.add_argument(
         "--parts", metavar="FOLDER", help="keep finished relations in this folder, or go on from those in it"

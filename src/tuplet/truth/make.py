@@ -160,16 +160,16 @@ class PredictorRecipe:
     other_graph: bool = False
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
-    candidates: str | None = None  # half-links, wide, widest or all; None: the cheapest with nearly all valid edges
+    candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
     later: Sequence[Sequence[PathLike]] = ()  # the same predictors at the end of each window of the newest facts
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
     ray: str | None = None  # the address of a Ray cluster that scores relations
 
     def __post_init__(self) -> None:
-        from tuplet.truth.candidates.sources import KINDS
+        from tuplet.truth.candidates.sources import ALL, HALF_LINKS, WIDE
 
-        if self.candidates not in (None, *KINDS):
-            raise unknown("kind of candidates", self.candidates, KINDS)
+        if self.candidates not in (None, *(kinds := (HALF_LINKS, WIDE, ALL))):
+            raise unknown("kind of candidates", self.candidates, kinds)
         _check_threshold(self.threshold)
         _rule(self.calibration)
 

@@ -8,7 +8,6 @@ whatever scorers say. Only one relation is ever held. Needs torch and numpy alon
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -111,17 +110,6 @@ def _side_by_side(work: Callable[[int], Result], items: Iterable[int], workers: 
         torch.set_num_threads(threads)
 
 
-def _seconded(part: Mapping[str, NDArray[Any]], floor: float) -> dict[str, NDArray[Any]]:
-    """The edges that reach the floor in two rows at least, of whichever scorers and directions.
-
-    >>> logs = np.log(np.array([[[0.1, 0.1], [0.01, np.nan]], [[np.nan, 0.0001], [0.0001, np.nan]]]))
-    >>> _seconded({"heads": np.array([0, 1]), "tails": np.array([5, 6]), "logs": logs}, 0.001)["heads"]
-    array([0])
-    """
-    reached = (part["logs"] >= math.log(floor)).sum((0, 1)) > 1
-    return {name: np.ascontiguousarray(column[..., reached]) for name, column in part.items()}
-
-
 def finished_relations(
     root: Path,
     models: Sequence[str | None],
@@ -201,10 +189,8 @@ class CandidateScorer:
         ]
 
     def listed(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
-        """The edges that reach the floor in some row, if need be those alone that another row speaks for too."""
-        keys = torch.unique(torch.cat([side.reaching(self.floor) for both in rows for side in both]))
-        part = self._part(keys, rows)
-        return _seconded(part, self.floor / 2) if self.sources.seconded else part
+        """The edges that reach the floor in some row."""
+        return self._part(torch.unique(torch.cat([side.reaching(self.floor) for both in rows for side in both])), rows)
 
     def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
         """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""

@@ -5,8 +5,8 @@ relations speak for it with some confidence. Half-links (entities with a known f
 ends hold nearly all facts of a graph that has types, for a hundredth of its pairs or less. A word net has none: there
 every entity is an end. Few facts lie between two entities that both have none of the relation yet, but those are the
 ones asked for: pairs of plausible ends without a fact join in, scored by predictors for which a row costs little. Where
-there is a GPU, `wide` lets every predictor score them, and `widest` takes in yet more pairs. Pairs of rules join later
-(`two_step_pairs`): this file needs torch and numpy alone.
+there is a GPU, `wide` lets every predictor score them. Pairs of rules join later (`two_step_pairs`): this file needs
+torch and numpy alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tuplet.truth.edges import Floats
 from tuplet.truth.entity_views import EntityViews
 from tuplet.truth.scored import EdgeColumns
 
-HALF_LINKS, WIDE, WIDEST, ALL = KINDS = "half-links", "wide", "widest", "all"
+HALF_LINKS, WIDE, ALL = "half-links", "wide", "all"
 # From the narrowest source to the widest: ends that were seen there, plausible ones, every entity.
 LEVELS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
 OPEN_LEVELS = (0.3, 0.1, 0.03)  # of pairs without a fact: the confidence of one of their ends
-ENOUGH, MORE = 0.98, 0.995  # of the valid edges that the widest sources hold; the second if `widest` is asked for
+ENOUGH = 0.98  # of the valid edges that the widest sources hold
 WIDE_LEVEL = 0.3  # of entities that get a row from predictors whose rows are dear
 UNTOLD = 0.01  # the level where there are no valid edges to count
 _SMALL = 1 << 26  # a graph of so few possible edges is swept whole: narrower sources would save nothing
@@ -46,8 +46,6 @@ class CandidateSources:
     'half-links × plausible ends (0.1) + pairs without a fact (0.3)'
     >>> str(CandidateSources(0.1, open_from=0.1, rows_from=0.3))
     'half-links × plausible ends (0.1) + pairs without a fact (0.1), rows of all scorers (0.3)'
-    >>> str(CandidateSources(0.1, rows_from=0.3, seconded=True))
-    'half-links × plausible ends (0.1), rows of all scorers (0.3), listed by two'
     >>> str(CandidateSources(0.1, two_step_from=0.03))
     'half-links × plausible ends (0.1) + two-step pairs (0.03)'
     """
@@ -58,7 +56,6 @@ class CandidateSources:
     two_step_from: float | None = None  # also pairs that rules of two steps speak for, from this confidence on
     rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
     one_side: bool = False  # half-links are those of the end that has fewer in its relation
-    seconded: bool = False  # a pair that reaches the floor in one row is listed if another row speaks for it too
 
     def __str__(self) -> str:
         if self.everything:
@@ -71,9 +68,7 @@ class CandidateSources:
             told += f" + pairs without a fact ({self.open_from:g})"
         if self.two_step_from is not None:
             told += f" + {two_step_name(self.two_step_from)}"
-        if self.rows_from is not None:
-            told += f", rows of all scorers ({self.rows_from:g})"
-        return f"{told}, listed by two" if self.seconded else told
+        return told if self.rows_from is None else f"{told}, rows of all scorers ({self.rows_from:g})"
 
     def steps(self) -> list[tuple[float, float, float]]:
         """Half-links, then pairs without a fact: the least confidence of both ends, of the surer one, and its limit."""
@@ -142,12 +137,12 @@ def choose(
     asked: str | None = None,
     scorers: Collection[LinkPredictor] = (),
 ) -> CandidateChoice:
-    """The cheapest sources that hold enough valid edges; `asked`: one of `KINDS`.
+    """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs.
 
     Where the rows of all scorers are dear, half-links do, or those of one end, unless something else is asked for.
     """
-    if asked not in (None, *KINDS):
-        raise unknown("kind of candidates", asked, KINDS)
+    if asked not in (None, HALF_LINKS, WIDE, ALL):
+        raise unknown("kind of candidates", asked, (HALF_LINKS, WIDE, ALL))
     one_side = asked is None and bool(scorers) and all(map(has_one_side, scorers))
     if asked is None and scorers and all(map(sees_facts, scorers)):
         asked = HALF_LINKS
@@ -165,16 +160,15 @@ def choose(
 def _cheapest(
     entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None, one_side: bool
 ) -> CandidateChoice:
-    total, rows_from = len(valid[0]), WIDE_LEVEL if asked in (WIDE, WIDEST) else None
-    first = CandidateSources(rows_from=rows_from, one_side=one_side, seconded=asked == WIDEST)
-    sources = [replace(first, least=least) for least in LEVELS]
+    total, rows_from = len(valid[0]), WIDE_LEVEL if asked == WIDE else None
+    sources = [CandidateSources(least, rows_from=rows_from, one_side=one_side) for least in LEVELS]
     if asked != HALF_LINKS:
         sources += [replace(one, open_from=level) for one in sources for level in OPEN_LEVELS if level >= one.least]
     pairs, held = count(entities, relations, known, valid, sources)
     if not total:
         chosen = LEVELS.index(UNTOLD)
         return CandidateChoice(sources[chosen], int(pairs[chosen]), {})
-    enough = np.nonzero(held >= (MORE if asked == WIDEST else ENOUGH) * held.max())[0]
+    enough = np.nonzero(held >= ENOUGH * held.max())[0]
     chosen = int(enough[np.argmin(pairs[enough])])
     shares = {str(source): float(share) for source, share in zip(sources, held / total, strict=True)}
     return CandidateChoice(sources[chosen], int(pairs[chosen]), shares)
