@@ -188,6 +188,10 @@ def test_a_store_that_cannot_be_opened_stays_as_it_is(by: Any, path: Path) -> No
     answer = writer.post("/reload")
     assert (answer.status_code, "stays" in answer.json()["error"]) == (503, True), answer.text
     assert reader.get("/health").json()["status"] == "degraded"
+    assert str(path) in reader.get("/health").json()["problem"]
+    for told in (by("facts").get("/health"), by("facts").post("/reload")):
+        assert "the log says more" in told.text, "its key opens another store"
+        assert str(path) not in told.text
     assert names(reader.post("/ask", json=QUERY)) == {"spain"}
     assert reader.get("/ready").json() == {"ready": True}  # it answers, with what it had
     manifest.write_bytes(kept)
@@ -216,6 +220,10 @@ def test_scopes_stores_and_expiry_of_keys(by: Any, two: Server, keys: dict[str, 
     assert (hidden.status_code, "world" in hidden.json()["error"].split(";")[-1]) == (404, False)
     assert list(facts.get("/health").json()["stores"]) == ["facts"]
     assert facts.post("/ask", json=QUERY).json()["engine"] == "crisp"
+    assert (facts.get("/metrics").status_code, by("reader").get("/metrics").status_code) == (403, 200)
+    for host in ("[", "a b", "a%zz"):
+        answer = facts.get("/sparql", headers={"host": host, "accept": "application/n-triples"})
+        assert (answer.status_code, answer.json()["kind"]) == (400, "input"), host
     with two.client() as nobody:
         assert nobody.get("/health").json().keys() == {"status", "version", "workers", "serving"}
         assert nobody.get("/ready").status_code == 200
@@ -248,6 +256,8 @@ def test_answers_are_tagged_by_generation_and_query(by: Any) -> None:
     assert (changed.status_code, changed.headers["etag"] != tags[0]) == (200, True)
     cut = reader.post("/ask", json={"query": "?x, ?y : borders(?x, ?y) & borders(?y, ?x)", "k": 4000, "work": 1})
     assert (cut.json()["pruned"], "etag" in cut.headers) == ("work", False)  # another time it may go further
+    cut = reader.get("/entity", params={"name": "portugal", "timeout": 1e-6})
+    assert (cut.json()["pruned"], "etag" in cut.headers) == ("timeout", False)
     assert writer.post("/add", json={"facts": [FACT]}).status_code == 200
     for (method, route, given), tag in zip(asked, tags, strict=True):
         assert other.request(method, route, headers={"if-none-match": tag}, **given).status_code == 200, route

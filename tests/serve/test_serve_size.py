@@ -142,6 +142,38 @@ def test_answers_on_their_way_are_bounded(
     assert len(client.post({**ALL, "k": 200}).json()["answers"]) == 200
 
 
+def test_requests_on_their_way_are_bounded(application: Application) -> None:
+    """For clients that send slowly: what they have sent is counted, and that of strangers is not even read."""
+
+    async def asked(path: str, *headers: tuple[bytes, bytes], read: bool = True) -> int:
+        async def receive() -> dict[str, Any]:
+            assert read
+            assert application.arriving.owners == {"127.0.0.1": 300_000}
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("127.0.0.1", 1)}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        fields = [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers]
+        await application({**scope, "headers": fields}, receive, send)
+        return int(sent[0]["status"])
+
+    async def run() -> None:
+        large = (b"content-length", b"300000")
+        assert await asked("/ask", large) == 400
+        assert not application.arriving.owners, "it has arrived"
+        assert await asked("/ready", large, read=False) == 405
+        assert application.arriving.takes("127.0.0.1", 300_000)
+        assert await asked("/ask", large, read=False) == 429
+        assert await asked("/ask", (b"transfer-encoding", b"chunked"), read=False) == 429
+        application.arriving.sent("127.0.0.1", 300_000)
+
+    asyncio.run(run())
+
+
 def test_words_are_counted_before_a_tree_is_made(client: Client) -> None:
     long = "?x : " + "&".join(["(r(?x,a)|s(?x,b))"] * 5500)
     for path in ("/ask", "/plan"):

@@ -24,7 +24,7 @@ from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
-LARGE = 1 << 18  # bytes of an answer that is sent in pieces
+LARGE = 1 << 18  # bytes of an answer that is sent in pieces; requests and answers beyond it are counted
 BODILESS = (204, 304)
 log = logging.getLogger("tuplet.serve")
 
@@ -52,7 +52,7 @@ class Application:
         self.proxies = proxies
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
-        self.sending = Sending(service.limits.max_sending)
+        self.sending, self.arriving = Sending(service.limits.max_sending), Sending(service.limits.max_sending)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -94,12 +94,12 @@ class Application:
             refused = self.guard.refused(request)
             if refused is not None:
                 return refused
-            # Read whole before anything is done with it: it is small, and a slow sender holds nothing but itself.
-            request.body = await _body(request, receive, self.most)
-            if not is_open(request.path):
+            # What needs no key takes no body either: those of strangers are not kept.
+            if not is_open(request.path) and request.method != "OPTIONS":
+                request.body = await self._body(request, receive)
                 await self.served.enter(request.key)
             return await self.router.reply(request)
-        except OverLimit as error:
+        except (OverLimit, TooBusy) as error:
             return refusal(error)
         except ClientGone:
             return Reply(status=499)  # which nobody reads
@@ -108,6 +108,21 @@ class Application:
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return Reply(encode({"error": "something went wrong inside the server", "kind": "internal"}), 500)
+
+    async def _body(self, request: Request, receive: Receive) -> bytes:
+        """The body, read whole before anything is done with it: a slow sender holds nothing but itself."""
+        told = request.headers.get(b"content-length", b"")
+        size = int(told) if told.isdigit() else self.most if b"transfer-encoding" in request.headers else 0
+        if size > self.most:
+            raise _too_large(self.most)
+        if size <= LARGE:
+            return await _body(receive, self.most) if size else b""
+        if not self.arriving.takes(request.asker, size):
+            raise TooBusy("too many large requests are on their way; try again in a moment")
+        try:
+            return await _body(receive, self.most)
+        finally:
+            self.arriving.sent(request.asker, size)
 
     async def _send(self, request: Request, reply: Reply, send: Send) -> tuple[int, int]:
         """Send a reply; returns its status and the bytes of its body."""
@@ -148,7 +163,7 @@ def _pieces(body: bytes | Sequence[bytes]) -> Sequence[bytes]:
 
 
 class Sending:
-    """How many bytes of large answers are on their way; of one owner at most half of what there may be.
+    """How many bytes of large answers, or requests, are on their way; of one owner at most half of what there may be.
 
     >>> sending = Sending(100)
     >>> sending.takes("a", 40), sending.takes("a", 40), sending.takes("b", 40)
@@ -176,13 +191,8 @@ class Sending:
             del self.owners[owner]
 
 
-async def _body(request: Request, receive: Receive, most: int) -> bytes:
+async def _body(receive: Receive, most: int) -> bytes:
     """The body, read up to the limit."""
-    length = request.headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > most:
-        raise _too_large(most)
-    if (length in (b"", b"0")) and b"transfer-encoding" not in request.headers:
-        return b""
     parts: list[bytes] = []
     total = 0
     async with asyncio.timeout(PATIENCE):

@@ -12,6 +12,7 @@ from tuplet.serve import reply_models as replies
 from tuplet.serve.assets import Assets
 from tuplet.serve.encoding import MEDIA, json_pieces, to_lines, to_table
 from tuplet.serve.http import JSON, Reply, Request, Route
+from tuplet.serve.keys import KeyRefused
 from tuplet.serve.service import Service
 from tuplet.serve.sparql_routes import sparql_routes
 from tuplet.serve.store_routes import store_routes
@@ -111,7 +112,9 @@ def _looking(service: Service) -> list[Route]:
     async def labels(request: Request, asked: models.LabelsRequest) -> Reply:
         return await service.aside(request, lambda: service.labels(asked.store, asked.names))
 
-    async def metrics(_: Request, __: None) -> Reply:
+    async def metrics(request: Request, _: None) -> Reply:
+        if request.key is not None and request.key.stores is not None:
+            raise KeyRefused("counters are of all stores and keys; this key opens some stores")
         text = await asyncio.to_thread(service.metrics.text)  # some milliseconds, which nobody waits for
         return Reply(text.encode(), media=PROMETHEUS)
 

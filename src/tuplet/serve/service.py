@@ -320,7 +320,9 @@ class Service:
     def entity(self, asked: models.EntityParameters, deadline: Deadline) -> bytes:
         """`GET /entity`: all about one entity."""
         about = asked.model_dump(exclude={"store", "timeout"})
-        return encode(entity_card(self.store(asked.store).source, deadline=deadline, **about))
+        card = entity_card(self.store(asked.store).source, deadline=deadline, **about)
+        notes().pruned = card["pruned"]
+        return encode(card)
 
     def labels(self, name: str | None, names: list[str]) -> bytes:
         """`POST /schema/labels`: the labels of entities, where they have one."""

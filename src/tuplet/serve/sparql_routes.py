@@ -49,11 +49,18 @@ def sparql_routes(service: Service) -> list[Route]:
             raise HTTPProblem(406, f"give a query; without one, a description comes as {', '.join(DESCRIPTIONS)}")
         if form == "html":  # a person with a browser
             return Reply(b"", 303, headers={"location": "./", "vary": "accept"})
-        names = dict.fromkeys((service.named(store), *service.stores))
-        turtle = service_description([json.loads(service.schema(name)) for name in names], service.base)
-        media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
-        body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")
-        return Reply(body, media=media, headers={"vary": "accept"})
+
+        def work() -> Reply:
+            names = dict.fromkeys((service.named(store), *service.stores))
+            turtle = service_description([json.loads(service.schema(name)) for name in names], service.base)
+            media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
+            try:
+                body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")
+            except ValueError:
+                raise BadInput("the Host header is no host") from None
+            return Reply(body, media=media, headers={"vary": "accept"})
+
+        return await service.aside(request, work)
 
     async def get(request: Request, _: None) -> Reply:
         asked = sparql_request(sparql_fields(request.address), list(service.stores), service.base)

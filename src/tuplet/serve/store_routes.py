@@ -25,7 +25,10 @@ def store_routes(service: Service) -> list[Route]:
         told: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
         told |= {name: state[name] for name in ("workers", "serving")}
         if request.trusted:
-            told |= {"problem": state["problem"] or None, "stores": _generations(service, request.key)}
+            told |= {
+                "problem": _problem(state["problem"], request.key) or None,
+                "stores": _generations(service, request.key),
+            }
         return Reply(encode(told))
 
     async def ready(_: Request, __: None) -> Reply:
@@ -38,9 +41,10 @@ def store_routes(service: Service) -> list[Route]:
         try:
             await served.reload()
         except ChannelError as error:
-            raise HTTPProblem(503, f"the generation served stays: {error}") from None
+            raise HTTPProblem(503, f"the generation served stays: {_problem(str(error), request.key)}") from None
         if served.problems:
-            raise HTTPProblem(503, f"the generation served stays: {'; '.join(served.problems.values())}")
+            problem = _problem("; ".join(served.problems.values()), request.key)
+            raise HTTPProblem(503, f"the generation served stays: {problem}")
         changed = served.generations() != before
         return Reply(encode({"changed": changed, "stores": _generations(service, request.key)}))
 
@@ -98,6 +102,13 @@ def store_routes(service: Service) -> list[Route]:
             tables=models.ChangeParameters,
         ),
     ]
+
+
+def _problem(text: str, key: KeyOwner | None) -> str:
+    """What is wrong; it names stores and files, so a key that does not open all of them learns no more than that."""
+    return (
+        "a store cannot be opened; the log says more" if text and key is not None and key.stores is not None else text
+    )
 
 
 def _generations(service: Service, key: KeyOwner | None) -> dict[str, dict[str, Any]]:
