@@ -30,6 +30,7 @@ from tuplet.serve.keys import KeyRefused
 from tuplet.settings import flag, knob
 
 MOST_MEMORY, LEAST_MEMORY = 512 << 20, 32 << 20  # bytes of one search, where nothing is said
+HELD = 2  # long queries that may wait in the middle of their search, for each query that may run
 _GROUP = Path("/sys/fs/cgroup")
 
 
@@ -65,9 +66,8 @@ class ServerLimits:
         """The same with a share of the memory for each search of so many processes."""
         if self.max_memory is not None:
             return self
-        return replace(
-            self, max_memory=memory_share(memory_there_is(), workers * (self.max_concurrent + self.max_concurrent // 2))
-        )
+        searches = self.max_concurrent + self.max_concurrent // 2 + HELD * self.max_concurrent  # those that wait, too
+        return replace(self, max_memory=memory_share(memory_there_is(), workers * searches))
 
     def check_text(self, text: str) -> None:
         """Refuse a text with too many words before a tree is made of it.

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from tuplet.query.limits import Brake, Deadline
-from tuplet.serve.limits import TooBusy
+from tuplet.serve.limits import HELD, TooBusy
 from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.request_notes import notes
 
@@ -32,7 +32,6 @@ TURN = 0.5  # seconds that a long query goes on while others wait
 LONG = 0.4  # seconds after which a query steps back behind the others
 _STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
 _TICK = 0.05  # seconds between two looks at who has had his time
-_HELD = 4  # long queries that may wait in the middle, for each place
 _TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a query that was held shows what it has
 
 
@@ -322,7 +321,7 @@ class Places(Lane):
         self._short, self._turn = short, turn
         self._long: dict[Turn[Any], None] = {}
         self._held: FairQueue[Turn[Any]] = FairQueue()
-        self._most_held = _HELD * places
+        self._most_held = HELD * places
 
     def _look(self, now: float) -> None:
         for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
