@@ -50,6 +50,16 @@ def test_what_is_cached_is_asked_for_again_and_has_not_changed(proxied: httpx.Cl
     assert first.content == second.content == third.content
 
 
+def test_changes_below_a_path_have_their_own_place_too(proxied: httpx.Client) -> None:
+    """Where nothing is sent twice: it is the only one that takes them without a cache or a second try."""
+    assert proxied.post("/kg/reload").json()["changed"] is False
+    for path in ("/add", "/kg/add"):
+        reply = proxied.post(f"{path}?new_entities=true", content="a,b,c\n", headers={"content-type": "text/csv"})
+        assert (reply.status_code, reply.json()["kind"]) == (403, "scope")
+    conf = (Path(__file__).parents[2] / "packaging" / "nginx.conf").read_text()
+    assert re.search(r"location ~ \^/kg\(/\(\?:add\|remove\|reload\)\)\$ \{[^}]*proxy_next_upstream off;", conf)
+
+
 def test_below_a_path_of_a_larger_site_every_file_is_found(proxied: httpx.Client) -> None:
     """M24: the page asks for nothing at the root."""
     page = proxied.get("/kg/")

@@ -244,6 +244,11 @@ def test_the_drawer_fills_a_phone(browser: Any, server: Server) -> None:
     page.wait_for_selector("#drawer .group")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.getElementById('drawer').scrollWidth") <= 390
+    page.locator("#drawer button:text-is('why?')").first.click()  # the button goes, and the focus with it
+    page.wait_for_selector("#drawer .evidence li")
+    page.keyboard.press("Escape")
+    expect(page.locator("#drawer")).to_be_hidden()
+    page.locator("tbody .entity").first.click()
     page.click("#drawer button:text-is('Ask about it')")
     page.wait_for_selector("th:has-text('?relation')")
     assert page.is_hidden("#drawer"), "it makes room for the answers"

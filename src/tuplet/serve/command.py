@@ -17,11 +17,13 @@ from tuplet.settings import given
 
 def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
     """Run the command."""
+    fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
+    told = [f"{word}={value}" for word, value in fields.items() if value is not None]
+    if told and not arguments.new_key:
+        raise BadInput("--scope, --stores and --expires are of a new key: --new-key NAME")
     if arguments.new_key:
         if not arguments.api_key_file:
             raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
-        fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
-        told = [f"{word}={value}" for word, value in fields.items() if value is not None]
         say(add_key(arguments.api_key_file, arguments.new_key, told))
         return
     if not arguments.stores:

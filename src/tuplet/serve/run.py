@@ -43,8 +43,13 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
         tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
+
+        def answering() -> None:
+            log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
+            ready(listening.getsockname()[1])
+
         os.environ[FOLDER] = folder
-        runner.run(_supervise(settings, listening, count, lambda: ready(listening.getsockname()[1])))
+        runner.run(_supervise(settings, listening, count, answering))
 
 
 def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
@@ -62,11 +67,9 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
             "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
         )
     TrustedProxies(settings.proxies)
-    limits = settings.limits.settled(workers)
-    log.info("%d workers; a search holds at most %d MB", workers, (limits.max_memory or 0) >> 20)
     return replace(
         settings,
-        limits=limits,
+        limits=settings.limits.settled(workers),
         base_iri=BaseIri(settings.base_iri).text,
         cors_origins=Cors(settings.cors_origins).origins,
     )

@@ -46,4 +46,7 @@ export function closeCards() {
 
 $("drawer-close").addEventListener("click", closeCards);
 $("drawer-back").addEventListener("click", () => { stack.pop(); show(); $("drawer-title").focus(); });
-drawer.addEventListener("keydown", (event) => { if (event.key === "Escape") closeCards(); });
+// a button that has done its work and is gone leaves the focus to the page
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && (drawer.contains(event.target) || event.target === document.body)) closeCards();
+});
