@@ -40,8 +40,8 @@ from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.query_graph import QueryGraph
 from tuplet.serve.app import create_app
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
 from tuplet.store import Store
 

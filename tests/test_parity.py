@@ -20,8 +20,8 @@ from tuplet.cli.commands import main
 from tuplet.errors import TupletError
 from tuplet.query.limits import Limits
 from tuplet.serve.app import create_app
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
 from tuplet.settings import flag, types
 

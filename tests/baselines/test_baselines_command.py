@@ -88,9 +88,9 @@ def test_training_for_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 def test_over_http(made: Path) -> None:
     pytest.importorskip("uvicorn", reason="the server is an extra")
     from tuplet.query.limits import NO_DEADLINE
-    from tuplet.serve.limits import ServerLimits, problem
-    from tuplet.serve.metrics import ServerMetrics
     from tuplet.serve.models import AskOptions
+    from tuplet.serve.operators.metrics import ServerMetrics
+    from tuplet.serve.requests.limits import ServerLimits, problem
     from tuplet.serve.service import Service
 
     store = tuplet.open(made / "store")

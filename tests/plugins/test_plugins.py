@@ -129,8 +129,8 @@ import asyncio
 import httpx
 import tuplet
 from tuplet.serve.app import create_app
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
+from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.service import Service
 
 service = Service({"my": tuplet.open("my.store")}, ServerLimits(), ServerMetrics())

@@ -29,8 +29,8 @@ from tuplet.query.ask import ask
 from tuplet.query.evidence import LEAST, MOST, EvidenceFinder, Reason
 from tuplet.query.limits import Deadline, Limits
 from tuplet.serve.app import create_app
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand

@@ -10,7 +10,7 @@ import pytest
 
 from tuplet.serve.assets import WEB, Assets
 from tuplet.serve.bundle import bundle
-from tuplet.serve.http import HTTPProblem, Reply, Request
+from tuplet.serve.requests.http import HTTPProblem, Reply, Request
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from tuplet.serve.connections import HEAD_SIZE, HEAD_TIME, IDLE_TIME, LAST_TIME, LINGER_TIME, SEND_TIME, OpenConnections
-from tuplet.serve.control import Control
-from tuplet.serve.event_loop import new_event_loop
+from tuplet.serve.processes.connections import (
+    HEAD_SIZE,
+    HEAD_TIME,
+    IDLE_TIME,
+    LAST_TIME,
+    LINGER_TIME,
+    SEND_TIME,
+    OpenConnections,
+)
+from tuplet.serve.processes.control import Control
+from tuplet.serve.processes.event_loop import new_event_loop
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CLOSE = b"connection: close\r\n\r\n"

@@ -22,11 +22,11 @@ from tuplet.query.value_columns import READ_ANYWAY
 from tuplet.serve import models
 from tuplet.serve.app import create_app
 from tuplet.serve.encoding import SLICE, to_json, to_lines
-from tuplet.serve.limits import OverLimit, ServerLimits, TooBusy
-from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.places import Places
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import OverLimit, ServerLimits, TooBusy
+from tuplet.serve.requests.places import Places
 from tuplet.serve.service import Service
-from tuplet.serve.sparql_results import results
+from tuplet.serve.sparql.sparql_results import results
 from tuplet.store import Store
 from tuplet.truth.table import TruthTable
 

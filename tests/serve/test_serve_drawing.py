@@ -12,7 +12,7 @@ from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.source import Source
 from tuplet.serve import models
 from tuplet.serve.drawing import PRINTERS, draw, write
-from tuplet.serve.limits import ServerLimits
+from tuplet.serve.requests.limits import ServerLimits
 
 LIMITS = ServerLimits()
 

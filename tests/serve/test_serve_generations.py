@@ -22,11 +22,11 @@ from running_server import Server, Start
 import tuplet
 from tuplet.files import locked
 from tuplet.serve.editing import Editor
-from tuplet.serve.http import Request
-from tuplet.serve.keys import add_key
-from tuplet.serve.limits import ServerLimits, problem
-from tuplet.serve.metrics import ServerMetrics
 from tuplet.serve.models import AddRequest, RemoveRequest
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.http import Request
+from tuplet.serve.requests.keys import add_key
+from tuplet.serve.requests.limits import ServerLimits, problem
 from tuplet.serve.service import Service
 
 QUERY = {"query": "?x : borders(?x, portugal)"}

@@ -9,8 +9,8 @@ import pytest
 
 from tuplet.cli import main
 from tuplet.errors import BadInput
-from tuplet.serve import keys
-from tuplet.serve.keys import KeyFile, KeyOwner, Keys, add_key, hash_of
+from tuplet.serve.requests import keys
+from tuplet.serve.requests.keys import KeyFile, KeyOwner, Keys, add_key, hash_of
 
 
 def test_a_new_key_says_what_it_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ import httpx
 import pytest
 from running_server import Server, Start
 
-from tuplet.serve.access_log import AccessLog
-from tuplet.serve.http import Request
-from tuplet.serve.keys import add_key
-from tuplet.serve.server_log import LogSettings, PlainLines
+from tuplet.serve.operators.access_log import AccessLog
+from tuplet.serve.operators.server_log import LogSettings, PlainLines
+from tuplet.serve.requests.http import Request
+from tuplet.serve.requests.keys import add_key
 
 QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 

@@ -15,7 +15,7 @@ import pytest
 from browsing import CONTRAST, NAMELESS, Visit, expect, needs_browser, run
 from running_server import Server, Start
 
-from tuplet.serve.keys import add_key
+from tuplet.serve.requests.keys import add_key
 
 pytestmark = needs_browser
 

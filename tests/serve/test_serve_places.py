@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from tuplet.query.limits import Deadline
-from tuplet.serve.limits import TooBusy
-from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.places import Lane, Places
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import TooBusy
+from tuplet.serve.requests.places import Lane, Places
 
 Work = Callable[[], object]
 

@@ -19,8 +19,8 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.source import Source
 from tuplet.serve.app import Application, Sending, create_app
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.metrics import ServerMetrics
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
 from tuplet.store import Store
 

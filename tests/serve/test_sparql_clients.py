@@ -26,8 +26,8 @@ import tuplet
 from tuplet.query.csv_text import csv_text
 from tuplet.query.limits import Deadline
 from tuplet.query.question import read_query
-from tuplet.serve.base_iri import BaseIri
-from tuplet.serve.sparql_results import results
+from tuplet.serve.sparql.base_iri import BaseIri
+from tuplet.serve.sparql.sparql_results import results
 
 BASE = "http://example.org/kg/"
 ORIGIN = "https://yasgui.example"

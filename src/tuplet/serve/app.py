@@ -8,19 +8,19 @@ from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 
-from tuplet.serve.access_log import AccessLog
-from tuplet.serve.cors import NO_CORS, Cors
 from tuplet.serve.encoding import encode
-from tuplet.serve.guard import HEADERS, Guard, is_open
-from tuplet.serve.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
-from tuplet.serve.keys import KeyFile
-from tuplet.serve.limits import OverLimit, TooBusy
 from tuplet.serve.openapi import describe
-from tuplet.serve.places import ClientGone
-from tuplet.serve.proxies import NO_PROXIES, TrustedProxies
-from tuplet.serve.request_notes import NOTES, request_id
+from tuplet.serve.operators.access_log import AccessLog
+from tuplet.serve.operators.server_log import LogSettings
+from tuplet.serve.requests.cors import NO_CORS, Cors
+from tuplet.serve.requests.guard import HEADERS, Guard, is_open
+from tuplet.serve.requests.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
+from tuplet.serve.requests.keys import KeyFile
+from tuplet.serve.requests.limits import OverLimit, TooBusy
+from tuplet.serve.requests.places import ClientGone
+from tuplet.serve.requests.proxies import NO_PROXIES, TrustedProxies
+from tuplet.serve.requests.request_notes import NOTES, request_id
 from tuplet.serve.routes import routes
-from tuplet.serve.server_log import LogSettings
 from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive

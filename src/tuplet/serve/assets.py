@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuplet.serve.bundle import bundle
-from tuplet.serve.http import HTTPProblem, Reply, Request
+from tuplet.serve.requests.http import HTTPProblem, Reply, Request
 
 WEB = Path(__file__).parent / "web"
 NAMES = {"/": "index.html", "/favicon.ico": "icon.svg"}

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from math import inf
 
 from tuplet.errors import BadInput
-from tuplet.serve.keys import add_key
-from tuplet.serve.limits import ServerLimits
+from tuplet.serve.operators.server_log import LogSettings
+from tuplet.serve.requests.keys import add_key
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.run import start
-from tuplet.serve.server_log import LogSettings
 from tuplet.serve.server_settings import ServerSettings, named_stores
 from tuplet.settings import given
 

@@ -47,8 +47,8 @@ from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
 from tuplet.serve import models
-from tuplet.serve.base_iri import NO_BASE, BaseIri
-from tuplet.serve.limits import ServerLimits, problem, with_place
+from tuplet.serve.requests.limits import ServerLimits, problem, with_place
+from tuplet.serve.sparql.base_iri import NO_BASE, BaseIri
 
 PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql, "cypher": to_cypher}
 

@@ -12,9 +12,9 @@ from tuplet.errors import BadInput, StoreBusy
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.readers.read import read
 from tuplet.serve import models
-from tuplet.serve.control import ChannelError
-from tuplet.serve.http import TABLES, HTTPProblem, Request
-from tuplet.serve.limits import TooBusy
+from tuplet.serve.processes.control import ChannelError
+from tuplet.serve.requests.http import TABLES, HTTPProblem, Request
+from tuplet.serve.requests.limits import TooBusy
 from tuplet.serve.served import ServedStores
 from tuplet.store import Store
 from tuplet.truth.edit import EditReport

@@ -10,8 +10,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
-from tuplet.serve.http import JSON, TABLES, TAGGED, Route
 from tuplet.serve.models import ErrorBody
+from tuplet.serve.requests.http import JSON, TABLES, TAGGED, Route
 
 REFERENCE = "#/components/schemas/{model}"
 ERRORS: Mapping[int, str] = {

@@ -11,10 +11,10 @@ from tuplet.serve import models
 from tuplet.serve import reply_models as replies
 from tuplet.serve.assets import Assets
 from tuplet.serve.encoding import MEDIA, json_pieces, to_lines, to_table
-from tuplet.serve.http import JSON, Reply, Request, Route
-from tuplet.serve.keys import KeyRefused
+from tuplet.serve.requests.http import JSON, Reply, Request, Route
+from tuplet.serve.requests.keys import KeyRefused
 from tuplet.serve.service import Service
-from tuplet.serve.sparql_routes import sparql_routes
+from tuplet.serve.sparql.sparql_routes import sparql_routes
 from tuplet.serve.store_routes import store_routes
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"

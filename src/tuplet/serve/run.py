@@ -14,14 +14,14 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from tuplet.errors import BadInput
-from tuplet.serve.base_iri import BaseIri
-from tuplet.serve.cors import Cors
-from tuplet.serve.keys import KeyFile, Keys
-from tuplet.serve.log_file import LogFile
-from tuplet.serve.metrics import FOLDER
-from tuplet.serve.proxies import TrustedProxies
-from tuplet.serve.server_log import start_logging
+from tuplet.serve.operators.log_file import LogFile
+from tuplet.serve.operators.metrics import FOLDER
+from tuplet.serve.operators.server_log import start_logging
+from tuplet.serve.requests.cors import Cors
+from tuplet.serve.requests.keys import KeyFile, Keys
+from tuplet.serve.requests.proxies import TrustedProxies
 from tuplet.serve.server_settings import ServerSettings
+from tuplet.serve.sparql.base_iri import BaseIri
 
 NEEDED = ("pydantic", "uvicorn", "httptools", "orjson")
 log = logging.getLogger("tuplet.serve")
@@ -34,7 +34,7 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
-    from tuplet.serve.event_loop import new_event_loop
+    from tuplet.serve.processes.event_loop import new_event_loop
 
     count = workers or min(4, os.cpu_count() or 1)
     settings = _checked(settings.from_anywhere(), host, count)
@@ -90,8 +90,8 @@ def is_loopback(host: str) -> bool:
 
 
 async def _supervise(settings: ServerSettings, listening: socket.socket, count: int, ready: Callable[[], None]) -> None:
-    from tuplet.serve.door import OWN_FILES, Door, raise_file_limit
-    from tuplet.serve.supervisor import Supervisor
+    from tuplet.serve.processes.door import OWN_FILES, Door, raise_file_limit
+    from tuplet.serve.processes.supervisor import Supervisor
 
     fits = max(1, raise_file_limit() - OWN_FILES)
     most = min(fits, settings.limits.max_connections)

@@ -15,8 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from tuplet.errors import TupletError
-from tuplet.serve.control import ChannelError, Control, Generations
-from tuplet.serve.keys import KeyOwner
+from tuplet.serve.processes.control import ChannelError, Control, Generations
+from tuplet.serve.requests.keys import KeyOwner
 from tuplet.store import Store
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tuplet.errors import BadInput
-from tuplet.serve.limits import ServerLimits
-from tuplet.serve.server_log import LogSettings
+from tuplet.serve.operators.server_log import LogSettings
+from tuplet.serve.requests.limits import ServerLimits
 
 VARIABLE = "TUPLET_SERVE"
 

@@ -25,18 +25,18 @@ from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question, read_query
 from tuplet.serve import models
-from tuplet.serve.base_iri import NO_BASE, BaseIri
-from tuplet.serve.control import Generations
 from tuplet.serve.drawing import draw, write
 from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
-from tuplet.serve.http import Reply, Request
-from tuplet.serve.keys import KeyRefused
-from tuplet.serve.limits import OverLimit, ServerLimits, problem, with_place
-from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.places import Lane, Places
-from tuplet.serve.request_notes import notes
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.processes.control import Generations
+from tuplet.serve.requests.http import Reply, Request
+from tuplet.serve.requests.keys import KeyRefused
+from tuplet.serve.requests.limits import OverLimit, ServerLimits, problem, with_place
+from tuplet.serve.requests.places import Lane, Places
+from tuplet.serve.requests.request_notes import notes
 from tuplet.serve.served import ServedStores, per_store
+from tuplet.serve.sparql.base_iri import NO_BASE, BaseIri
 from tuplet.store import Store
 
 T = TypeVar("T")

@@ -6,12 +6,12 @@ from typing import Any
 
 from tuplet._version import __version__
 from tuplet.serve import models
-from tuplet.serve.control import ChannelError
 from tuplet.serve.editing import Editor
 from tuplet.serve.encoding import encode
-from tuplet.serve.http import JSON, HTTPProblem, Reply, Request, Route
-from tuplet.serve.keys import KeyOwner
+from tuplet.serve.processes.control import ChannelError
 from tuplet.serve.reply_models import ChangedBody, HealthBody, ReadyBody, ReloadBody
+from tuplet.serve.requests.http import JSON, HTTPProblem, Reply, Request, Route
+from tuplet.serve.requests.keys import KeyOwner
 from tuplet.serve.service import Service
 
 

@@ -16,8 +16,8 @@ from xml.sax.saxutils import escape, quoteattr
 from tuplet.query.answers import Answers
 from tuplet.query.limits import Deadline
 from tuplet.query.value_columns import Named
-from tuplet.serve.base_iri import NO_BASE, BaseIri
 from tuplet.serve.encoding import encode, in_time
+from tuplet.serve.sparql.base_iri import NO_BASE, BaseIri
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 # By falling preference of ours; the plain types are what scripts send.

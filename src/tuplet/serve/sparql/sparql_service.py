@@ -13,7 +13,7 @@ import pyoxigraph
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, unknown
-from tuplet.serve.base_iri import BaseIri
+from tuplet.serve.sparql.base_iri import BaseIri
 
 # What else a request may choose, beside what the protocol says: `?engine=crisp&only=observed`.
 CHOICES = ("store", "engine", "only")

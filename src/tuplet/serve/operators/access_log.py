@@ -7,9 +7,9 @@ import logging
 import time
 from typing import TypeAlias
 
-from tuplet.serve.http import Request
-from tuplet.serve.log_file import LogFile
-from tuplet.serve.server_log import SLOW, LogSettings, one_line, when
+from tuplet.serve.operators.log_file import LogFile
+from tuplet.serve.operators.server_log import SLOW, LogSettings, one_line, when
+from tuplet.serve.requests.http import Request
 
 LONGEST_PATH = 200  # characters that are logged
 Value: TypeAlias = str | int | float | bool | None

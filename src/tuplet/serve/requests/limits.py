@@ -26,7 +26,7 @@ from tuplet.errors import (
 from tuplet.lang.ast import Constant, Query, atoms, terms
 from tuplet.lang.tokens import more_tokens_than
 from tuplet.query.limits import Deadline, Limits
-from tuplet.serve.keys import KeyRefused
+from tuplet.serve.requests.keys import KeyRefused
 from tuplet.settings import flag, knob
 
 MOST_MEMORY, LEAST_MEMORY = 512 << 20, 32 << 20  # bytes of one search, where nothing is said
@@ -74,12 +74,12 @@ class ServerLimits:
 
         >>> ServerLimits(max_tokens=5).check_text("?x : a(?x, c)")
         Traceback (most recent call last):
-        tuplet.serve.limits.OverLimit: the query has more than 5 words and signs, which this server does not take
+        tuplet.serve.requests.limits.OverLimit: the query has more than 5 words and signs; this server takes no more
         """
         if len(text) > self.max_tokens and more_tokens_than(text, self.max_tokens):
             raise OverLimit(
                 "tokens",
-                f"the query has more than {self.max_tokens:,} words and signs, which this server does not take",
+                f"the query has more than {self.max_tokens:,} words and signs; this server takes no more",
             )
 
     def check_query(self, query: Query) -> None:
@@ -88,7 +88,7 @@ class ServerLimits:
         >>> from tuplet.lang.parse import parse
         >>> ServerLimits(max_atoms=1).check_query(parse("?x : a(?x, c) & b(?x, c)"))
         Traceback (most recent call last):
-        tuplet.serve.limits.OverLimit: the query has 2 atoms, this server takes at most 1
+        tuplet.serve.requests.limits.OverLimit: the query has 2 atoms, this server takes at most 1
         """
         number = sum(1 for _ in atoms(query.body))
         if number > self.max_atoms:

@@ -19,9 +19,9 @@ from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
 from tuplet.query.answers import INTERRUPTIONS
 from tuplet.serve.encoding import WORTH_PACKING, encode, packed, takes_gzip
-from tuplet.serve.keys import KeyOwner, KeyRefused, KeyScope
-from tuplet.serve.limits import problem
-from tuplet.serve.request_notes import RequestNotes
+from tuplet.serve.requests.keys import KeyOwner, KeyRefused, KeyScope
+from tuplet.serve.requests.limits import problem
+from tuplet.serve.requests.request_notes import RequestNotes
 from tuplet.serve.served import SEEN
 
 ASGIScope: TypeAlias = MutableMapping[str, Any]
@@ -188,7 +188,7 @@ class Router:
     ['GET', 'HEAD', 'OPTIONS']
     >>> router.find("POST", "/health")
     Traceback (most recent call last):
-    tuplet.serve.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
+    tuplet.serve.requests.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:

@@ -15,8 +15,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tuplet.serve.counters import BUCKETS, Counters, Labels, Number, Times, processes, samples_of
-from tuplet.serve.process_metrics import build_info, process_samples
+from tuplet.serve.operators.counters import BUCKETS, Counters, Labels, Number, Times, processes, samples_of
+from tuplet.serve.operators.process_metrics import build_info, process_samples
 
 FOLDER = "TUPLET_COUNTERS"
 STATUSES = ("2xx", "3xx", "4xx", "429", "5xx")

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tuplet._version import __version__
-from tuplet.serve.counters import Labels
+from tuplet.serve.operators.counters import Labels
 
 PROC = Path("/proc")
 

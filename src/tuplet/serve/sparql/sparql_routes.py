@@ -8,12 +8,12 @@ from typing import Any
 
 from tuplet.errors import BadInput
 from tuplet.serve import models
-from tuplet.serve.http import HTTPProblem, Reply, Request, Route
-from tuplet.serve.negotiation import negotiated
 from tuplet.serve.reply_models import SparqlBody
+from tuplet.serve.requests.http import HTTPProblem, Reply, Request, Route
 from tuplet.serve.service import Service
-from tuplet.serve.sparql_results import CONTENT, MEDIA_TYPES, results
-from tuplet.serve.sparql_service import (
+from tuplet.serve.sparql.negotiation import negotiated
+from tuplet.serve.sparql.sparql_results import CONTENT, MEDIA_TYPES, results
+from tuplet.serve.sparql.sparql_service import (
     DESCRIPTIONS,
     as_rdf,
     service_description,

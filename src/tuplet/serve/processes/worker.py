@@ -1,4 +1,4 @@
-"""One worker process of the server, `python -m tuplet.serve.worker CHANNEL PARENT`: the supervisor starts it."""
+"""One worker process of the server; the supervisor starts it as `-m tuplet.serve.processes.worker CHANNEL PARENT`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import sys
 
 from tuplet.errors import TupletError
 from tuplet.serve.app import create_app
-from tuplet.serve.base_iri import BaseIri
-from tuplet.serve.connections import OpenConnections
-from tuplet.serve.control import Control
-from tuplet.serve.cors import Cors
-from tuplet.serve.event_loop import new_event_loop
-from tuplet.serve.keys import KeyFile
-from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.proxies import TrustedProxies
-from tuplet.serve.server_log import start_logging
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.operators.server_log import start_logging
+from tuplet.serve.processes.connections import OpenConnections
+from tuplet.serve.processes.control import Control
+from tuplet.serve.processes.event_loop import new_event_loop
+from tuplet.serve.requests.cors import Cors
+from tuplet.serve.requests.keys import KeyFile
+from tuplet.serve.requests.proxies import TrustedProxies
 from tuplet.serve.server_settings import ServerSettings
 from tuplet.serve.service import Service
+from tuplet.serve.sparql.base_iri import BaseIri
 from tuplet.store import open_store
 
 _PR_SET_PDEATHSIG = 1

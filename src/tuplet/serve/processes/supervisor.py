@@ -20,12 +20,12 @@ from typing import Any
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
-from tuplet.serve.control import ChannelError, Control, Generations
-from tuplet.serve.door import Desk, Door
-from tuplet.serve.metrics import SupervisorMetrics
+from tuplet.serve.operators.metrics import SupervisorMetrics
+from tuplet.serve.processes.control import ChannelError, Control, Generations
+from tuplet.serve.processes.door import Desk, Door
+from tuplet.serve.processes.service_manager import VARIABLE as MANAGER
+from tuplet.serve.processes.service_manager import tell_manager
 from tuplet.serve.server_settings import ServerSettings
-from tuplet.serve.service_manager import VARIABLE as MANAGER
-from tuplet.serve.service_manager import tell_manager
 
 PING = 10.0  # seconds without an answer after which a worker is replaced
 SETTLED = 10.0  # seconds after which a worker that ends is replaced at once
@@ -142,7 +142,7 @@ class Supervisor:
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tuplet.serve.worker", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "tuplet.serve.processes.worker", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 pass_fds=[theirs.fileno()],

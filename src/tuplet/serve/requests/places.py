@@ -22,9 +22,9 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from tuplet.query.limits import Brake, Deadline
-from tuplet.serve.limits import HELD, TooBusy
-from tuplet.serve.metrics import ServerMetrics
-from tuplet.serve.request_notes import notes
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import HELD, TooBusy
+from tuplet.serve.requests.request_notes import notes
 
 T = TypeVar("T")
 SHORT = 0.1  # seconds that a query has in the short lane

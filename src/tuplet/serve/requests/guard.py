@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tuplet.serve.cors import NO_CORS, Cors
 from tuplet.serve.encoding import encode
-from tuplet.serve.http import Reply, Request
-from tuplet.serve.keys import KeyFile
+from tuplet.serve.requests.cors import NO_CORS, Cors
+from tuplet.serve.requests.http import Reply, Request
+from tuplet.serve.requests.keys import KeyFile
 
 # Nothing from elsewhere, nothing inline; the drawings are made on a canvas.
 POLICY = (

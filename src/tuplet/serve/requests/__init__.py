@@ -1,0 +1,1 @@
+"""What a request is, who may send it, and when it has its turn."""

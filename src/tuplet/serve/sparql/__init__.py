@@ -1,0 +1,1 @@
+"""The SPARQL protocol: results, names as IRIs, and a description of the service."""
