@@ -343,3 +343,8 @@ def test_a_server_that_ends_says_so_first(by: Any, two: Server) -> None:  # the 
     assert reader.get("/ready").json()["kind"] == "stopping"
     assert "spain" in names(reader.post("/ask", json=QUERY))  # it answers nevertheless
     assert two.process.wait(60) == 0
+
+
+def test_a_server_with_other_settings_has_other_tags() -> None:
+    asked = Request("GET", "/schema", "", {})
+    assert asked.tag(b"one") == asked.tag(b"one") != asked.tag(b"two")

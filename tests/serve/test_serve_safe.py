@@ -94,6 +94,9 @@ def test_without_keys_only_this_machine_is_answered(client: httpx.Client) -> Non
         assert response.status_code in (400, 403), host
     assert client.post("/ask", json=EASY, headers={"Host": "localhost:1"}).status_code == 200
     assert client.post("/ask", json=EASY, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    # a browser that does not say the site says the origin
+    assert client.post("/ask", json=EASY, headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.post("/ask", json=EASY, headers={"Origin": str(client.base_url).rstrip("/")}).status_code == 200
     assert client.post("/ask", content=b'{"query": "x"}', headers={"content-type": "text/plain"}).status_code == 415
 
 

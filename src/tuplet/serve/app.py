@@ -48,7 +48,8 @@ class Application:
 
         summary = "This description"
         table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
-        self.router, self.guard = Router(table), Guard(keys, cors)
+        self.router = Router(table, repr((service.limits, service.base)).encode())
+        self.guard = Guard(keys, cors)
         self.proxies = proxies
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served

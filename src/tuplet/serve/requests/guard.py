@@ -54,8 +54,9 @@ class Guard:
             if name not in LOOPBACK:
                 return _reply(403, f"this server answers to localhost only, not to {host[:100]!r}", "host")
             # Another port of this machine is another site too.
-            own = request.header("sec-fetch-site") in OWN_SITE or request.path == "/"
-            if not own and not self.cors.allows(request.header("origin")):
+            site, origin = request.header("sec-fetch-site"), request.header("origin")
+            own = site in OWN_SITE and (site or not origin or origin.lower().partition("://")[2] == host)
+            if not own and request.path != "/" and not self.cors.allows(origin):
                 return _reply(403, "requests from other sites are not answered", "host")
             request.trusted = True
             return None

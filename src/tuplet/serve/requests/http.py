@@ -84,11 +84,15 @@ class Request:
         """The type of the body, without its parameters."""
         return self.header("content-type").split(";")[0].strip().lower()
 
-    def tag(self) -> str:
-        """The ETag of the answer: version, stores at their generations, and what is asked. Its bytes may differ."""
+    def tag(self, settings: bytes = b"") -> str:
+        """The ETag of the answer: version, settings, stores at their generations, and what is asked.
+
+        Its bytes may differ: it is a weak one.
+        """
         seen, headers = SEEN.get(), self.headers
         address = self.path.encode(), self.address.encode(), headers.get(b"accept", b"")
-        words = _VERSION, b"" if seen is None else seen.state, *address, headers.get(b"content-type", b""), self.body
+        state = b"" if seen is None else seen.state
+        words = _VERSION, settings, state, *address, headers.get(b"content-type", b""), self.body
         return f'W/"{blake2b(b"|".join(words), digest_size=16).hexdigest()}"'
 
     def parameters(self) -> dict[str, str]:
@@ -191,7 +195,8 @@ class Router:
     tuplet.serve.requests.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
     """
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], settings: bytes = b"") -> None:
+        self.settings = settings  # of the server: with others, its answers to the same request may be others
         self.table: dict[str, dict[str, Route]] = {}
         self.folders: dict[str, Route] = {}  # routes whose path ends in /: they answer for all below
         for route in routes:
@@ -233,7 +238,7 @@ class Router:
             taken = route.taken(request)
             if route.path not in TAGGED:
                 return await route.handle(request, taken)
-            tag = request.tag()
+            tag = request.tag(self.settings)
             if tag in request.header("if-none-match"):
                 return Reply(status=304, headers=_kept(request, tag))
             reply = await route.handle(request, taken)
