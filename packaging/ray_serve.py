@@ -12,9 +12,9 @@ from typing import Any
 from ray import serve
 
 from tuplet.serve.app import create_app
+from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.keys import KeyFile
 from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.server_settings import named_stores
 from tuplet.serve.service import Service
 from tuplet.store import open_store

@@ -23,9 +23,9 @@ from tuplet.listing import Listing
 from tuplet.query.answer import Explanation
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact
-from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.operators.metrics import FAMILIES
 from tuplet.serve.operators.server_log import LogSettings
+from tuplet.serve.requests.limits import ServerLimits
 from tuplet.settings import describe, table
 from tuplet.train_config import PRESETS, TrainConfig
 from tuplet.truth.edit import EditReport
