@@ -121,7 +121,8 @@ class JSONLines(logging.Formatter):
             "process": record.process,
             "message": record.getMessage(),
         }
-        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        # Where Ray is loaded, it marks every record for itself with names that begin with _.
+        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key[0] != "_"}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
