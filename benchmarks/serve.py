@@ -39,7 +39,7 @@ import tuplet
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.query_graph import QueryGraph
-from tuplet.serve.app import create_app
+from tuplet.serve.app import Application
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
@@ -145,15 +145,14 @@ async def load(port: int, requests: list[bytes], connections: int) -> Load:
 
 
 async def hostile(port: int, request: bytes, stop: asyncio.Event) -> int:
-    """Asks what takes all its time, again and again; how often it was answered."""
+    """Asks what takes seconds, again and again; how often it was answered."""
     count = 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
     while not stop.is_set():
-        status, body = await send(reader, writer, request)
-        answer = json.loads(body)
-        assert status == 200, body[:300]
-        assert answer["pruned"] in ("timeout", "memory"), body[:300]
-        count += 1
+        status, body = await send(reader, writer, request)  # whatever ends it: its time, its memory, or its last tuple
+        count += status == 200
+        if status not in (200, 429):  # with a full house it is refused
+            print(f"the hostile query was answered with {status}: {body[:200]!r}", file=sys.stderr)
     writer.close()
     return count
 
@@ -254,7 +253,7 @@ def limits(port: int) -> None:
     """The cases of deadlines.py over HTTP under `--max-time 1`: how long each request takes, and what it claims."""
     service = Service({"halves": two_halves(), "hub": hub()}, ServerLimits(max_time=1.0), ServerMetrics())
     service.warm()
-    server = uvicorn.Server(uvicorn.Config(create_app(service), port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(Application(service), port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     asyncio.run(ready(port))
@@ -306,7 +305,7 @@ def run(path: str, arguments: argparse.Namespace) -> None:
     try:
         warm = [http({"query": q, "k": k}) for q in texts(store, 20, arguments.seed + 1)]
         for server in servers:
-            asyncio.run(ready(server.port))
+            asyncio.run(ready(server.port, server.process))
             server.measured(warm, len(warm), arguments.connections)
         print(f"{len(queries):,} queries of {len(SHAPES)} shapes, k={k}, {arguments.workers} workers")
         rounds = f"{arguments.rounds} rounds, {arguments.connections} connections opened at once"
@@ -314,7 +313,7 @@ def run(path: str, arguments: argparse.Namespace) -> None:
         single = [http({"query": q, "k": k}) for q in queries[: arguments.requests]]
         size = arguments.batch
         batches = [http({"queries": queries[i : i + size], "k": k}) for i in range(0, len(queries), size)]
-        for title, beside in (("", None), ("beside a query that runs into its timeout, again and again", slow)):
+        for title, beside in (("", None), ("beside a query that takes seconds, again and again", slow)):
             print(title or "alone")
             in_rounds("single", servers, single, len(single), beside, arguments)
             in_rounds("batch", servers, batches, len(queries), beside, arguments)
@@ -356,8 +355,10 @@ def in_rounds(
         )
 
 
-async def ready(port: int) -> None:
+async def ready(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
     for _ in range(3000):
+        if process is not None and process.poll() is not None:
+            sys.exit("the server did not start")
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()

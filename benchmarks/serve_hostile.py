@@ -170,7 +170,7 @@ def main() -> None:
             continue
         server = Running.start(name, arguments.store, arguments.port, arguments.workers, source)
         try:
-            asyncio.run(ready(server.port))
+            asyncio.run(ready(server.port, server.process))
             print(f"load {os.getloadavg()[0]:.1f} before", flush=True)
             asyncio.run(fair(server, arguments.hostile, arguments.seconds))
             asyncio.run(gone(server))

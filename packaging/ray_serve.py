@@ -11,7 +11,7 @@ from typing import Any
 
 from ray import serve
 
-from tuplet.serve.app import create_app
+from tuplet.serve.app import Application
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.keys import KeyFile
 from tuplet.serve.requests.limits import ServerLimits
@@ -26,7 +26,7 @@ def application() -> Any:
     service = Service(stores, ServerLimits(), ServerMetrics())
     service.warm()
     keys = os.environ.get("TUPLET_KEYS")
-    return create_app(service, KeyFile(keys) if keys else None)
+    return Application(service, KeyFile(keys) if keys else None)
 
 
 # Replicas may run elsewhere: they are told what this process was told.

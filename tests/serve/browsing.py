@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from running_server import Server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright.expect
+PATIENCE = 120_000  # ms: a busy machine is no mistake of the page
+expect.set_options(timeout=PATIENCE)
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -31,6 +34,7 @@ class Visit:
             accept_downloads=True,
             has_touch=size != "desk",
         )
+        self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
@@ -52,6 +56,19 @@ class Visit:
         self.context.close()
         assert self.complaints == [], self.complaints
         assert self.elsewhere == [], f"nothing is loaded from elsewhere: {self.elsewhere}"
+
+
+def until(page: Any, happened: Callable[[], Any]) -> None:
+    """Waits for something that is told to the test, not shown on the page.
+
+    `page.wait_for_function` polls with `eval`, which the page's content policy forbids: it fails whenever what it waits
+    for has not happened by its first look.
+    """
+    for _ in range(PATIENCE // 20):
+        if happened():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it did not happen")
 
 
 def run(page: Any, text: str) -> None:

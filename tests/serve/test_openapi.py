@@ -106,6 +106,15 @@ def test_errors_are_described(client: httpx.Client, description: dict[str, Any])
         )
 
 
+def test_what_takes_a_query_tells_how_to_write_one(description: dict[str, Any]) -> None:
+    told = {name: operation.get("description", "") for name, operation in _by_name(description).items()}
+    assert {name for name, text in told.items() if "?x, ?y : exists ?z" in text} == {"ask", "explain", "plan", "parse"}
+
+
+def _by_name(description: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["operationId"]: one for path in description["paths"].values() for one in path.values()}
+
+
 def test_keys_are_described(description: dict[str, Any]) -> None:
     schemes = description["components"]["securitySchemes"]
     assert [scheme["scheme"] for scheme in schemes.values()] == ["bearer"]

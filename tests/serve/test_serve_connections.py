@@ -159,6 +159,8 @@ async def test_the_longest_idle_make_room_and_the_busy_stay(worker: Worker) -> N
         (b"GET / HTTP/1.1\r\nhost: a\r\na: " + b"b" * HEAD_SIZE, 431),
         (b"GET /" + b"b" * HEAD_SIZE + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 101 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\na: b\r\n\r\n", 400),  # for no host
+        (b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n", 400),
     ],
 )  # fmt: skip
 def test_what_is_not_a_request_is_refused_and_closed(sent: bytes, status: int) -> None:
@@ -222,7 +224,7 @@ async def test_another_protocol_is_not_taken_up_and_not_complained_about(worker:
     answer = await received(await worker.connect(head))
     assert answer.endswith(b"\r\n\r\n/a")
     # as Java's HttpClient and `curl --http2` send it
-    head = b"POST /echo HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\n"
     answer = await received(
         await worker.connect(500 * (head + b"body") + REQUEST.replace(b"/", b"/last", 1)[:-2] + CLOSE)
     )
@@ -234,9 +236,9 @@ async def test_another_protocol_is_not_taken_up_and_not_complained_about(worker:
 
 @with_worker
 async def test_what_stands_behind_a_body_is_dropped_and_does_not_go_on_for_ever(worker: Worker) -> None:
-    head = b"POST /echo HTTP/1.1\r\nauthorization: a\r\ntransfer-encoding: chunked\r\n" + CLOSE
+    head = b"POST /echo HTTP/1.1\r\nhost: a\r\nauthorization: a\r\ntransfer-encoding: chunked\r\n" + CLOSE
     answer = await received(await worker.connect(head + b"4\r\nbody\r\n0\r\nauthorization: b\r\n\r\n"))
-    assert b"/echobody|authorization=a|" in answer
+    assert b"/echobody|host=a|authorization=a|" in answer
     assert b"authorization=b" not in answer
     for begun, endless in ((b"0\r\nx: ", b"yyyyyy"), (b"0\r\n", b"x: y\r\n"), (b"4;", b"xxxxxx")):
         client = await worker.connect(head + begun)

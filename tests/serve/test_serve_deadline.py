@@ -20,7 +20,7 @@ from tuplet.query.limits import Deadline
 from tuplet.query.source import Source
 from tuplet.query.value_columns import READ_ANYWAY
 from tuplet.serve import models
-from tuplet.serve.app import create_app
+from tuplet.serve.app import Application
 from tuplet.serve.encoding import SLICE, to_json, to_lines
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import OverLimit, ServerLimits, TooBusy
@@ -251,7 +251,7 @@ def test_waiting_for_a_place_counts(bridges: Store) -> None:
 def test_a_client_that_goes_away_frees_its_place(bridges: Store) -> None:
     """A query of minutes, and nobody waits for it: its search ends, and the next query finds the place free."""
     service = Service({"bridges": bridges}, ServerLimits(max_concurrent=1, max_time=600.0), ServerMetrics())
-    app, sent = create_app(service), list[Any]()
+    app, sent = Application(service), list[Any]()
 
     async def asked(query: str, gone: asyncio.Event) -> None:
         body = json.dumps({"query": query, "k": 250, "only": "predicted"}).encode()

@@ -14,14 +14,14 @@ from tuplet.serve.requests.keys import KeyFile, KeyOwner, Keys, add_key, hash_of
 
 
 def test_a_new_key_says_what_it_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "serve --scope read,write --stores world,people --expires 2027-01-01 --new-key anna --api-key-file"
+    words = "serve --scope read,write --stores world,people --expires 2999-01-01 --new-key anna --api-key-file"
     assert main([*words.split(), str(tmp_path / "keys")]) == 0
     key = capsys.readouterr().out.strip()
     anna = Keys.read(tmp_path / "keys").owner(key)
-    assert anna == KeyOwner.of("anna", ["scopes=write,read", "stores=people,world", "expires=2027-01-01"])
+    assert anna == KeyOwner.of("anna", ["scopes=write,read", "stores=people,world", "expires=2999-01-01"])
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     assert key not in (tmp_path / "keys").read_text()
-    for wrong in ("--scope raed", "--expires 01.01.2027", "--stores ,"):
+    for wrong in ("--scope raed", "--expires 01.01.2999", "--expires 2020-02-29", "--stores ,"):
         assert main(["serve", *wrong.split(), "--new-key", "bob", "--api-key-file", str(tmp_path / "keys")]) == 1
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert len((tmp_path / "keys").read_text().splitlines()) == 1

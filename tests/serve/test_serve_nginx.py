@@ -43,10 +43,15 @@ def test_answers_pass_and_ids_are_one(proxied: httpx.Client) -> None:
 def test_what_is_cached_is_asked_for_again_and_has_not_changed(proxied: httpx.Client, server: Server) -> None:
     sparql = {"query": "SELECT ?x WHERE { ?x :borders :france }"}
     first = proxied.get("/sparql", params=sparql)
-    second = proxied.get("/sparql", params=sparql)
+    assert first.headers["x-cache"] == "MISS"
     time.sleep(2.1)  # nginx counts whole seconds
-    third = proxied.get("/sparql", params=sparql)
-    assert [reply.headers["x-cache"] for reply in (first, second, third)] == ["MISS", "HIT", "REVALIDATED"]
+    second = proxied.get("/sparql", params=sparql)
+    assert second.headers["x-cache"] == "REVALIDATED"
+    for _ in range(20):  # within a second of the one before, unless the machine is busy
+        third = proxied.get("/sparql", params=sparql)
+        if third.headers["x-cache"] == "HIT":
+            break
+    assert third.headers["x-cache"] == "HIT"
     assert first.content == second.content == third.content
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import CONTRAST, NAMELESS, SIZES, Visit, expect, needs_browser, run
+from browsing import CONTRAST, NAMELESS, SIZES, Visit, expect, needs_browser, run, until
 from running_server import Server
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -89,6 +89,31 @@ def test_the_way_of_a_new_user(visit: Visit) -> None:
         assert Path(waiting.value.path()).read_bytes().startswith(first)
 
 
+def test_what_is_typed_while_the_server_reads_is_not_asked_and_not_lost(visit: Visit) -> None:
+    page = visit.open()
+    run(page, "?x : borders(?x, france)")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.post_data_json["query"]) if r.url.endswith("/ask") else None)
+
+    held: list[Any] = []  # what the server is to read waits here
+    page.route("**/parse", lambda route: held.append(route))
+    page.select_option("#only", "predicted")  # asks again, once the text is read
+    page.fill("#query", "?x : bor")
+    until(page, lambda: held)
+    held[0].continue_()
+    until(page, lambda: asked)
+    page.wait_for_selector("#ask:text-is('Ask')")
+    assert asked == ["?x : borders(?x, france)"]
+
+    held.clear()
+    page.click("#as-sparql")
+    until(page, lambda: held)
+    page.fill("#query", "?x : borders(?x, spain)")
+    held[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.input_value("#query") == "?x : borders(?x, spain)"
+
+
 def test_a_query_is_drawn_and_the_text_follows(visit: Visit) -> None:
     page = visit.open()
     if not page.is_visible("#edge-form"):
@@ -139,7 +164,7 @@ def test_two_engines_side_by_side_and_a_link_that_brings_it_back(desk: Visit) ->
     page = desk.open()
     run(page, "?a, ?b : borders(?a, ?b) & member_of(?a, nato) & member_of(?b, nato)")
     page.select_option("#versus", "ns3")
-    page.wait_for_selector("#panels.two", timeout=60_000)
+    page.wait_for_selector("#panels.two")
     assert page.locator(".panel").count() == 2
     assert page.is_visible("#budget")
     assert "in common" in page.inner_text("#told")

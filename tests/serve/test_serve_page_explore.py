@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import CONTRAST, NAMELESS, Visit, expect, needs_browser, run
+from browsing import CONTRAST, NAMELESS, Visit, expect, needs_browser, run, until
 from running_server import Server
 
 pytestmark = needs_browser
@@ -128,6 +128,7 @@ def test_answers_are_sorted_filtered_and_paged(page: Any) -> None:
     assert page.locator("tbody td.rank").first.inner_text() == "1"
 
     page.fill(".filter", "china")
+    expect(page.locator(".pages .quiet")).to_contain_text("of 50 fetched so far")
     rows = page.locator("tbody tr").all_inner_texts()
     assert rows
     assert all("china" in row.lower() for row in rows)
@@ -177,12 +178,13 @@ def test_answers_as_a_graph_that_grows_and_is_saved(page: Any) -> None:
     drawing = page.locator(".answer-graph .canvas")
     expect(drawing).to_have_attribute("aria-label", re.compile(r"^Graph of \d+ entities and \d+ facts$"))
     cy = "document.querySelector('.answer-graph .canvas')._cyreg.cy"
-    page.wait_for_function(f"() => document.querySelector('.answer-graph .canvas')._cyreg && {cy}.nodes().length > 1")
+    drawn = f"document.querySelector('.answer-graph .canvas')._cyreg ? {cy}.nodes().length : 0"
+    until(page, lambda: page.evaluate(drawn) > 1)
     before = page.evaluate(f"{cy}.nodes().length")
     page.select_option(".answer-graph select", "spain")
     page.click(".answer-graph button:text-is('Expand')")
     page.wait_for_selector(".answer-graph [role=status]:has-text('more facts')")
-    page.wait_for_function(f"() => {cy}.nodes().length > {before}")
+    until(page, lambda: page.evaluate(drawn) > before)
     titles = page.evaluate(f"{cy}.edges().map((e) => e.data('title'))")
     assert any("member of" in title for title in titles)
     assert page.evaluate(f"{cy}.edges('.observed').length") > 0
@@ -232,6 +234,10 @@ def test_two_engines_in_one_table_that_fits(page: Any) -> None:
     assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.scroll'))")
     page.locator("tbody td.truth").first.click()
     page.wait_for_selector("#why:visible")
+    page.select_option("#only", "predicted")  # of which there are none on facts alone
+    page.wait_for_selector(".only-here:has-text('not among its 0 answers')")
+    assert page.locator("thead th").all_inner_texts() == ["#", "?x", "truth: exact", "truth: crisp", "status"]
+    page.select_option("#only", "")
     page.select_option("#versus", "")
     page.wait_for_selector(".listed")
 
@@ -252,4 +258,24 @@ def test_the_drawer_fills_a_phone(browser: Any, server: Server) -> None:
     page.click("#drawer button:text-is('Ask about it')")
     page.wait_for_selector("th:has-text('?relation')")
     assert page.is_hidden("#drawer"), "it makes room for the answers"
+    visit.close()
+
+
+def test_a_name_without_end_is_cut_and_broken(browser: Any, server: Server) -> None:
+    visit = Visit(browser, server, "phone")
+    page = visit.open()
+    fits = page.evaluate(
+        """async (name) => {
+          const { table } = await import(new URL("web/table.js", document.baseURI));
+          const answer = { values: { x: name, y: "a" }, labels: { x: "", y: "A" }, truth: 1, status: "observed",
+                           witness: [{ head: name, relation: "r", tail: "a" }] };
+          const list = table([{ variables: ["x", "y"], answers: [answer], engine: "exact", k: 1 }], {});
+          document.getElementById("panels").replaceChildren(list.element);
+          const scroll = list.element.querySelector(".scroll");
+          return [scroll.scrollWidth <= scroll.clientWidth, list.element.querySelector(".entity").textContent.length];
+        }""",
+        "x" * 3000,
+    )
+    assert fits == [True, 200]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     visit.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -69,6 +71,37 @@ def test_an_owner_has_at_most_half_of_the_places() -> None:
 
     inside, seen = asyncio.run(crowd())
     assert (len(inside), seen) == (6, 2)
+
+
+def test_what_was_found_is_freed_without_the_collector() -> None:
+    """An answer may have megabytes; many of them may come before the collector does."""
+
+    class Found:
+        pass
+
+    async def asked() -> None:
+        gc.disable()
+        try:
+            found = weakref.ref(await Lane(1, 64, ServerMetrics()).run("a", Deadline(), Found))
+            await until(lambda: found() is None)
+        finally:
+            gc.enable()
+
+    asyncio.run(asked())
+
+
+def test_searches_of_one_owner_share_what_one_may_hold() -> None:
+    async def crowd() -> tuple[bool, bool, bool]:
+        lane, go = Lane(8, 64, ServerMetrics(), memory=100), threading.Event()
+        deadlines = [Deadline(), Deadline(), Deadline()]
+        tasks = [asking(lane, owner, go.wait, deadline) for owner, deadline in zip("aab", deadlines, strict=True)]
+        await asyncio.sleep(0)
+        one, two, other = (deadline.brake.may_hold(60) for deadline in deadlines)
+        go.set()
+        await asyncio.gather(*tasks)
+        return one, two, other
+
+    assert asyncio.run(crowd()) == (True, False, True)
 
 
 def test_long_queries_step_aside_and_take_turns() -> None:

@@ -201,12 +201,21 @@ def test_too_many_at_once_are_told_to_come_back(small: Server) -> None:
         assert float(values["tuplet_queries_running"]) == float(values["tuplet_requests_waiting"]) == 0
 
 
+def _asked(client: httpx.Client) -> float:
+    """How many queries run or wait."""
+    values = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+    return float(values["tuplet_queries_running"]) + float(values["tuplet_requests_waiting"])
+
+
 def test_requests_in_flight_are_finished_before_the_end(start: Start) -> None:
     server = start()
     with concurrent.futures.ThreadPoolExecutor(3) as pool, server.client() as client:
         body = {"query": HOSTILE, "k": 10000, "timeout": 2, "only": "predicted"}
         sent = [pool.submit(client.post, "/ask", json=body) for _ in range(2)]
-        time.sleep(1.0)
+        while not all(future.done() for future in sent):
+            if _asked(client) == 2:
+                break
+            time.sleep(0.05)
         server.process.send_signal(signal.SIGTERM)
         responses = [future.result() for future in sent]
     assert [response.status_code for response in responses] == [200, 200]

@@ -18,7 +18,7 @@ import pytest
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.source import Source
-from tuplet.serve.app import Application, Sending, create_app
+from tuplet.serve.app import Application, Sending
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
@@ -39,9 +39,7 @@ def service() -> Service:
 
 @pytest.fixture(scope="module")
 def application(service: Service) -> Application:
-    app = create_app(service)
-    assert isinstance(app, Application)
-    return app
+    return Application(service)
 
 
 class Client:
@@ -208,3 +206,20 @@ def test_packed_bytes_are_gzip(service: Service) -> None:
 
     pieces = [b"a" * 5000, b"b" * 5000, b""]
     assert gzip.decompress(b"".join(packed(pieces))) == b"".join(pieces)
+
+
+def test_a_body_that_breaks_off_is_not_taken_for_a_whole_one(application: Application) -> None:
+    """Half a table would change half of the facts."""
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return messages.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"9")]
+    scope = {"type": "http", "method": "POST", "path": "/ask", "query_string": b"", "headers": headers}
+    asyncio.run(application(scope, receive, send))
+    assert sent[0]["status"] == 499

@@ -12,9 +12,10 @@ from tuplet.serve.encoding import encode
 from tuplet.serve.openapi import describe
 from tuplet.serve.operators.access_log import AccessLog
 from tuplet.serve.operators.server_log import LogSettings
+from tuplet.serve.processes.allocator import Tidying
 from tuplet.serve.requests.cors import NO_CORS, Cors
 from tuplet.serve.requests.guard import HEADERS, Guard, is_open
-from tuplet.serve.requests.http import App, ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
+from tuplet.serve.requests.http import ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
 from tuplet.serve.requests.keys import KeyFile
 from tuplet.serve.requests.limits import OverLimit, TooBusy
 from tuplet.serve.requests.places import ClientGone
@@ -25,6 +26,7 @@ from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
 LARGE = 1 << 18  # bytes of an answer that is sent in pieces; requests and answers beyond it are counted
+LONG = 1.0  # seconds of a request after which there may be memory to give back
 BODILESS = (204, 304)
 log = logging.getLogger("tuplet.serve")
 
@@ -53,6 +55,7 @@ class Application:
         self.proxies = proxies
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
+        self.tidying = Tidying()
         self.sending, self.arriving = Sending(service.limits.max_sending), Sending(service.limits.max_sending)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -82,6 +85,8 @@ class Application:
         metrics.request(request.route, status, seconds, sent, request.owner)
         if noted.queue is not None:
             metrics.queued(noted.queue)
+        if seconds > LONG or sent > LARGE:
+            self.tidying.soon()
         refused = noted.refused or ("of another scope" if status == 403 and request.owner else "")
         if refused:
             metrics.refused_key(refused)
@@ -200,7 +205,7 @@ async def _body(receive: Receive, most: int) -> bytes:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                break
+                raise ClientGone  # half a table is not half of the facts
             parts.append(message.get("body", b""))
             total += len(parts[-1])
             if total > most:
@@ -223,14 +228,3 @@ async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
-
-
-def create_app(
-    service: Service,
-    keys: KeyFile | None = None,
-    logs: LogSettings | None = None,
-    cors: Cors = NO_CORS,
-    proxies: TrustedProxies = NO_PROXIES,
-) -> App:
-    """The application around a service, guarded."""
-    return Application(service, keys, logs, cors, proxies)

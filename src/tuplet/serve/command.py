@@ -8,7 +8,7 @@ from math import inf
 
 from tuplet.errors import BadInput
 from tuplet.serve.operators.server_log import LogSettings
-from tuplet.serve.requests.keys import add_key
+from tuplet.serve.requests.keys import KeyOwner, add_key
 from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.run import start
 from tuplet.serve.server_settings import ServerSettings, named_stores
@@ -24,6 +24,9 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
     if arguments.new_key:
         if not arguments.api_key_file:
             raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
+        owner = KeyOwner.of(arguments.new_key, told)
+        if owner.expired():
+            raise BadInput(f"a key that expires on {owner.expires} would open nothing: that day has come")
         say(add_key(arguments.api_key_file, arguments.new_key, told))
         return
     if not arguments.stores:

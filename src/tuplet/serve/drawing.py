@@ -42,7 +42,7 @@ from tuplet.lang.printer import (
 )
 from tuplet.lang.rules import rename, to_normal_form
 from tuplet.lang.sparql_printer import to_sparql
-from tuplet.lang.tokens import conjunction, tokenize
+from tuplet.lang.tokens import conjunction, is_number, tokenize
 from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
@@ -261,6 +261,6 @@ def _term_of(term: models.DrawnTerm) -> Term:
 def _name_of(text: str, form: models.NameForm) -> Name:
     if form == "variable" and not text.replace("_", "a").isalnum():
         raise BadInput(f"a variable is named with letters, digits and _, not {text!r}")
-    if form == "id" and not text.isdigit():
-        raise BadInput(f"an entity's number has digits only, not {text!r}")
+    if form in ("id", "number") and not is_number(text):
+        raise BadInput(f"a number has digits only, not {text!r}")
     return Name(text, form)

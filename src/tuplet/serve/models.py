@@ -198,7 +198,7 @@ class LabelsRequest(StrictTypes):
     store: str | None = None
 
 
-NameForm = Literal["name", "label", "id", "variable"]
+NameForm = Literal["name", "label", "number", "id", "variable"]
 LogicText = Annotated[str, Key(min_length=1, max_length=10_000, description="a piece of logic text")]
 
 
@@ -207,7 +207,7 @@ class DrawnTerm(StrictTypes):
 
     kind: Literal["free", "exists", "constant"]
     name: Annotated[str, Key(min_length=1, max_length=10_000)]
-    form: Literal["name", "label", "id"] = "name"
+    form: Literal["name", "label", "number", "id"] = "name"
     label: str = Key(default="", description="how it is shown; /write does not look at it")
 
 

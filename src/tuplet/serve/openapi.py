@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
+from tuplet.lang.brief_language import LANGUAGE
 from tuplet.serve.models import ErrorBody
 from tuplet.serve.requests.http import JSON, TABLES, TAGGED, Route
 
@@ -60,6 +61,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         if status >= 400:
             answers[str(status)]["content"] = error
     told: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "responses": answers}
+    if route.takes is not None and "query" in route.takes.model_fields:
+        told["description"] = f"{route.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
     if route.scope != "open":
         told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
     if route.takes is not None and route.method == "GET":

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 from pydantic import Field as Key
 
+from tuplet.query.witness import Fact
 from tuplet.serve.models import AnswerBody, ErrorBody, WriteRequest
 
 
@@ -15,6 +16,7 @@ class ExplainBody(AnswerBody):
 
     query: str
     text: str
+    missing: list[Fact]
 
 
 class PlanBody(BaseModel):

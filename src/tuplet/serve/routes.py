@@ -51,7 +51,7 @@ def _asking(service: Service) -> list[Route]:
             said["content-disposition"] = f'attachment; filename="answers.{asked.format.removesuffix("_safe")}"'
             return Reply(table, media=MEDIA[asked.format], headers=said)
 
-        return await service.run(request, deadline, work)
+        return await service.run(request, deadline, work, service.may_be_short(asked))
 
     async def explain(request: Request, asked: models.ExplainRequest) -> Reply:
         deadline = service.limits.deadline(asked.timeout)

@@ -39,7 +39,7 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     count = workers or min(4, os.cpu_count() or 1)
     settings = _checked(settings.from_anywhere(), host, count)
     with (
-        _bound(host, port) as listening,
+        bound(host, port) as listening,
         tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
@@ -57,15 +57,7 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
     start_logging(settings.logs)
     if settings.logs.access_log:
         LogFile(settings.logs.access_log)
-    if settings.key_file is not None:
-        Keys.read(settings.key_file)
-        if warning := KeyFile(settings.key_file).warning():
-            log.warning(warning)
-    elif not is_loopback(host):
-        raise BadInput(
-            f"{host} can be reached from elsewhere, so keys are needed: make one with "
-            "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
-        )
+    checked_keys(settings.key_file, host)
     TrustedProxies(settings.proxies)
     return replace(
         settings,
@@ -73,6 +65,22 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
         base_iri=BaseIri(settings.base_iri).text,
         cors_origins=Cors(settings.cors_origins).origins,
     )
+
+
+def checked_keys(key_file: str | None, host: str) -> KeyFile | None:
+    """The keys of a server, all of them as they should be; only one that nobody else can reach needs none."""
+    if key_file is not None:
+        Keys.read(key_file)
+        keys = KeyFile(key_file)
+        if warning := keys.warning():
+            log.warning(warning)
+        return keys
+    if not is_loopback(host):
+        raise BadInput(
+            f"{host} can be reached from elsewhere, so keys are needed: make one with "
+            "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
+        )
+    return None
 
 
 def is_loopback(host: str) -> bool:
@@ -99,7 +107,7 @@ async def _supervise(settings: ServerSettings, listening: socket.socket, count: 
     await Supervisor(settings, count, door, ready).run()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
     """The socket that connections come to; small answers leave at once instead of waiting for the next packet."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

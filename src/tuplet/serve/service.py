@@ -30,6 +30,7 @@ from tuplet.serve.encoding import encode, to_json
 from tuplet.serve.entity_card import entity_card
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.processes.control import Generations
+from tuplet.serve.requests.first_try import Try, Unfinished
 from tuplet.serve.requests.http import Reply, Request
 from tuplet.serve.requests.keys import KeyRefused
 from tuplet.serve.requests.limits import OverLimit, ServerLimits, problem, with_place
@@ -42,6 +43,7 @@ from tuplet.store import Store
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
 _TOGETHER = 16  # queries of a batch that go through each step together: a processor is quicker at one thing at a time
+_FEW, _BRIEF = 100, 2000  # answers, and characters, of a query that may be answered in the event loop
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
 
@@ -54,6 +56,15 @@ class PreparedQuery(NamedTuple):
     limits: Limits
     seconds: float  # that it took so far
 
+    @property
+    def surely_short(self) -> bool:
+        """Whether all that may take long in it looks at the clock often: a search that begins at a named entity."""
+        question, limits = self.question, self.limits
+        few = isinstance(limits.k, int) and limits.k + limits.offset <= _FEW and not limits.evidence
+        if not few or not self.engine.looks_often or not question.plain or len(question.clauses) != 1:
+            return False
+        return any(edge.head < 0 or edge.tail < 0 for edge in question.clauses[0].edges)
+
 
 class Service:
     """Stores, limits and counters of one process."""
@@ -64,7 +75,7 @@ class Service:
         self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
         self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
-        self.places = Places(limits.max_concurrent, limits.max_waiting, metrics)
+        self.places = Places(limits.max_concurrent, limits.max_waiting, metrics, limits.max_memory)
         self.small = Lane(1, limits.max_waiting, metrics)
 
     @property
@@ -95,9 +106,16 @@ class Service:
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes]) -> Reply:
-        """Search in a thread once who asks has a place; the search ends if he goes away."""
-        return await self.places.run(request.asker, deadline, self._packed(request, work), request.gone)
+    async def run(
+        self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes], short: bool = False
+    ) -> Reply:
+        """Search in a thread once who asks has a place; the search ends if he goes away. What may be `short` is tried
+        without one first.
+        """
+        packed = self._packed(request, work)
+        if short and (tried := await self.places.first_try(request.asker, deadline, packed)) is not None:
+            return tried
+        return await self.places.run(request.asker, deadline, packed, request.gone)
 
     async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
@@ -111,6 +129,14 @@ class Service:
             return (Reply(found) if isinstance(found, bytes) else found).packed_for(request)
 
         return partial(copy_context().run, packed)
+
+    def may_be_short(self, asked: models.AskRequest) -> bool:
+        """Whether reading a request takes but a moment; `PreparedQuery.surely_short` looks at the query itself."""
+        if asked.query is None or len(asked.query) > _BRIEF or asked.parameters or asked.format != "json":
+            return False
+        store = self.stores.get(asked.store or next(iter(self.stores), ""))
+        engine = self.engines(store).get(asked.engine or store.default_engine) if store is not None else None
+        return engine is not None and engine.looks_often
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -186,7 +212,8 @@ class Service:
             engine = self.engine(store, asked.engine, deadline)
             question = self.question(store, text, grounding, parameters)
             limit = question.tree.limit
-            limits = limits.settled(min(default_k, self.limits.max_k) if limit is None else limit)
+            usual = limits.usual_k if limits.guaranteed else default_k
+            limits = limits.settled(min(usual, self.limits.max_k) if limit is None else limit)
             limits = self.limits.within(limits, deadline.seconds)
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
@@ -195,12 +222,16 @@ class Service:
 
     def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
         """The answers of a query that was prepared."""
+        if isinstance(deadline.brake, Try) and not query.surely_short:
+            raise Unfinished
         start = deadline.clock()
         try:
             answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
             raise
+        if deadline.brake.stopped:
+            raise Unfinished
         engine, took = query.engine.name, deadline.clock() - start + query.seconds
         self.metrics.answered(query.store, engine, took, len(answers), answers.exact, answers.pruned)
         notes().asked(query.store, engine, query.question.text, answers.pruned)
@@ -253,7 +284,8 @@ class Service:
         question = self.question(store, request.query, request.grounding, request.parameters)
         limits = Limits(logic=request.logic, timeout=request.timeout, evidence=request.evidence)
         [answer] = explain(question, [request.values], engine, limits, deadline)
-        return encode({"query": request.query, **answer.to_dict(), "text": str(answer.explain())})
+        missing = [asdict(fact) for fact in answer.missing]
+        return encode({"query": request.query, **answer.to_dict(), "missing": missing, "text": str(answer.explain())})
 
     def plan(self, request: models.PlanRequest, deadline: Deadline) -> bytes:
         """`POST /plan`: how a query would be answered."""

@@ -183,6 +183,9 @@ class Connection(HttpToolsProtocol):
         if large:
             self._refusal = _TOO_LARGE
             raise httptools.HttpParserError  # the parser stops
+        if self.parser.get_http_version() == "1.1" and not any(name == b"host" for name, _ in self.headers):
+            self._refusal = (400, "a request has to say which host it is for")
+            raise httptools.HttpParserError
         address = httptools.parse_url(self.url)
         path = address.path.decode("ascii")
         self.scope["method"] = self.parser.get_method().decode("ascii")
@@ -211,8 +214,12 @@ class Connection(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, self.app))
 
     def refuse(self, status: int, reason: str) -> None:
-        """Say what is wrong before there is a request, and close."""
+        """Say what is wrong before there is a request, or in its body, and close."""
         log.info("%s: %s", self.address, reason)
+        cycle = self.cycle
+        if cycle is not None and cycle.more_body and not cycle.response_started and self._running is cycle:
+            cycle.response_complete = cycle.disconnected = True  # nothing else is answered
+            cycle.message_event.set()
         if self.busy or self.transport.is_closing():
             self.transport.abort()  # it would be read as a part of the answer that is being sent
             return

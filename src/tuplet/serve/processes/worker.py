@@ -11,9 +11,10 @@ import socket
 import sys
 
 from tuplet.errors import TupletError
-from tuplet.serve.app import create_app
+from tuplet.serve.app import Application
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.operators.server_log import start_logging
+from tuplet.serve.processes import allocator
 from tuplet.serve.processes.connections import OpenConnections
 from tuplet.serve.processes.control import Control
 from tuplet.serve.processes.event_loop import new_event_loop
@@ -33,6 +34,7 @@ def main() -> None:
     """Open the stores, say so, serve until told otherwise."""
     channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     _die_with(parent)
+    allocator.settle()
     settings = ServerSettings.from_environment(os.environ)
     start_logging(settings.logs)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -66,7 +68,7 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
     cors, proxies = Cors(settings.cors_origins), TrustedProxies(settings.proxies)
-    app = create_app(service, keys, settings.logs, cors, proxies)
+    app = Application(service, keys, settings.logs, cors, proxies)
     connections = OpenConnections(app, control)
     told = asyncio.Event()
 

@@ -29,7 +29,7 @@ from tuplet.query.limits import Deadline, Limits
 from tuplet.serve.requests.keys import KeyRefused
 from tuplet.settings import flag, knob
 
-MOST_MEMORY, LEAST_MEMORY = 512 << 20, 32 << 20  # bytes of one search, where nothing is said
+MOST_MEMORY, LEAST_MEMORY = 256 << 20, 32 << 20  # bytes of one search, where nothing is said
 HELD = 2  # long queries that may wait in the middle of their search, for each query that may run
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -44,7 +44,9 @@ class ServerLimits:
     max_k: int = knob(10_000, "answers of a query, those that an offset skips included")
     max_time: float = knob(10.0, "time of a request", unit="seconds")
     max_memory: int | None = knob(
-        None, "what one search may hold (default: its share of half of the memory there is)", unit="bytes"
+        None,
+        "what one search, or all of one key or address, may hold (default: a share of half of the memory there is)",
+        unit="bytes",
     )
     max_answer_bytes: int = knob(16 << 20, "size of an answer; what is left out is said", unit="bytes")
     max_sending: int = knob(
@@ -137,7 +139,7 @@ def memory_share(there_is: int, searches: int) -> int:
     """Bytes for each of so many searches: half of the memory is for stores and answers.
 
     >>> [memory_share(gigabytes << 30, 16) >> 20 for gigabytes in (64, 8, 1, 0)]
-    [512, 256, 32, 32]
+    [256, 256, 32, 32]
     """
     return max(LEAST_MEMORY, min(MOST_MEMORY, there_is // 2 // searches))
 

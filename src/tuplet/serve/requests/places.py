@@ -1,9 +1,9 @@
 """Who may search when.
 
-Every query starts in the short lane. One that is still at it after a moment leaves that lane to others and goes on in
-the long one; where that is full it waits at its next look at the deadline until it is its turn. So many long queries
-slow each other, not the short ones. Owners (keys or addresses) come in turn, and none has more than half of the places
-where queries start.
+Every query that is not answered at its first try (`first_try`) starts in the short lane. One that is still at it after
+a moment leaves that lane to others and goes on in the long one; where that is full it waits at its next look at the
+deadline until it is its turn. So many long queries slow each other, not the short ones. Owners (keys or addresses) come
+in turn, and none has more than half of the places where queries start, nor more memory than one search may hold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import queue
 import sys
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -23,6 +23,8 @@ from typing import Any, Generic, TypeVar
 
 from tuplet.query.limits import Brake, Deadline
 from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.fair_queue import FairQueue
+from tuplet.serve.requests.first_try import FirstTries
 from tuplet.serve.requests.limits import HELD, TooBusy
 from tuplet.serve.requests.request_notes import notes
 
@@ -39,62 +41,52 @@ class ClientGone(Exception):
     """Nobody waits for this answer any more."""
 
 
-class FairQueue(Generic[T]):
-    """What waits, by owner; owners come in turn.
+class OwnersMemory:
+    """What the searches of one owner hold together: not more than one of them may, unless all are small.
 
-    >>> waiting = FairQueue[str]()
-    >>> for owner, what in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")):
-    ...     waiting.add(owner, what)
-    >>> [waiting.take() for _ in range(4)], len(waiting)
-    (['a1', 'b1', 'a2', 'a3'], 0)
+    >>> memory = OwnersMemory(100)
+    >>> memory.fits("a", "one", 60), memory.fits("a", "two", 60), memory.fits("a", "three", 30)
+    (True, False, True)
+    >>> memory.fits("b", "one", 60)
+    True
+    >>> memory.over("a", "one")
+    >>> memory.fits("a", "two", 60)
+    True
     """
 
-    def __init__(self) -> None:
-        self._by_owner: OrderedDict[str, deque[T]] = OrderedDict()
-        self._count = 0
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._held: dict[str, dict[object, int]] = {}
 
-    def __len__(self) -> int:
-        return self._count
+    def fits(self, owner: str, search: object, size: int) -> bool:
+        """Whether a search may hold so much; one that holds no more than its part of what there is always may."""
+        if self._most is None:
+            return True
+        held = self._held.setdefault(owner, {})
+        held[search] = size
+        return size * len(held) <= self._most or sum(held.values()) <= self._most
 
-    def of(self, owner: str) -> int:
-        """How much waits of one owner."""
-        return len(self._by_owner.get(owner, ()))
-
-    def __iter__(self) -> Iterator[T]:
-        return (what for own in self._by_owner.values() for what in own)
-
-    def add(self, owner: str, what: T) -> None:
-        """Put something at the end of what its owner has here."""
-        self._by_owner.setdefault(owner, deque()).append(what)
-        self._count += 1
-
-    def remove(self, owner: str, what: T) -> None:
-        """Take something out of the middle."""
-        own = self._by_owner[owner]
-        own.remove(what)
-        self._count -= 1
-        if not own:
-            del self._by_owner[owner]
-
-    def take(self, may: Callable[[str], bool] = lambda owner: True) -> T | None:
-        """The first of the next owner who may; the owner goes to the end of the row."""
-        for owner, own in self._by_owner.items():
-            if may(owner):
-                self._count -= 1
-                what = own.popleft()
-                if own:
-                    self._by_owner.move_to_end(owner)
-                else:
-                    del self._by_owner[owner]
-                return what
-        return None
+    def over(self, owner: str, search: object) -> None:
+        """A search holds nothing any more."""
+        held = self._held.get(owner)
+        if held is not None:
+            held.pop(search, None)
+            if not held:
+                del self._held[owner]
 
 
 class Turn(Brake, Generic[T]):
     """One query: held at a look while others have their turn, ended where nobody waits for its answer."""
 
-    def __init__(self, owner: str, deadline: Deadline, work: Callable[[], T], done: asyncio.Future[T]) -> None:
-        self.owner, self.deadline, self.work, self.done = owner, deadline, work, done
+    def __init__(
+        self,
+        owner: str,
+        deadline: Deadline,
+        work: Callable[[], T],
+        done: asyncio.Future[T],
+        memory: OwnersMemory,
+    ) -> None:
+        self.owner, self.deadline, self.work, self.done, self.memory = owner, deadline, work, done, memory
         self.asked = self.started = self.since = monotonic()
         self.lane: Any = None
         self.timer: asyncio.TimerHandle | None = None
@@ -124,6 +116,9 @@ class Turn(Brake, Generic[T]):
             left, share = self.deadline.left(), (self.deadline.seconds or math.inf) * _TO_END[0]
             gate.wait(None if left == math.inf else max(0.0, left - min(share, _TO_END[1])))
         return self.stopped
+
+    def may_hold(self, size: int) -> bool:
+        return self.memory.fits(self.owner, self, size)
 
 
 class Threads:
@@ -180,9 +175,10 @@ class Threads:
 class Lane:
     """A few places, and those who wait for one; everything but the work itself happens in the event loop."""
 
-    def __init__(self, places: int, most_waiting: int, metrics: ServerMetrics) -> None:
-        self._places, self._most, self._metrics = places, most_waiting, metrics
-        self._waiting: FairQueue[Turn[Any]] = FairQueue()
+    def __init__(self, places: int, most_waiting: int, metrics: ServerMetrics, memory: int | None = None) -> None:
+        self._places, self._metrics = places, metrics
+        self._memory = OwnersMemory(memory)
+        self._waiting: FairQueue[Turn[Any]] = FairQueue(most_waiting)
         self._inside: dict[Turn[Any], None] = {}
         self._owners: Counter[str] = Counter()
         self._threads = Threads(self._finish)
@@ -197,7 +193,7 @@ class Lane:
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        turn = Turn(owner, deadline, work, done)
+        turn = Turn(owner, deadline, work, done, self._memory)
         turn.gone, deadline.brake = gone, turn
         if self._may(owner):
             self._start(turn)
@@ -238,8 +234,6 @@ class Lane:
             self._abandon(turn)
 
     def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
-        if len(self._waiting) >= self._most or self._waiting.of(turn.owner) >= max(1, self._most // 2):
-            raise TooBusy(f"{len(self._waiting)} requests are waiting already; try again in a moment")
         self._waiting.add(turn.owner, turn)
         turn.lane = self._waiting
         self._metrics.waiting.add()
@@ -298,6 +292,8 @@ class Lane:
 
     def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
         self._threads.back(turn)
+        self._memory.over(turn.owner, turn)
+        turn.deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
         if turn.watcher is not None:
             turn.watcher.cancel()
         self._metrics.running.add(-1)
@@ -314,14 +310,25 @@ class Places(Lane):
     """The short lane, and beside it the long one with half as many places."""
 
     def __init__(
-        self, places: int, most_waiting: int, metrics: ServerMetrics, short: float = SHORT, turn: float = TURN
+        self,
+        places: int,
+        most_waiting: int,
+        metrics: ServerMetrics,
+        memory: int | None = None,
+        short: float = SHORT,
+        turn: float = TURN,
     ) -> None:
         self._long_places = max(1, places // 2)
-        super().__init__(places, most_waiting, metrics)
+        super().__init__(places, most_waiting, metrics, memory)
+        self._tries = FirstTries(most_waiting, metrics)
         self._short, self._turn = short, turn
         self._long: dict[Turn[Any], None] = {}
         self._held: FairQueue[Turn[Any]] = FairQueue()
         self._most_held = HELD * places
+
+    async def first_try(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T | None:
+        """What the work gives if it is done in a moment, else None: see `first_try`."""
+        return await self._tries.run(owner, deadline, work)
 
     def _look(self, now: float) -> None:
         for turn in [turn for turn in self._inside if now - turn.started >= self._short]:

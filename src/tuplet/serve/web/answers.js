@@ -19,8 +19,7 @@ on("answers", ({ found, request }) => {
   $("tools").hidden = false;
   $("panels").classList.toggle("two", two);
   $("panels").replaceChildren(...heads);
-  const listed = found.filter((data) => data.variables.length && data.answers.length);
-  if (listed.length) {
+  if (found.some((data) => data.variables.length && data.answers.length)) {
     const [data] = found;
     const does = {
       onRow: explain,
@@ -29,7 +28,7 @@ on("answers", ({ found, request }) => {
       shorter,
       more: !two && mayHaveMore(data) ? () => fetchMore(data, request, only) : null,
     };
-    const list = table(listed, does);
+    const list = table(found, does); // an engine without answers has its column too
     const tabs = make("div", { class: "views", role: "group", "aria-label": "View" });
     const shown = make("div", { class: "view" });
     const show = (name) => {

@@ -17,11 +17,11 @@ on("parsed", () => {
 });
 
 /** What is asked of an engine, as the page stands. */
-export function request(engine = $("engine").value) {
+export function request(engine = $("engine").value, text = area.value) {
   const budget = $("budget").value.trim();
-  const limited = saysHowMany() && state.parsed.text === area.value;
+  const limited = saysHowMany() && state.parsed.text === text;
   return {
-    query: area.value,
+    query: text,
     ...(store() ? { store: store() } : {}),
     ...(limited ? {} : { k: Number($("k").value) }),
     engine,
@@ -31,7 +31,8 @@ export function request(engine = $("engine").value) {
 }
 
 export async function ask() {
-  if (!area.value.trim()) { area.focus(); return; }
+  const text = area.value; // who goes on typing while this is read asks for what was there
+  if (!text.trim()) { area.focus(); return; }
   running?.abort();
   const mine = new AbortController();
   running = mine;
@@ -43,7 +44,7 @@ export async function ask() {
     await read();
     if (mine.signal.aborted) return;
     const engines = [$("engine").value, $("versus").value].filter((name, i, all) => name && all.indexOf(name) === i);
-    const requests = engines.map(request);
+    const requests = engines.map((engine) => request(engine, text));
     const found = await Promise.all(requests.map((body) => postJson("ask", body, mine.signal)));
     state.last = requests[0];
     announce("answers", { found, request: state.last });

@@ -13,6 +13,7 @@ const WORDS = new Set(["word", "space", "entity", "relation", "keyword", "number
 let choices = [];
 let chosen = -1;
 let asked = 0;
+let pause;
 
 function close() {
   list.hidden = true;
@@ -124,6 +125,8 @@ function show(near, start) {
 }
 
 function choose(i) {
+  asked += 1; // a list that is still on its way does not replace the one that is chosen from
+  clearTimeout(pause);
   chosen = (i + choices.length) % choices.length;
   [...list.children].forEach((item, at) => item.setAttribute("aria-selected", String(at === chosen)));
   list.children[chosen].scrollIntoView({ block: "nearest" });
@@ -138,7 +141,6 @@ function take(i) {
   insert(text, start, area.selectionStart);
 }
 
-let pause;
 on("text", ({ by }) => {
   clearTimeout(pause);
   if (by === "typing") pause = setTimeout(complete, 90);

@@ -23,7 +23,7 @@ export function languageOf(text) {
 /** A name as the language of the text writes it. */
 export function written(name, language) {
   if (language === "cypher") return /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
-  if (language === "logic" && BARE.test(name) && !/^\d+$/.test(name) && !RESERVED.test(name)) return name;
+  if (language === "logic" && BARE.test(name) && !RESERVED.test(name)) return name;
   if (LOCAL.test(name)) return `:${name}`;
   return shorter(name) ?? (name.includes(">") ? ":" + name.replace(/[^\p{L}\p{N}_]/gu, "\\$&") : `<${name}>`);
 }

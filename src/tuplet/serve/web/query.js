@@ -68,9 +68,10 @@ export async function writeDrawing() {
   const number = ++writing;
   if (!drawn) return;
   try {
-    const language = area.value.trim() ? languageOf(area.value) : pressed();
+    const before = area.value;
+    const language = before.trim() ? languageOf(before) : pressed();
     const { query } = await postJson("write", { ...drawn, language, store: store() });
-    if (number === writing) await setText(pretty(query));
+    if (number === writing && area.value === before) await setText(pretty(query)); // else what was typed since stands
   } catch (error) {
     if (number === writing) showProblem({ error: error.message });
   }
@@ -92,7 +93,7 @@ async function translate(language) {
   }
   await read();
   const { parsed } = state;
-  if (!parsed || parsed.language === language) return;
+  if (!parsed || parsed.text !== area.value || parsed.language === language) return;
   const same = twins.get(parsed.text) ?? { [parsed.language]: parsed.text };
   const fresh = !same[language];
   if (fresh && parsed[language]) same[language] = pretty(parsed[language]);
@@ -109,7 +110,7 @@ for (const language of Object.keys(LANGUAGES)) $(`as-${language}`).addEventListe
 $("format").addEventListener("click", async () => {
   await read();
   const { parsed } = state;
-  if (!parsed?.[parsed.language]) return;
+  if (!parsed?.[parsed.language] || parsed.text !== area.value) return;
   if (COMMENT[parsed.language].test(parsed.text)) showNote("A text with comments is left as it is.");
   else await setText(laidOut(parsed[parsed.language]));
 });

@@ -3,6 +3,7 @@
 import { button, count, make, percent, truthBar } from "./elements.js";
 
 const PAGE = 20;
+const LONG = 40, LONGEST = 200; // characters of a name that may be broken anywhere, and of one that is shown
 const DATE = /^\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?$/;
 
 export const keyOf = (answer) => JSON.stringify(answer.values);
@@ -112,7 +113,7 @@ export function table(found, does) {
     return head;
   });
   const body = make("tbody");
-  const filter = make("input", { type: "search", class: "filter", placeholder: "Filter", "aria-label": "Filter these answers", autocomplete: "off" });
+  const filter = make("input", { type: "search", class: "filter", placeholder: "Filter", "aria-label": "Filter these answers", title: "Looks at the answers that are here; “More answers” fetches more", autocomplete: "off" });
   const earlier = button("Previous", () => { page -= 1; draw(); });
   const later = button("Next", () => { page += 1; draw(); });
   const more = button("More answers", fetchMore, { hidden: !does.more });
@@ -160,9 +161,12 @@ export function table(found, does) {
     const name = does.shorter?.(value) ?? value;
     const entity = label || answer.witness.some((fact) => fact.head === value || fact.tail === value);
     const relation = !entity && answer.witness.some((fact) => fact.relation === value);
-    if (!entity && !relation) return make("td", {}, value);
+    const text = label || (entity || relation ? name : value);
+    const long = text.length > LONG ? { class: "long" } : {};
+    const brief = text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+    if (!entity && !relation) return make("td", brief === text ? long : { ...long, title: text }, brief);
     const look = (event) => { event.stopPropagation(); (entity ? does.onEntity : does.onRelation)?.(value); };
-    const found = make("td", {}, button(label || name, look, { class: "entity", title: value }));
+    const found = make("td", long, button(brief, look, { class: "entity", title: value }));
     if (label && (twins.get(label)?.size ?? 0) > 1) found.append(make("small", {}, name));
     return found;
   }
@@ -203,10 +207,12 @@ export function table(found, does) {
     const from = page * PAGE, to = Math.min(shown.length, from + PAGE);
     body.replaceChildren(...shown.slice(from, to).map(row));
     if (!shown.length) body.append(make("tr", {}, make("td", { colSpan: columns.length, class: "quiet" }, "None of the answers that are here contains this.")));
-    where.textContent = shown.length ? `${from + 1}–${to} of ${shown.length}${wanted ? ` of ${lines.length}` : ""}` : "";
+    const partly = !more.hidden && (sorted.by || wanted); // what the server still has is not among them
+    where.textContent = (shown.length ? `${from + 1}–${to} of ${shown.length}${wanted ? ` of ${lines.length}` : ""}` : "") + (partly ? " fetched so far" : "");
     earlier.disabled = page === 0;
     later.disabled = to >= shown.length;
     earlier.hidden = later.hidden = where.hidden = shown.length <= PAGE && !wanted;
+    where.hidden &&= !partly;
     filter.hidden = lines.length < 4;
   }
   draw();

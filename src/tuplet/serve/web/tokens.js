@@ -9,7 +9,7 @@ const REST = "(?<bracket>[()\\[\\]{}])|(?<space>\\s+)|(?<sign>[^\\s])";
 const LOGIC = STARRED(
   "(?<comment>#[^\\n]*)", VARIABLE, "(?<exact><(?![\\s=])[^>\\n]*>?)", TEXT,
   `(?<prefixed>(?:\\p{L}(?:[${W}-]|\\.+(?=[${W}:-]))*)?:(?:[${W}:]|\\\\.)(?:[${W}:-]|\\\\.|\\.+(?=[${W}:-]))*)`,
-  `(?<word>/?[${W}](?:[${W}./-]*[${W}])?)`, REST,
+  `(?<word>/?[${W}](?:[${W}./-]*[${W}])?|@\\d+)`, REST,
 );
 const CYPHER = STARRED(
   "(?<comment>//[^\\n]*|/\\*[\\s\\S]*?(?:\\*/|$))", TEXT, "(?<exact>`(?:[^`]|``)*`?)",
@@ -20,7 +20,7 @@ const KEYWORDS = {
   sparql: /^(?:prefix|base|select|ask|distinct|reduced|where|filter|optional|union|values|bind|graph|not|exists|in|as|order|by|asc|desc|limit|offset|count|regex|contains|strstarts|strends|lang|str|undef|true|false|a)$/i,
   cypher: /^(?:match|optional|where|return|distinct|order|by|asc|desc|ascending|descending|skip|limit|as|and|or|not|xor|in|contains|starts|ends|with|is|null|true|false|exists|count|id|unwind)$/i,
 };
-const NUMBER = /^[+-]?\d[\d.]*(?:[eE][+-]?\d+)?$/;
+const NUMBER = /^[+@-]?\d[\d.]*(?:[eE][+-]?\d+)?$/;
 const CLOSES = { ")": "(", "]": "[", "}": "{" };
 
 /** Splits a text; every character is in one token `{ kind, start, stop, text, place }`, and `next` is the place at the end. */
