@@ -20,6 +20,7 @@ from predict_data import EMBEDDINGS, benchmark, ring, splits_of
 
 from tuplet import registry
 from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.predict import optimizers
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx, DistMult
 from tuplet.predict.link_task import reciprocal
@@ -184,6 +185,7 @@ run(sys.argv[2], dataclasses.replace(LONG, checkpoint_seconds=float(sys.argv[4])
 LONG = dataclasses.replace(SMALL, epochs=120, evaluate_every=10)
 
 
+@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="takes 24 s; make soak runs it")
 def test_kill_at_random_points_and_resume_reach_the_same_bits(tmp_path) -> None:
     soak = os.environ.get("TUPLET_SOAK") == "1"
     chance, folder, kills = random.Random(5), tmp_path / "cut", 0
@@ -318,7 +320,23 @@ from tuplet.predict.training import RunOptions
 ids = np.arange(9)
 splits = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
 train.train(edges.TrainingEdges(splits, 9, 1), TrainConfig(rank=2, epochs=1), RunOptions(sys.argv[1], "cpu"))
+assert "torch._dynamo" not in sys.modules, "the compiler takes two seconds to import, and compiles nothing"
 """
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "Adam", "AdamW"])
+def test_optimizers_do_what_those_of_torch_do(name) -> None:
+    found = []
+    for kind in (getattr(optimizers, name), getattr(torch.optim, name)):
+        guess = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
+        steps = kind([guess], lr=0.1)
+        for _ in range(3):
+            steps.zero_grad()
+            (guess**2).sum().backward()
+            steps.step()
+        steps.load_state_dict(steps.state_dict())
+        found.append(guess.tolist())
+    assert found[0] == found[1]
 
 
 def test_needs_torch_numpy_and_safetensors_alone(tmp_path) -> None:

@@ -15,11 +15,12 @@ import pytest
 import torch
 from predict_data import ring
 
+from tuplet import train_config
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.model_folder import DESCRIPTION, describe, load, read_tensors, save
 from tuplet.predict.predictors import model_class, ready
-from tuplet.predict.run_folder import CHECKPOINT
+from tuplet.predict.run_folder import CHECKPOINT, RunFolder
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import RunOptions
 from tuplet.train_config import TrainConfig, preset
@@ -135,6 +136,28 @@ def test_a_crash_inside_an_epoch_costs_no_more_than_checkpoint_seconds(tmp_path:
         lines = [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
         loss[name] = [line["loss"] for line in lines if "loss" in line]
     assert loss["cut"] == loss["whole"]  # the sum over the epoch is part of the checkpoint
+
+
+def test_checkpoints_that_take_long_are_written_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, clock = list[float](), Ticking()
+    plain = RunFolder.write_checkpoint
+
+    def slow(*arguments: Any) -> None:
+        written.append(clock.now)
+        plain(*arguments)
+        clock.now += 30.0
+
+    monkeypatch.setattr(RunFolder, "write_checkpoint", slow)
+    run(tmp_path / "m", dataclasses.replace(CONFIG, checkpoint_seconds=12.0), clock=clock)
+    assert len(written) > 1
+    assert np.diff(written).min() > 300  # a tenth of the time
+
+
+def test_of_a_large_graph_a_sample_is_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_config, "RANKED", 24)
+    monkeypatch.setattr(train_config, "FEWEST_RANKED", 2)
+    metrics = run(tmp_path / "m").metrics
+    assert {split: found.edges for split, found in metrics.items()} == {"valid": 2, "test": 2}
 
 
 def test_time_that_is_up_leaves_a_model_and_a_run_to_continue(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from tuplet.cli import main
 from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates import row_logs, sources
-from tuplet.truth.candidates.score import CandidateScorer, finished_relations, score_candidates
+from tuplet.truth.candidates import fused, row_logs, sources
+from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.candidates.score import finished_relations, score_candidates
 from tuplet.truth.candidates.sources import EVERYTHING, LEVELS, CandidateSources, choose, count
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import ScoredEdges
@@ -94,10 +95,20 @@ def triples(scored: ScoredEdges) -> list[tuple[int, int, int]]:
     return list(zip(scored.heads.tolist(), scored.relation.tolist(), scored.tails.tolist(), strict=True))
 
 
+def in_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where there are kernels, but for the kernels: products are looked at tile by tile."""
+    monkeypatch.setattr(row_logs, "has_kernels", lambda device: True)
+    monkeypatch.setattr(fused, "_TILE_ROWS", 5)
+    monkeypatch.setattr(fused, "_TILE_COLUMNS", 7)
+
+
 @pytest.mark.parametrize("least", [1.0, 0.3, 0.0])
-@pytest.mark.parametrize("most", [7 * ENTITIES, 1 << 24], ids=["in blocks", "whole"])
+@pytest.mark.parametrize("most", [7 * ENTITIES, 1 << 24, 0], ids=["in blocks", "whole", "never written"])
 def test_half_links_equal_the_definition(least: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_logs, "_MOST_SCORES", most)
+    if most:
+        monkeypatch.setattr(row_logs, "_MOST_SCORES", most)
+    else:
+        in_small_tiles(monkeypatch)
     edges = random_edges(3, count=90)
     memory = 12 * ENTITIES if most < 1 << 24 else None  # too little to hold blocks: they are computed again
     scored = score_candidates(TWO, edges, CandidateSources(least), 0.02, memory=memory)
@@ -119,6 +130,26 @@ def test_half_links_equal_the_definition(least: float, most: int, monkeypatch: p
         logs = [row_log(m, edges, *e, least, lists=True) for m in TWO.values() for e in ends]
         assert np.nanmax(logs) < math.log(0.02) + 1e-4
     assert len(some) > 5
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_row_lists_no_more_than_it_may_and_the_best(written: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not written:
+        in_small_tiles(monkeypatch)
+    model, most, floor = random_model(), 4, 0.001
+    heads, _, tails = (torch.from_numpy(side.astype(np.int64)) for side in random_edges(3, count=90))
+    links = row_logs.HalfLinks.of(1, False, heads, tails, torch.arange(ENTITIES))
+    logs = row_logs.RowLogs.of(model, links, Calibration(), 1 << 20)
+    listed = logs.reaching(floor, most)
+    everything = logs.at(*(side.reshape(-1) for side in torch.meshgrid(links.rows, links.columns, indexing="ij")))
+    levels = [floor * 4**power for power in range(5)] + [1.0]
+    floors = []
+    for row, values in zip(links.rows.tolist(), everything.view(-1, ENTITIES), strict=True):
+        room = most + int((heads == row).sum())
+        floors.append(next((level for level in levels if (values >= math.log(level)).sum() <= room), 1.0))
+        reached = torch.nonzero(values >= math.log(floors[-1])).view(-1)
+        assert torch.sort(listed[listed // ENTITIES == row] % ENTITIES).values.tolist() == reached.tolist()
+    assert len(set(floors)) > 2
 
 
 def test_whole_rows_are_asked_for_once_and_add_their_best_scores() -> None:
@@ -256,6 +287,21 @@ def test_types_make_the_choice_narrow_and_a_word_net_makes_it_wide(monkeypatch: 
     assert choose(2000, 1, net, (none, none, none), "all").sources == EVERYTHING
     with pytest.raises(BadInput, match="unknown kind of candidates 'halflinks'; did you mean 'half-links'"):
         choose(2000, 1, net, net, "halflinks")
+
+
+def test_of_many_facts_few_pairs_are_scored_and_listed_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_SMALL", 0)
+    rng = np.random.default_rng(1)
+    net = (rng.integers(0, 2000, 400), np.zeros(400, dtype=np.int64), rng.integers(0, 2000, 400))
+    known, valid = halves(net, 1)
+    plain = choose(2000, 1, known, valid)
+    monkeypatch.setattr(sources, "BOUNDED_FROM", 1)
+    monkeypatch.setattr(sources, "MOST_PAIRS", 500)
+    bounded = choose(2000, 1, known, valid)
+    assert bounded.pairs <= 500 * len(known[0]) < plain.pairs
+    assert bounded.sources.most == sources.MOST_LISTED
+    assert str(bounded.sources) in bounded.held
+    assert choose(2000, 1, known, valid, "half-links").sources.least == 0.0  # as asked for
 
 
 def test_parts_that_travel_are_small_and_read_like_others(tmp_path: Path) -> None:

@@ -84,8 +84,7 @@ def same(one: TruthTable, other: TruthTable) -> None:
 def narrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no room, the layer in memory is begun anew again and again."""
     if request.param:
-        monkeypatch.setattr(layers, "ENTRY_ROOM", -1000)
-        monkeypatch.setattr(layers, "ROW_ROOM", -1000)
+        monkeypatch.setattr(layers, "HIDDEN", -1000)
 
 
 @pytest.mark.usefixtures("narrow")

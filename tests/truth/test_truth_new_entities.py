@@ -186,7 +186,7 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     scene = learn.KnownGraph.of(*predict.sizes_of(files), known, predict.network_of(network)[0])
     learned = files.newcomers()
     assert learned is not None
-    found = predict._judged(scene, learned, scene.rows(waiting), files.meta.threshold, lambda count: None)
+    found = predict._judged(scene, learned, scene.score(scene.rows(waiting), lambda _: None), files.meta.threshold)
     report, after = predict._put(files, known, waiting, found, 60)
     assert report.entities == 1
     assert [after.graph.entities.name(number) for number in after.meta.new.ids] == ["yan"]

@@ -10,7 +10,7 @@ import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, build_table, random_edges, random_model
 
 from tuplet import registry
-from tuplet.truth.candidates.score import CandidateScorer
+from tuplet.truth.candidates.candidate_scorer import CandidateScorer
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.row_shifts import RowShifts

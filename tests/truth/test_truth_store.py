@@ -175,8 +175,8 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
     missing = sorted({0, 1, 2} - {int(part.stem) for part in tmp_path.rglob("*.npz")})
     assert missing in ([], [2])  # the last relation may have begun already
     computed: list[int] = []
-    original = score.CandidateScorer.relation
-    monkeypatch.setattr(score.CandidateScorer, "relation", lambda self, r: (computed.append(r), original(self, r))[1])
+    original = score.CandidateScorer.links
+    monkeypatch.setattr(score.CandidateScorer, "links", lambda self, r: (computed.append(r), original(self, r))[1])
     store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, calibration="softmax-count")
     assert computed == missing
     assert store.hash == StoreFiles.open(made / "a.store").hash

@@ -19,7 +19,8 @@ from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import model_class
-from tuplet.truth.candidates import row_logs, score
+from tuplet.truth.candidates import row_logs
+from tuplet.truth.candidates.candidate_scorer import CandidateScorer
 from tuplet.truth.candidates.score import finished_relations, score_candidates
 from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
@@ -165,8 +166,8 @@ def test_resume_reaches_the_same_hash(tmp_path: Path, monkeypatch: pytest.Monkey
     missing = [r for r in range(RELATIONS) if not (folder / f"{r}.npz").exists()]  # what had begun was finished
     assert 0 not in missing
     computed: list[int] = []
-    original = score.CandidateScorer.rows
-    monkeypatch.setattr(score.CandidateScorer, "rows", lambda self, r: (computed.append(r), original(self, r))[1])
+    original = CandidateScorer.links
+    monkeypatch.setattr(CandidateScorer, "links", lambda self, r: (computed.append(r), original(self, r))[1])
     assert build_table(model, edges, folder=tmp_path, key="m").hash() == whole
     assert computed == missing
     computed.clear()

@@ -33,6 +33,8 @@ class LinkPredictor(Protocol):
     - `scores(near, number, columns)`: scores of some columns alone, [n], [m] → [n, m]: entries of the rows of `tails`
       for a number below `relations`, else of `heads` with the relation number − relations. Without it whole rows are
       computed, once.
+    - `factors(near, number, columns)`: rows [n, width] and columns [m, width] whose inner products are `scores`; None
+      from a predictor that has none. On a GPU their products are then never written to memory.
     - `one_side = True`: rows of one end of each relation are enough, those of the end that has fewer entities. Measured
       for the network that ships with the package: a quarter of the rows, and hidden facts rank as high.
     - `cells_per_score`: how many numbers it holds in memory per score of a row; 1 without it.
@@ -116,6 +118,18 @@ def column_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse
     if scores.shape != (len(near), len(columns)):
         raise _misshapen(predictor, "scores", scores, (len(near), len(columns)))
     return scores
+
+
+def score_factors(
+    predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool, columns: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Rows [n, width] and columns [m, width] whose inner products are `column_scores`, if there are any."""
+    factors = getattr(predictor, "factors", None)
+    if factors is None:
+        return None
+    number = relation + predictor.relations if inverse else relation
+    found: tuple[Tensor, Tensor] | None = factors(near, number, columns)
+    return found
 
 
 def edge_scores(

@@ -41,16 +41,17 @@ class KnownAnswers:
     """The known answers of every (entity, relation) question, forwards and backwards, as sorted rows on a device."""
 
     def __init__(self, splits: Splits, entities: int, relations: int, device: torch.device | str = "cpu") -> None:
-        heads, relation, tails = (np.concatenate([s[i] for s in splits.values()]).astype(np.int64) for i in range(3))
+        heads, relation, tails = (
+            torch.from_numpy(np.concatenate([split[side] for split in splits.values()]).astype(np.int64)).to(device)
+            for side in range(3)
+        )
         self.relations = relations
-        question = np.concatenate([heads, tails]) * (2 * relations)
-        question += np.concatenate([relation, relation + relations])
-        answer = np.concatenate([tails, heads])
-        order = np.lexsort((answer, question))
-        keys, start = np.unique(question[order], return_index=True)
-        self.keys = torch.from_numpy(keys).to(device)
-        self.start = torch.from_numpy(np.append(start, len(answer))).to(device)
-        self.answer = torch.from_numpy(answer[order]).to(device)
+        question = torch.cat([heads, tails]) * (2 * relations) + torch.cat([relation, relation + relations])
+        answer, order = torch.sort(torch.cat([tails, heads]), stable=True)
+        question, by_question = torch.sort(question[order], stable=True)
+        self.keys, count = torch.unique_consecutive(question, return_counts=True)
+        self.start = torch.cat([count.new_zeros(1), torch.cumsum(count, 0)])
+        self.answer = answer[by_question]
 
     def mask(self, scores: Tensor, asked: Tensor, relation: Tensor) -> None:
         """Set the scores [n, entities] of all known answers of each (asked, relation) [n] to −∞, in place."""

@@ -20,11 +20,12 @@ from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
 from tuplet.predict.loss import fitting_block, objective, sampled_objective
+from tuplet.predict.optimizers import Adagrad, Adam
 from tuplet.predict.predictors import model_class
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import PatientTask, Position
 from tuplet.text_table import counted
-from tuplet.train_config import PRESETS, TrainConfig
+from tuplet.train_config import PRESETS, TrainConfig, ranked_edges
 
 
 class LinkTask(PatientTask):
@@ -62,7 +63,7 @@ class LinkTask(PatientTask):
         sizes = edges.entities, edges.relations, config.rank
         self.model = self.kind.create(*sizes, config.init_scale, config.norm, generator).to(self.tables_on)
         tables = [table.requires_grad_(True) for table in (self.model.entity, self.model.relation)]
-        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.Adagrad
+        kind = Adam if config.optimizer == "adam" else Adagrad
         self.optimizer = kind(tables, lr=config.learning_rate)
         self.triples = self.reciprocal_edges()
         self.sampler = EntitySampler(self.triples, edges.entities, config.negatives) if config.negatives else None
@@ -134,7 +135,8 @@ class LinkTask(PatientTask):
         return metrics.mrr, metrics.to_json()
 
     def _evaluated(self, split: str) -> LinkMetrics:
-        return evaluate(self.model.to(self.device), self.edges.splits[split], self.known, self.device)
+        ranked = ranked_edges(self.edges.count(split), self.edges.entities)
+        return evaluate(self.model.to(self.device), self.edges.splits[split], self.known, self.device, ranked)
 
     def results(self, position: Position) -> dict[str, Any]:
         for table in self.parameters().values():

@@ -17,6 +17,7 @@ from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.link_task import LinkTask
 from tuplet.predict.loss import sampled_objective
+from tuplet.predict.optimizers import Adagrad
 from tuplet.predict.process_group import Command, ProcessGroup
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import Position
@@ -49,7 +50,7 @@ class ShardedLinkTask(LinkTask):
         width = 2 * self.edges.relations, config.rank * self.kind.relation_parts
         relation = torch.empty(width, device=group.device, requires_grad=True)
         self.part = self.kind(self.rows, relation, config.norm)
-        self.steps_of = torch.optim.Adagrad([self.rows, relation], lr=config.learning_rate)
+        self.steps_of = Adagrad([self.rows, relation], lr=config.learning_rate)
         if group.leads:
             self._move(spread=True)
 

@@ -38,6 +38,7 @@ from tuplet.train_config import TrainConfig
 
 LOOK_EVERY = 50  # steps on a GPU between two looks at loss and clock: each makes the GPU wait for Python
 ESTIMATE_AFTER = 5.0  # seconds of training after which the time of the whole is estimated
+MOST_WRITING = 0.1  # of the time, for checkpoints
 WORTH_SAYING = 60.0  # seconds: what is shorter needs no estimate
 LONG = 3600.0  # seconds on a CPU from which the settings are called too large for it
 
@@ -223,6 +224,7 @@ class TrainingRun:
         """Take steps until the run is over or time is up; whether it is over."""
         task, position = self.task, self.position
         self.saved = self.looked = self.clock()
+        self.writing = 0.0  # seconds that the last checkpoint took
         self.first, self.estimated = (position.seconds, position.step), False
         self._show()
         while not task.over(position):
@@ -258,8 +260,9 @@ class TrainingRun:
         self._show(mean)
         self._estimate()
         seconds = task.config.checkpoint_seconds
-        # 0 seconds: one at the end of each round.
-        if (ended or seconds) and self.clock() - self.saved >= seconds:
+        # 0 seconds: one at the end of each round. A table that takes long to write is written less often.
+        wait = max(seconds, self.writing / MOST_WRITING) if seconds else 0.0
+        if (ended or seconds) and self.clock() - self.saved >= wait:
             self._save()
         if self.interrupted():
             self._save()
@@ -295,9 +298,10 @@ class TrainingRun:
         return measured[1]
 
     def _save(self) -> None:
-        task = self.task
+        task, began = self.task, self.clock()
         self.folder.write_checkpoint(task.parameters(), task.optimizer, asdict(self.position), self.loss)
         self.saved = self.clock()
+        self.writing = self.saved - began
 
     def _finish(self, finished: bool) -> dict[str, Any]:
         """Leave a model in the folder: the best one, or the last."""

@@ -20,6 +20,7 @@ from tuplet.errors import BadInput
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.model_folder import describe, load_for
+from tuplet.predict.optimizers import AdamW
 from tuplet.predict.paths.lesson import Lesson
 from tuplet.predict.paths.model import AnyGraphModel, PathModel
 from tuplet.predict.paths.questions import Questions
@@ -68,9 +69,7 @@ class PathTask(PatientTask):
             network.load_state_dict(start.network.state_dict())
         self.model = kind(network, edges.entities, edges.relations, edges)
         fused = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=config.learning_rate, weight_decay=DECAY, fused=fused
-        )
+        self.optimizer = AdamW(network.parameters(), lr=config.learning_rate, weight_decay=DECAY, fused=fused)
         self.known = KnownAnswers(edges.splits, edges.entities, edges.relations, self.device)
 
     def parameters(self) -> Mapping[str, Tensor]:

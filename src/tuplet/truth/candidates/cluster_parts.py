@@ -1,4 +1,4 @@
-"""Relations scored on other machines: one task for each, whose parts come back and are kept like those made here.
+"""Relations scored on other machines: tasks for each, or for its shards, whose parts are kept like those made here.
 
 A worker fetches the graph and the models by their content, opens them once, and computes what one process would: the
 same blocks on the same number of threads, so that the parts are the same to the last bit on processors of one kind.
@@ -6,6 +6,7 @@ same blocks on the same number of threads, so that the parts are the same to the
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +14,10 @@ from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tuplet.cluster.ray_executor import RayExecutor, arrived
 from tuplet.cluster.shipping import Folder
@@ -26,15 +26,22 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of
 from tuplet.predict.model_folder import located
 from tuplet.progress import Report
-from tuplet.truth.candidates.score import CandidateScorer, RelationParts, part_names, workers_for
+from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.candidates.relation_parts import (
+    RelationParts,
+    RelationTask,
+    ShardSize,
+    SweepTask,
+    WholeTask,
+    finished_parts,
+)
+from tuplet.truth.candidates.score import plan_relations, workers_for
 from tuplet.truth.candidates.sources import CandidateSources
 from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
 from tuplet.truth.learned.calibrate import two_step_rules
 from tuplet.truth.predictor_choice import open_predictors
 from tuplet.truth.relation_cache import RelationCache
 from tuplet.truth.rules import Calibration
-
-Part: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class ScoringJob:
     level: float | None  # of the rules' pairs
     bounds: tuple[float, ...]
     workers: int  # that share the memory where the job comes from
+    size: ShardSize
 
     def open(self) -> RelationParts:
         """Ready to score relations."""
@@ -73,10 +81,10 @@ class ScoringJob:
         settings = wanted.sources, wanted.floor, wanted.rule, wanted.memory, self.workers
         scorer = CandidateScorer.of(scorers, known, *settings)
         if self.level is None:
-            return RelationParts(scorer, None)
+            return RelationParts(scorer, None, self.size)
         rules = two_step_rules(len(graph.entities), len(graph.relations), known)
         assert rules is not None, "there were rules where the job comes from"
-        return RelationParts(scorer, TwoStepPairs(rules, self.level, np.array(self.bounds)))
+        return RelationParts(scorer, TwoStepPairs(rules, self.level, np.array(self.bounds)), self.size)
 
 
 @lru_cache(maxsize=1)
@@ -84,9 +92,9 @@ def _opened(job: ScoringJob) -> RelationParts:
     return job.open()
 
 
-def score_relation(job: ScoringJob, number: int) -> dict[str, Part]:
-    """The parts of one relation, in a worker."""
-    return _opened(job).parts(number)
+def compute(job: ScoringJob, task: RelationTask) -> Any:
+    """What comes of a task, in a worker."""
+    return task.compute(_opened(job))
 
 
 def score_on_cluster(
@@ -94,7 +102,7 @@ def score_on_cluster(
     graph: KnowledgeGraph,
     counted: tuple[str, ...],
     models: Sequence[object],
-    scorers: Sequence[LinkPredictor],
+    scorers: Mapping[str, LinkPredictor],
     wanted: ScoredCandidates,
     cache: RelationCache | None,
     progress: Report | None,
@@ -102,31 +110,39 @@ def score_on_cluster(
     """Have the relations scored on a Ray cluster that are not in the cache yet; they are there afterwards."""
     if cache is None or not all(isinstance(model, str | os.PathLike) for model in models):
         raise BadInput("a cluster is sent model folders; an object in Python, or a name of one, stays here")
-    device, count = device_of(scorers[0]).type, len(graph.relations)
-    names = [part_names(number, wanted.sources, scorers, wanted.two_step) for number in range(count)]
-    todo = [number for number in range(count) if not all(map(cache.has, names[number]))]
-    facts = np.bincount(graph.edges(*counted)[1], minlength=count)
-    todo.sort(key=lambda number: -int(facts[number]))  # the largest would keep everybody waiting if it came last
-    if not todo:
+    workers, device = workers_for(scorers.values()), device_of(next(iter(scorers.values()))).type
+    known, rules = graph.edges(*counted), wanted.two_step
+    settings = wanted.sources, wanted.floor, wanted.rule, wanted.memory, workers
+    work = RelationParts(CandidateScorer.of(scorers, known, *settings), rules)
+    tasks = [task for task in plan_relations(work, cache, workers) if not _is_kept(cache, work, task)]
+    facts = np.bincount(known[1], minlength=len(graph.relations))
+    # whole relations come behind shards; the largest would keep everybody waiting if it came last
+    tasks.sort(key=lambda task: -int(facts[task.number]) if isinstance(task, WholeTask) else -math.inf)
+    if not tasks:
         return
-    rules = wanted.two_step
     level, bounds = (None, ()) if rules is None else (rules.level, tuple(rules.bounds.tolist()))
     with RayExecutor(address, gpu=device == "cuda") as pool, tempfile.TemporaryDirectory() as folder:
         graph.save(Path(folder) / "graph")
         sent = pool.ship(Path(folder) / "graph"), counted, tuple(pool.ship(located(str(model))) for model in models)
-        job = ScoringJob(*sent, device, replace(wanted, two_step=None), level, bounds, workers_for(scorers))
+        job = ScoringJob(*sent, device, replace(wanted, two_step=None), level, bounds, workers, work.size)
         if progress:
-            progress("index", count - len(todo), count, f"relations, {len(pool.actors)} workers")
-        for done, (number, parts) in enumerate(_scored(pool, job, todo), count - len(todo) + 1):
-            for name in names[number]:
-                cache.save(name, parts[name])
+            progress("index", 0, len(tasks), f"parts, {len(pool.actors)} workers")
+
+        def done(number: int) -> None:
             if progress:
-                progress("index", done, count, "relations")
+                progress("index", number, len(tasks), "parts")
+
+        for _ in finished_parts(work, tasks, cache, lambda some: _computed(pool, job, some), done):
+            pass
 
 
-def _scored(pool: Executor, job: ScoringJob, todo: Sequence[int]) -> Iterator[tuple[int, dict[str, Part]]]:
-    """The parts of relations as they are finished."""
-    futures = {pool.submit(score_relation, job, number): number for number in todo}
+def _is_kept(cache: RelationCache, work: RelationParts, task: WholeTask | SweepTask) -> bool:
+    return isinstance(task, WholeTask) and all(map(cache.has, work.names(task.number)))
+
+
+def _computed(pool: Executor, job: ScoringJob, tasks: Sequence[RelationTask]) -> Iterator[tuple[int, Any]]:
+    """What comes of tasks, as they are finished."""
+    futures = {pool.submit(compute, job, task): place for place, task in enumerate(tasks)}
     try:
         for future in as_completed(futures):
             yield futures.pop(future), future.result()

@@ -18,11 +18,11 @@ _BATCH = 64  # of a predictor that does not say how many rows it computes at a t
 
 
 class RowProgress:
-    """How far the scoring of a graph is: in rows, where some are dear, else in relations."""
+    """How far the scoring of a graph is: in rows, where some are dear, else in relations, or their shards."""
 
-    def __init__(self, progress: Report | None, dear_rows: Sequence[int]) -> None:
-        """`dear_rows`: how many each relation has."""
-        self.progress, self.note = progress, "rows" if any(dear_rows) else "relations"
+    def __init__(self, progress: Report | None, dear_rows: Sequence[int], cut: bool = False) -> None:
+        """`dear_rows`: how many each task has; `cut`: a relation may be several."""
+        self.progress, self.note = progress, "rows" if any(dear_rows) else "shards" if cut else "relations"
         self.ends = np.cumsum(dear_rows if any(dear_rows) else np.ones(len(dear_rows), dtype=np.int64)).tolist()
         self.done = 0
         self.rows(0)
@@ -33,9 +33,9 @@ class RowProgress:
         if self.progress and self.ends:
             self.progress("index", self.done, self.ends[-1], self.note)
 
-    def relation(self, number: int) -> None:
-        """All of a relation is done, now or in an earlier call."""
-        self.rows(self.ends[number] - self.done)
+    def task(self, number: int) -> None:
+        """So many tasks are done, now or in an earlier call."""
+        self.rows(self.ends[number - 1] - self.done)
 
 
 class CountedRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import torch
 
@@ -15,18 +16,27 @@ from tuplet.predict.base import (
     device_of,
     edge_scores,
     row_scores,
+    score_factors,
     scores_columns,
     sees_facts,
 )
+from tuplet.truth.candidates.cells import CellProducts, ColumnCells
+from tuplet.truth.candidates.fused import ScoreProducts, counted_reaching, has_kernels, score_products
 from tuplet.truth.edge_counts import sum_by_row
 from tuplet.truth.rules import Calibration
+from tuplet.truth.scored import SearchCheck
 
 Tensor = torch.Tensor
 
 _BYTES_PER_SCORE = 12  # score, its mark, and room for what the predictor needs itself
 _MOST_SCORES = 1 << 24  # in a block: more would leave the caches without being faster
 _MOST_ON_GPU = 1 << 30  # torch.nonzero counts in 32 bits
-_PAIRS = 1 << 16  # scored one by one at a time
+_PAIRS, _PAIRS_ON_GPU = 1 << 12, 1 << 20  # scored one by one at a time: on the CPU as many as fit into its caches
+_SEARCHED = 8192  # rows at a time, at most, whose best columns are searched for
+_CHECKED = 64  # rows in each direction of a relation that say what a search, or a row that lists its most, leaves out
+_WORTH = 512  # so many rows cost as much as putting their columns into cells
+_BYTES_PER_NUMBER = 16  # of a row that is multiplied: itself, its halves, and what they are made from
+_STEP = 4.0  # from one level of truth to the next, where the floor of a row rises
 LOWEST_SCORE = -1e9  # of what is left out of a sum of exponentials
 HIDDEN = 0.1  # about so many facts are missing for each that is known, where nothing else is known about a row
 DEARER = 32  # so many times as much a single edge costs as an entry of a block
@@ -42,6 +52,7 @@ class HalfLinks:
     columns: Tensor  # ascending ids, the ends of all known facts among them
     known_rows: Tensor  # the known facts, in order of their rows: places in `rows`
     known_ends: Tensor  # and their ids at the other end
+    per_fact: int | None = None  # columns that a row looks at for each of its facts; None: all of them
 
     @staticmethod
     def of(
@@ -52,6 +63,40 @@ class HalfLinks:
         order = torch.argsort(near, stable=True)
         chosen = torch.unique_consecutive(near[order]) if rows is None else rows
         return HalfLinks(relation, inverse, chosen, columns, torch.searchsorted(chosen, near[order]), far[order])
+
+    def looking(self, per_fact: int) -> HalfLinks:
+        """The same whose rows look at so many columns for each of their facts, where that is less work than all."""
+        bounded = replace(self, per_fact=per_fact)
+        saved = len(self.rows) * len(self.columns) - int(bounded.looks().sum())
+        return bounded if saved > _WORTH * len(self.columns) else self
+
+    def facts(self) -> Tensor:
+        """How many known facts each row has."""
+        return torch.bincount(self.known_rows, minlength=len(self.rows))
+
+    def looks(self) -> Tensor:
+        """How many columns each row looks at, about."""
+        if self.per_fact is None:
+            return torch.full_like(self.rows, len(self.columns))
+        return (self.per_fact * self.facts().clamp(min=1)).clamp(max=len(self.columns))
+
+    @property
+    def width(self) -> int:
+        """How many columns a row looks at, on average."""
+        return len(self.columns) if self.per_fact is None else -(-int(self.looks().sum()) // max(1, len(self.rows)))
+
+    def some(self, start: int, stop: int) -> HalfLinks:
+        """The same of the rows at places from `start` to `stop`."""
+        bounds = torch.tensor([start, stop], device=self.rows.device)
+        begin, end = torch.searchsorted(self.known_rows, bounds).tolist()
+        known_rows, known_ends = self.known_rows[begin:end] - start, self.known_ends[begin:end]
+        return replace(self, rows=self.rows[start:stop], known_rows=known_rows, known_ends=known_ends)
+
+    def only(self, places: Tensor) -> HalfLinks:
+        """The same of the rows at some ascending places."""
+        kept = torch.isin(self.known_rows, places)
+        known_rows = torch.searchsorted(places, self.known_rows[kept])
+        return replace(self, rows=self.rows[places], known_rows=known_rows, known_ends=self.known_ends[kept])
 
     def without_rows(self) -> HalfLinks:
         """The same of which nothing is to be computed."""
@@ -68,6 +113,7 @@ class RowLogs:
 
     A predictor that scores columns computes them alone. One that gives whole rows alone is asked once, since its rows
     may be dear: they are held, in half precision if there are many. What is outside of the columns has a log there too.
+    Scores that are inner products are not even written where there are kernels for them (`fused`).
     """
 
     predictor: LinkPredictor
@@ -75,13 +121,20 @@ class RowLogs:
     rule: Calibration
     block: int  # rows at a time
     held_as: torch.dtype | None  # how blocks are kept, to be looked at again; None: they are computed again
+    fused: bool = False  # blocks are never written
+    searched: bool = False  # rows look into the cells of their columns that promise most
     shifts: Tensor = field(init=False)  # [rows] score − shift = log truth; known once all blocks were computed
     _held: list[Tensor] = field(init=False, default_factory=list)
+    _cells: ColumnCells | None = field(init=False, default=None)  # of a search, made when they are needed
 
     @staticmethod
     def of(predictor: LinkPredictor, links: HalfLinks, rule: Calibration, memory: int) -> RowLogs:
         """Such that at most about `memory` bytes are used, beside the half precision rows that must be held."""
         whole = not scores_columns(predictor)
+        if links.per_fact is not None and is_searchable(predictor):
+            return RowLogs(predictor, links, rule, _SEARCHED, None, fused=True, searched=True)
+        if has_kernels(device_of(predictor)) and (numbers := fused_width(predictor)):
+            return RowLogs(predictor, links, rule, max(1, memory // (_BYTES_PER_NUMBER * numbers)), None, fused=True)
         width = predictor.entities if whole else max(1, len(links.columns))
         cells = width * max(1, int(getattr(predictor, "cells_per_score", 1)))
         most = _MOST_SCORES if device_of(predictor).type == "cpu" else _MOST_ON_GPU
@@ -110,11 +163,83 @@ class RowLogs:
         self._held = held_now
         self.shifts = torch.cat([torch.zeros(0, device=self.links.rows.device), *shifts])
 
+    def held(self, like: RowLogs) -> Tensor | None:
+        """The log truth of whole rows as others hold it, once all blocks were computed; None where it is not held.
+
+        Together with the shifts it is all that `given` needs on another machine.
+        """
+        if not self.whole:
+            return None
+        none = torch.zeros(0, self.predictor.entities, dtype=like.held_as, device=self.links.rows.device)
+        return torch.cat([none, *(block.to(none.dtype) for block in self._held)])
+
+    def given(self, shifts: Tensor, held: Tensor | None) -> RowLogs:
+        """The same as if all blocks had been computed here."""
+        rows = (
+            replace(self, held_as=None) if held is None else replace(self, block=max(1, len(held)), held_as=held.dtype)
+        )
+        rows.shifts, rows._held = shifts, [] if held is None else [held]
+        return rows
+
     def swept(self) -> RowLogs:
         """The same, all rows computed once: what single edges are asked for needs their shifts."""
-        for _ in self.blocks():
+        for _ in self._products() if self.fused else self.blocks():
             pass
         return self
+
+    def _products(self) -> Iterator[tuple[int, ScoreProducts, Tensor]]:
+        """Where each block of rows starts, its inner products and its shifts."""
+        links, shifts = self.links, [torch.zeros(0, device=self.links.rows.device)]
+        for start, stop in pairwise(self._block_starts()):
+            rows = links.rows[start:stop]
+            begin, end = self._known_range(start, stop)
+            row, ends = links.known_rows[begin:end] - start, links.known_ends[begin:end]
+            products = self._product(links.some(start, stop))
+            own = self._edges(rows[row], ends)
+            shifts.append(self._shift(row, own, products.log_sums()))
+            yield start, products, shifts[-1]
+        self.shifts = torch.cat(shifts)
+
+    def _block_starts(self) -> list[int]:
+        """Where the blocks of inner products begin, and where the last one ends; what is searched is written down."""
+        rows = len(self.links.rows)
+        starts = set(range(0, rows, self.block))
+        if self.searched:
+            block = torch.cumsum(self.links.looks(), 0) // _MOST_SCORES
+            starts |= set((torch.nonzero(block.diff()).view(-1) + 1).tolist())
+        return [*sorted(starts), rows]
+
+    def _product(self, some: HalfLinks) -> ScoreProducts:
+        """The inner products of some rows with the columns."""
+        known = self._cells is not None
+        columns = some.columns[:0] if known else some.columns
+        factors = score_factors(self.predictor, some.rows, some.relation, some.inverse, columns)
+        assert factors is not None
+        if not self.searched:
+            return score_products(*factors)
+        if self._cells is None:
+            self._cells = ColumnCells.of(factors[1])
+        return CellProducts(factors[0].float(), self._cells, some.looks())
+
+    def _edges(self, near: Tensor, far: Tensor) -> Tensor:
+        """Scores of single edges."""
+        heads, tails = (far, near) if self.links.inverse else (near, far)
+        some = _PAIRS if near.device.type == "cpu" else _PAIRS_ON_GPU
+        return edge_scores(self.predictor, heads, self.links.relation, tails, self.links.inverse, some)
+
+    def _singles(self, rows: Tensor, row: Tensor, far: Tensor) -> Tensor:
+        """Scores of single edges, by the places of their rows among some; where the columns lie at hand, by these."""
+        if self._cells is None:
+            return self._edges(rows[row], far)
+        links, columns = self.links, self._cells.columns
+        place, is_column = _find(links.columns, far)
+        factors = score_factors(self.predictor, rows, links.relation, links.inverse, rows[:0])
+        assert factors is not None
+        own = zip(torch.split(row, _PAIRS), torch.split(place, _PAIRS), strict=True)
+        scores = torch.cat([columns[:0, 0], *((factors[0][near] * columns[end]).sum(-1) for near, end in own)])
+        others = torch.nonzero(~is_column).view(-1)
+        scores[others] = self._edges(rows[row[others]], far[others])
+        return scores
 
     def _compute(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         links, predictor = self.links, self.predictor
@@ -124,35 +249,79 @@ class RowLogs:
             asked = scores[:, links.columns]
         else:
             scores = asked = column_scores(predictor, rows, links.relation, links.inverse, links.columns)
-        row, place = self._known(start, stop)
-        own = asked[row, place]
+        begin, end = self._known_range(start, stop)
+        row = links.known_rows[begin:end] - start
+        place = torch.searchsorted(links.columns, links.known_ends[begin:end])
         normaliser = torch.logsumexp(asked, 1)
         if sees_facts(predictor):
             unknown = torch.logsumexp(asked.index_put((row, place), asked.new_tensor(LOWEST_SCORE)), 1)
             normaliser = torch.where(unknown > LOWEST_SCORE / 2, unknown, normaliser)  # unless every end is known
-        if not bool(normaliser.isfinite().all()):
-            raise BadInput(f"{type(predictor).__name__} gives scores that are not finite numbers")
-        highest = torch.full((len(scores),), -math.inf, device=scores.device).scatter_reduce(0, row, own, "amax")
-        total = sum_by_row(torch.exp(own - highest[row]), row, len(scores))
-        count = torch.bincount(row, minlength=len(scores)).float()
-        if sees_facts(predictor):
-            count = count * HIDDEN  # all the mass is that of unknown ends
-        shift = self.rule.shift(count, highest + total.log(), normaliser)
+        shift = self._shift(row, asked[row, place], normaliser)
         return scores - shift[:, None], shift
 
-    def _known(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows, from `start` on, and places among the columns of the known facts of some rows."""
-        links, bounds = self.links, torch.tensor([start, stop], device=self.links.rows.device)
-        begin, end = torch.searchsorted(links.known_rows, bounds).tolist()
-        return links.known_rows[begin:end] - start, torch.searchsorted(links.columns, links.known_ends[begin:end])
+    def _shift(self, row: Tensor, own: Tensor, normaliser: Tensor) -> Tensor:
+        """Of some rows, by the scores of their known facts, in order of `row`, and the sums of all."""
+        if not bool(normaliser.isfinite().all()):
+            raise BadInput(f"{type(self.predictor).__name__} gives scores that are not finite numbers")
+        highest = torch.full_like(normaliser, -math.inf).scatter_reduce(0, row, own, "amax")
+        total = sum_by_row(torch.exp(own - highest[row]), row, len(normaliser))
+        count = torch.bincount(row, minlength=len(normaliser)).float()
+        if sees_facts(self.predictor):
+            count = count * HIDDEN  # all the mass is that of unknown ends
+        return self.rule.shift(count, highest + total.log(), normaliser)
 
-    def reaching(self, floor: float) -> Tensor:
-        """Keys head · entities + tail of the entries that reach the floor."""
+    def _known_range(self, start: int, stop: int) -> tuple[int, int]:
+        """Which of the known facts are those of some rows."""
+        bounds = torch.tensor([start, stop], device=self.links.rows.device)
+        begin, end = torch.searchsorted(self.links.known_rows, bounds).tolist()
+        return begin, end
+
+    def reaching(self, floor: float, most: int | None = None) -> Tensor:
+        """Keys head · entities + tail of the entries that reach the floor.
+
+        With `most` a row lists at most so many beside as many as it has known facts: where more reach the floor, its
+        own floor is the next of the levels floor × 4, × 16, …, 1 that few enough reach; by the rule softmax × count no
+        more than it has facts reach 1. Nothing that such a row leaves out reaches its floor.
+        """
         links, keys = self.links, [torch.zeros(0, dtype=torch.int64, device=self.links.rows.device)]
-        for start, logs in self.blocks():
-            row, place = torch.nonzero(logs >= math.log(floor), as_tuple=True)
+        levels = torch.tensor(_levels(floor, most), device=links.rows.device)
+        room = links.facts() + (most or 0)
+        for start, scores, shift in self._looks():
+            thresholds, counts = shift[:, None] + levels, None
+            if most is not None:
+                counts = scores.count_reaching(thresholds)
+                few = counts <= room[start : start + len(shift), None]
+                few[:, -1] = True
+                level = few.int().argmax(1, keepdim=True)
+                thresholds, counts = thresholds.gather(1, level), counts.gather(1, level)[:, 0]
+            row, place = scores.list_reaching(thresholds[:, 0], counts)
             keys.append(self._key(links.rows[row + start], place if self.whole else links.columns[place]))
         return torch.cat(keys)
+
+    def checked(self, floor: float, most: int | None, keys: Tensor) -> SearchCheck:
+        """What a search did not find, and what rows that list their most leave out, by some rows that are scored whole.
+
+        `keys`: what is listed, ascending.
+        """
+        count = min(_CHECKED, len(self.links.rows))
+        if not count or self.whole or not (self.searched or most is not None):
+            return SearchCheck()
+        places = (torch.arange(count, device=keys.device) * len(self.links.rows)) // count
+        exact = RowLogs.of(self.predictor, replace(self.links.only(places), per_fact=None), self.rule, 1 << 30)
+        reaching, wanted = exact.reaching(floor), exact.reaching(floor, most)
+        missed = reaching[~_find(keys, reaching)[1]]
+        heads, tails = missed // self.predictor.entities, missed % self.predictor.entities
+        worst = float(exact.at(heads, tails).max().exp().clamp(max=1)) if len(missed) else 0.0
+        found = int(_find(keys, wanted)[1].sum())
+        return SearchCheck(count, len(reaching), len(wanted), found, worst)
+
+    def _looks(self) -> Iterator[tuple[int, ScoreProducts, Tensor]]:
+        """Where each block of rows starts, its scores, and what is to be taken from them for the log truth."""
+        if self.fused:
+            yield from self._products()
+        else:
+            for start, logs in self.blocks():
+                yield start, WrittenScores(logs), logs.new_zeros(len(logs))
 
     def _key(self, near: Tensor, far: Tensor) -> Tensor:
         size = self.predictor.entities
@@ -167,7 +336,8 @@ class RowLogs:
         near, far = (tails, heads) if self.links.inverse else (heads, tails)
         row, is_row = _find(self.links.rows, near)
         column, is_column = (far, torch.ones_like(is_row)) if self.whole else _find(self.links.columns, far)
-        if self.held_as is None and DEARER * len(heads) < len(self.links.rows) * len(self.links.columns):
+        dear = DEARER * len(heads) < len(self.links.rows) * len(self.links.columns)
+        if self.fused or (self.held_as is None and dear):
             is_column = torch.zeros_like(is_row)  # cheaper one by one than all blocks once more
         inside = torch.nonzero(is_row & is_column).view(-1)
         if len(self.links.rows) > self.block:
@@ -180,27 +350,73 @@ class RowLogs:
             mine = inside[ends[number] : ends[number + 1]]
             out[mine] = logs[row[mine] - start, column[mine]]
         outside = torch.nonzero(is_row & ~is_column).view(-1)
-        links, ids = self.links, (heads[outside], tails[outside])
-        scores = edge_scores(self.predictor, ids[0], links.relation, ids[1], links.inverse, _PAIRS)
-        out[outside] = scores - self.shifts[row[outside]]
+        out[outside] = self._singles(self.links.rows, row[outside], far[outside]) - self.shifts[row[outside]]
         if not self.whole and not sees_facts(self.predictor):
             self._fill_others(out, heads, tails, torch.nonzero(~is_row).view(-1))
         if sees_facts(self.predictor):
+            links = self.links
             known = torch.sort(self._key(links.rows[links.known_rows], links.known_ends)).values
             out[_find(known, self._key(near, far))[1]] = math.nan
         return out
 
     def _fill_others(self, out: Tensor, heads: Tensor, tails: Tensor, places: Tensor) -> None:
         """The same for edges whose row has no fact; too many rows to be scored before it is known who is listed."""
-        links, predictor, ids = self.links, self.predictor, (heads[places], tails[places])
-        rows, row = torch.unique(ids[1] if links.inverse else ids[0], return_inverse=True)
+        links = self.links
+        near, far = (tails[places], heads[places]) if links.inverse else (heads[places], tails[places])
+        rows, row = torch.unique(near, return_inverse=True)
         shifts = [torch.zeros(0, device=out.device)]
         for some in torch.split(rows, self.block):
-            scores = column_scores(predictor, some, links.relation, links.inverse, links.columns)
             none = torch.zeros(len(some), device=out.device)
-            shifts.append(self.rule.shift(none, none - math.inf, torch.logsumexp(scores, 1)))
-        scores = edge_scores(predictor, ids[0], links.relation, ids[1], links.inverse, _PAIRS)
-        out[places] = scores - torch.cat(shifts)[row]
+            shifts.append(self.rule.shift(none, none - math.inf, self._normaliser(some)))
+        out[places] = self._singles(rows, row, far) - torch.cat(shifts)[row]
+
+    def _normaliser(self, rows: Tensor) -> Tensor:
+        """The log of the summed exponentials of the columns."""
+        if self.fused:
+            none = self.links.without_rows()
+            return self._product(replace(none, rows=rows)).log_sums()
+        links = self.links
+        return torch.logsumexp(column_scores(self.predictor, rows, links.relation, links.inverse, links.columns), 1)
+
+
+@dataclass(frozen=True)
+class WrittenScores:
+    """A block of scores that lies in memory, as `ScoreProducts`."""
+
+    scores: Tensor
+
+    def log_sums(self) -> Tensor:
+        """log Σ exp of the scores of each row."""
+        return torch.logsumexp(self.scores, 1)
+
+    def count_reaching(self, thresholds: Tensor) -> Tensor:
+        """How many scores of each row reach each of its thresholds."""
+        return counted_reaching(self.scores, thresholds)
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row."""
+        row, column = torch.nonzero(self.scores >= threshold[:, None], as_tuple=True)
+        return row, column
+
+
+def fused_width(predictor: LinkPredictor) -> int:
+    """How many numbers wide the rows are whose inner products are scores; 0 if there are none, or facts are seen."""
+    nobody = torch.zeros(0, dtype=torch.int64, device=device_of(predictor))
+    factors = None if sees_facts(predictor) else score_factors(predictor, nobody, 0, False, nobody)
+    return 0 if factors is None else factors[0].shape[1]
+
+
+def is_searchable(predictor: LinkPredictor) -> bool:
+    """Whether the best columns of a row are searched for: scores are inner products, and no GPU has them all sooner."""
+    return device_of(predictor).type == "cpu" and fused_width(predictor) > 0
+
+
+def _levels(floor: float, most: int | None) -> list[float]:
+    """Logs of the floors that a row may have."""
+    levels = [floor]
+    while most is not None and levels[-1] * _STEP < 1:
+        levels.append(levels[-1] * _STEP)
+    return [math.log(level) for level in (levels if most is None else [*levels, 1.0])]
 
 
 def _find(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

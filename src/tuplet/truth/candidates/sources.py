@@ -20,19 +20,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.errors import unknown
-from tuplet.predict.base import LinkPredictor, has_one_side, sees_facts
+from tuplet.errors import BadInput, unknown
+from tuplet.predict.base import LinkPredictor, has_one_side, kind_of, sees_facts
+from tuplet.truth.candidates.row_logs import is_searchable
 from tuplet.truth.edges import Floats
 from tuplet.truth.entity_views import EntityViews
 from tuplet.truth.scored import EdgeColumns
 
-HALF_LINKS, WIDE, ALL = "half-links", "wide", "all"
+HALF_LINKS, WIDE, NEAREST, ALL = KINDS = "half-links", "wide", "nearest", "all"
 # From the narrowest source to the widest: ends that were seen there, plausible ones, every entity.
 LEVELS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
 OPEN_LEVELS = (0.3, 0.1, 0.03)  # of pairs without a fact: the confidence of one of their ends
 ENOUGH = 0.98  # of the valid edges that the widest sources hold
 WIDE_LEVEL = 0.3  # of entities that get a row from predictors whose rows are dear
 UNTOLD = 0.01  # the level where there are no valid edges to count
+# A graph of many known facts is bounded, so that what is scored and listed grows with the facts, not with their square.
+BOUNDED_FROM = 500_000  # known facts
+PER_FACT = 512  # columns that a row looks at for each of its facts
+BOUNDED_FLOOR = 0.008  # truth from which on an edge is listed: softmax × count reaches it for 125 of each fact at most
+# Where columns cannot be searched for, on a GPU for one:
+MOST_PAIRS = 8_000  # for each known fact, unless half-links × ends of confidence 0.3 are more
+MOST_LISTED = 32  # by a row, beside as many as it has facts
 _SMALL = 1 << 26  # a graph of so few possible edges is swept whole: narrower sources would save nothing
 
 
@@ -48,6 +56,10 @@ class CandidateSources:
     'half-links × plausible ends (0.1) + pairs without a fact (0.1), rows of all scorers (0.3)'
     >>> str(CandidateSources(0.1, two_step_from=0.03))
     'half-links × plausible ends (0.1) + two-step pairs (0.03)'
+    >>> str(CandidateSources(0.1, most=16))
+    'half-links × plausible ends (0.1), at most 16 + facts of a row'
+    >>> str(CandidateSources(0.1, per_fact=512))
+    'half-links × plausible ends (0.1), nearest 512 for each fact of a row'
     """
 
     least: float = 0.0  # 1: ends that were seen there; 0: every entity
@@ -56,6 +68,10 @@ class CandidateSources:
     two_step_from: float | None = None  # also pairs that rules of two steps speak for, from this confidence on
     rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
     one_side: bool = False  # half-links are those of the end that has fewer in its relation
+    per_fact: int | None = None  # columns that a row looks at for each of its facts, the best ones; None: all of them
+    most: int | None = (
+        None  # a row lists at most so many beside as many as it has facts; None: all that reach the floor
+    )
 
     def __str__(self) -> str:
         if self.everything:
@@ -68,7 +84,11 @@ class CandidateSources:
             told += f" + pairs without a fact ({self.open_from:g})"
         if self.two_step_from is not None:
             told += f" + {two_step_name(self.two_step_from)}"
-        return told if self.rows_from is None else f"{told}, rows of all scorers ({self.rows_from:g})"
+        if self.rows_from is not None:
+            told += f", rows of all scorers ({self.rows_from:g})"
+        if self.per_fact is not None:
+            told += f", nearest {self.per_fact} for each fact of a row"
+        return told if self.most is None else f"{told}, at most {self.most} + facts of a row"
 
     def steps(self) -> list[tuple[float, float, float]]:
         """Half-links, then pairs without a fact: the least confidence of both ends, of the surer one, and its limit."""
@@ -85,7 +105,7 @@ class CandidateSources:
     ) -> NDArray[np.bool_]:
         """Which pairs are half-links or pairs without a fact, by how surely each entity is a head and a tail."""
         if self.one_side:
-            rows, columns = (near[heads], far[tails])[:: _direction(near, far)]
+            rows, columns = (near[heads], far[tails])[:: _direction(EndCounts(near), EndCounts(far))]
             return np.asarray((rows >= 1) & (columns >= self.least))
         near, far = near[heads], far[tails]
         surer, other = np.maximum(near, far), np.minimum(near, far)
@@ -111,6 +131,7 @@ class CandidateChoice:
     pairs: int  # distinct ones that are scored
     held: Mapping[str, float]  # share of the valid edges among the pairs of each source; empty without valid edges
     two_step: Mapping[str, int] | None = None  # pairs of rules; those beyond other sources; relations with too many
+    floor: float = 0.0  # truth in one direction below which no scorer's edges are listed
 
     def __str__(self) -> str:
         """One line for the progress of the work.
@@ -120,12 +141,14 @@ class CandidateChoice:
         """
         share = self.held.get(str(self.sources))
         told = "" if share is None else f", {100 * share:.1f} % of the valid edges among them"
-        return f"{self.sources}: {self.pairs:,} pairs{told}"
+        listed = f"; listed from {self.floor:g} on" if self.floor else ""
+        return f"{self.sources}: {self.pairs:,} pairs{told}{listed}"
 
     def as_dict(self) -> dict[str, Any]:
         """For the store."""
         held = {name: round(share, 4) for name, share in self.held.items()}
         told = {"sources": str(self.sources), "pairs": self.pairs, "valid_edges_held": held}
+        told |= {"floor": self.floor} if self.floor else {}
         return told if self.two_step is None else told | {"two_step": dict(self.two_step)}
 
 
@@ -136,13 +159,22 @@ def choose(
     valid: EdgeColumns,
     asked: str | None = None,
     scorers: Collection[LinkPredictor] = (),
+    device: torch.device | str = "cpu",
 ) -> CandidateChoice:
     """The cheapest sources that hold enough valid edges; `asked`: `half-links` alone, `wide` rows, or `all` pairs.
 
-    Where the rows of all scorers are dear, half-links do, or those of one end, unless something else is asked for.
+    With `nearest` they are the same ones, and the best of many columns are searched for; so they are from
+    `BOUNDED_FROM` facts on, if the scorers allow it.
+
+    Where the rows of all scorers are dear, half-links do, or those of one end, unless something else is asked for. What
+    is counted does not depend on the `device` that counts.
     """
-    if asked not in (None, HALF_LINKS, WIDE, ALL):
-        raise unknown("kind of candidates", asked, (HALF_LINKS, WIDE, ALL))
+    if asked not in (None, *KINDS):
+        raise unknown("kind of candidates", asked, KINDS)
+    searchable = any(map(is_searchable, scorers))
+    if asked == NEAREST and scorers and not searchable:
+        kinds = ", ".join(map(kind_of, scorers))
+        raise BadInput(f"nearest candidates need scores that are inner products, on the CPU; those of {kinds} are not")
     one_side = asked is None and bool(scorers) and all(map(has_one_side, scorers))
     if asked is None and scorers and all(map(sees_facts, scorers)):
         asked = HALF_LINKS
@@ -152,72 +184,128 @@ def choose(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the steps are too short to be shared
     try:
-        return _cheapest(entities, relations, known, valid, asked, one_side)
+        return _cheapest(entities, relations, known, valid, asked, one_side, searchable, device)
     finally:
         torch.set_num_threads(threads)
 
 
 def _cheapest(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, asked: str | None, one_side: bool
+    entities: int,
+    relations: int,
+    known: EdgeColumns,
+    valid: EdgeColumns,
+    asked: str | None,
+    one_side: bool,
+    searchable: bool,
+    device: torch.device | str,
 ) -> CandidateChoice:
     total, rows_from = len(valid[0]), WIDE_LEVEL if asked == WIDE else None
     sources = [CandidateSources(least, rows_from=rows_from, one_side=one_side) for least in LEVELS]
     if asked != HALF_LINKS:
         sources += [replace(one, open_from=level) for one in sources for level in OPEN_LEVELS if level >= one.least]
-    pairs, held = count(entities, relations, known, valid, sources)
+    bounded, most, floor = len(known[0]) >= BOUNDED_FROM, math.inf, 0.0
+    if asked == NEAREST or (bounded and searchable):
+        sources = [replace(one, per_fact=PER_FACT) for one in sources]
+        floor = BOUNDED_FLOOR if bounded else 0.0
+    elif bounded:
+        sources = [replace(one, most=MOST_LISTED) for one in sources]
+        most = MOST_PAIRS * len(known[0]) if asked is None else math.inf
+    pairs, held = count(entities, relations, known, valid, sources, device)
     if not total:
         chosen = LEVELS.index(UNTOLD)
-        return CandidateChoice(sources[chosen], int(pairs[chosen]), {})
-    enough = np.nonzero(held >= ENOUGH * held.max())[0]
+        return CandidateChoice(sources[chosen], int(pairs[chosen]), {}, floor=floor)
+    fitting = pairs <= max(most, int(pairs[1]))
+    enough = np.nonzero(fitting & (held >= ENOUGH * held[fitting].max()))[0]
     chosen = int(enough[np.argmin(pairs[enough])])
     shares = {str(source): float(share) for source, share in zip(sources, held / total, strict=True)}
-    return CandidateChoice(sources[chosen], int(pairs[chosen]), shares)
+    return CandidateChoice(sources[chosen], int(pairs[chosen]), shares, floor=floor)
 
 
 def count(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns, sources: Sequence[CandidateSources]
+    entities: int,
+    relations: int,
+    known: EdgeColumns,
+    valid: EdgeColumns,
+    sources: Sequence[CandidateSources],
+    device: torch.device | str = "cpu",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many pairs each of the sources has, and how many of the valid edges are among them. [sources] each"""
     pairs, held = np.zeros(len(sources), dtype=np.int64), np.zeros(len(sources), dtype=np.int64)
-    for near, far, h, t in ends_by_relation(entities, relations, known, valid):
+    least = min((level for one in sources for level in (one.least, one.open_from) if level), default=1.0)
+    facts = np.bincount(np.asarray(known[1]), minlength=relations).tolist()
+    ends = ends_by_relation(entities, relations, known, valid, least, device)
+    for number, (near, far, h, t) in enumerate(ends):
+        counts = EndCounts(near), EndCounts(far)
         for place, source in enumerate(sources):
-            pairs[place] += pairs_of(source, near, far)
+            pairs[place] += pairs_of(source, *counts, facts[number])
             held[place] += int(source.inside(near, far, h, t).sum())
     return pairs, held
 
 
 def ends_by_relation(
-    entities: int, relations: int, known: EdgeColumns, valid: EdgeColumns
+    entities: int,
+    relations: int,
+    known: EdgeColumns,
+    valid: EdgeColumns,
+    least: float = 0.0,
+    device: torch.device | str = "cpu",
 ) -> Iterator[tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each relation how surely every entity is a head and a tail of it; and the heads and tails of valid edges."""
-    views = EntityViews.of(entities, relations, *(torch.from_numpy(np.asarray(side, dtype=np.int64)) for side in known))
+    """Of each relation how surely every entity is a head and a tail of it; and the heads and tails of valid edges.
+
+    What is below `least` may be 0.
+    """
+    ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in known)
+    views = EntityViews.of(entities, relations, *ids)
     heads, which, tails = (np.asarray(side, dtype=np.int64) for side in valid)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(relations + 1))
     for number in range(relations):
         mine = order[bounds[number] : bounds[number + 1]]
-        near, far = (views.support(2 * number + side).numpy() for side in (0, 1))
+        near, far = (views.support(2 * number + side, least).cpu().numpy() for side in (0, 1))
         yield near, far, heads[mine], tails[mine]
 
 
-def pairs_of(source: CandidateSources, near: Floats, far: Floats) -> int:
-    """How many pairs there are in one relation."""
+class EndCounts:
+    """How many entities are an end of a relation with some confidence; most of a large graph are with none.
+
+    >>> ends = EndCounts(np.array([1.0, 0.3, 0.0, 0.1], dtype=np.float32))
+    >>> ends.between(0.0, 1.0), ends.between(0.1, math.inf)
+    (3, 3)
+    """
+
+    def __init__(self, support: Floats) -> None:
+        self.entities, self.values = len(support), support[support > 0]
+        self._from: dict[float, int] = {}
+
+    def between(self, least: float, most: float) -> int:
+        """Those from the first to below the second."""
+        return self._at_least(least) - self._at_least(most)
+
+    def _at_least(self, level: float) -> int:
+        if level <= 0:
+            return self.entities
+        if level not in self._from:
+            self._from[level] = int(np.count_nonzero(self.values >= np.float32(level)))
+        return self._from[level]
+
+
+def pairs_of(source: CandidateSources, near: EndCounts, far: EndCounts, facts: int) -> int:
+    """How many pairs there are in one relation of so many facts; where rows look at some columns alone, at most."""
     if source.one_side:
         rows, columns = (near, far)[:: _direction(near, far)]
-        return _between(rows, 1.0, math.inf) * _between(columns, source.least, math.inf)
+        return rows.between(1.0, math.inf) * columns.between(source.least, math.inf)
     pairs = 0
     for least, sure, most in source.steps():
         # One end is sure, the other at least plausible; what a surer step has is not counted again.
-        first, second = (_between(side, sure, most) for side in (near, far))
-        all_first, all_second = (_between(side, least, most) for side in (near, far))
-        pairs += first * all_second + second * all_first - first * second
+        first, second = (side.between(sure, most) for side in (near, far))
+        all_first, all_second = (side.between(least, most) for side in (near, far))
+        some = first * all_second + second * all_first - first * second
+        if source.per_fact is not None:
+            some = min(some, source.per_fact * (2 * facts if sure == 1.0 else first + second))
+        pairs += some
     return pairs
 
 
-def _direction(near: Floats, far: Floats) -> int:
+def _direction(near: EndCounts, far: EndCounts) -> int:
     """1 if the rows of heads are those of one side, −1 if those of tails are: there are fewer."""
-    return 1 if _between(near, 1.0, math.inf) <= _between(far, 1.0, math.inf) else -1
-
-
-def _between(support: Floats, least: float, most: float) -> int:
-    return int(((support >= least) & (support < most)).sum())
+    return 1 if near.between(1.0, math.inf) <= far.between(1.0, math.inf) else -1

@@ -19,6 +19,7 @@ from tuplet.truth.candidates.sources import (
     HALF_LINKS,
     CandidateChoice,
     CandidateSources,
+    EndCounts,
     ends_by_relation,
     pairs_of,
     two_step_name,
@@ -103,7 +104,8 @@ def join_two_step(
     held[str(sources)] = share + float(counted.held_beyond[worth - 1]) / total
     joined, beyond = int(counted.pairs[worth - 1]), int(counted.beyond[worth - 1])
     told = {"pairs": joined, "beyond": beyond, "bounded_relations": int((counted.bounds > level).sum())}
-    return CandidateChoice(sources, choice.pairs + beyond, held, told), TwoStepPairs(rules, level, counted.bounds)
+    joined_choice = replace(choice, sources=sources, pairs=choice.pairs + beyond, held=held, two_step=told)
+    return joined_choice, TwoStepPairs(rules, level, counted.bounds)
 
 
 def count_two_step(
@@ -115,8 +117,9 @@ def count_two_step(
 ) -> TwoStepCounts:
     """What the two-step pairs of each level hold, beside other sources; one relation is walked at a time."""
     totals, bounds = np.zeros((4, len(levels)), dtype=np.int64), np.zeros(rules.relations)
+    facts = np.bincount(np.asarray(known[1]), minlength=rules.relations).tolist()
     for number, (near, far, h, t) in enumerate(ends_by_relation(rules.entities, rules.relations, known, valid)):
-        room = pairs_of(others.first_part, near, far) // DEARER
+        room = pairs_of(others.first_part, EndCounts(near), EndCounts(far), facts[number]) // DEARER
         bounds[number] = rules.least_within(number, 0.0, room)
         heads, tails, confidence = rules.pairs(number, max(levels[-1], bounds[number]))
         is_valid = np.isin(heads.astype(np.int64) * rules.entities + tails, h * rules.entities + t)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.array_folder import write_directory
 from tuplet.errors import Argument, BadInput, Option
 from tuplet.progress import Report
 from tuplet.text_table import counted
@@ -18,7 +20,7 @@ from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
 from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts, never
-from tuplet.truth.scored import EdgeColumns
+from tuplet.truth.scored import EdgeColumns, ScoredEdges
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
 from tuplet.truth.table import Row
@@ -26,11 +28,12 @@ from tuplet.truth.table import Row
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
     from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.new_entities.cluster_rows import ScoreRows
     from tuplet.truth.new_entities.learn import KnownGraph
-    from tuplet.truth.new_entities.rows import EntityRows
 
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
-_LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from
+_LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from …
+_SHARE_OF_LEARNING = 0.3  # … or this share of a longer time that was given
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,10 @@ class PredictionReport:
         return PredictionReport(*sums, other.waiting, other.why)
 
 
-def refuse_wrong(seconds: float | None, model: str | os.PathLike[str], new_entities: bool = True) -> None:
-    """Refuse a time or a model that nothing can be predicted with, before anything has changed.
+def refuse_wrong(
+    seconds: float | None, model: str | os.PathLike[str], new_entities: bool = True, ray: str | None = None
+) -> None:
+    """Refuse a time, a model or a cluster that nothing can be predicted with, before anything has changed.
 
     >>> refuse_wrong(-1, PACKAGED)
     Traceback (most recent call last):
@@ -60,9 +65,13 @@ def refuse_wrong(seconds: float | None, model: str | os.PathLike[str], new_entit
     >>> refuse_wrong(60, PACKAGED, new_entities=False)
     Traceback (most recent call last):
     tuplet.errors.BadInput: seconds is about new entities; it needs new_entities=True
+    >>> refuse_wrong(None, PACKAGED, new_entities=False, ray="auto")
+    Traceback (most recent call last):
+    tuplet.errors.BadInput: ray is about new entities; it needs new_entities=True
     """
-    if not new_entities and (seconds is not None or os.fspath(model) != PACKAGED):
-        name = "seconds" if seconds is not None else "model"
+    given = {"seconds": seconds is not None, "model": os.fspath(model) != PACKAGED, "ray": ray is not None}
+    if not new_entities and any(given.values()):
+        name = next(name for name, is_given in given.items() if is_given)
         raise BadInput(Argument(name), " is about new entities; it needs ", Option("new_entities"))
     if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
         raise BadInput(f"seconds is {seconds}; it must be 0 or more")
@@ -78,12 +87,14 @@ def predict_waiting(
     held: StoreFiles | None = None,
     model: str | os.PathLike[str] = PACKAGED,
     again: bool = False,
+    ray: str | None = None,
 ) -> tuple[PredictionReport, StoreFiles]:
     """Predict facts about the new entities that wait for it; returns what was done, and the store after it.
 
     It takes about `seconds` at most (None: as long as it needs): an entity gets all its rows or waits on. The first
     time a calibration is learned and kept in the store; if nothing could be learned, it is tried `again` only if asked
-    for. Nobody is kept waiting: the store is locked only when finished entities are put in.
+    for. Nobody is kept waiting: the store is locked only when finished entities are put in. Rows are computed on the
+    cluster at `ray`, if given.
     """
     store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
     why = never(store) or (None if again else store.meta.new.why)
@@ -94,7 +105,12 @@ def predict_waiting(
     learned, store = _learned(store, network, digest, clock, progress, timeout)
     if learned is None:
         return PredictionReport(waiting=waiting, why=store.meta.new.why), store
-    return _predict(store, network, learned, clock, progress, timeout)
+    if ray is None:
+        return _predict(store, network, learned, clock, progress, timeout)
+    from tuplet.truth.new_entities.cluster_rows import on_cluster
+
+    with on_cluster(ray, model, facts_before(known_facts(store), first_new(store)), first_new(store)) as cluster:
+        return _predict(store, network, learned, clock, progress, timeout, *cluster)
 
 
 def with_predictions(
@@ -104,13 +120,14 @@ def with_predictions(
     progress: Report | None,
     timeout: float,
     model: str | os.PathLike[str] = PACKAGED,
+    ray: str | None = None,
 ) -> tuple[EditReport, StoreFiles]:
     """The report of an edit together with what was predicted about new entities after it, and the store then."""
     if seconds == 0:
         why = never(store) or store.meta.new.why
         return replace(edit, waiting=len(store.meta.new.ids), why=why), store
     limit = SECONDS if seconds is None else seconds
-    found, store = predict_waiting(store.path, limit, progress, timeout, store, model)
+    found, store = predict_waiting(store.path, limit, progress, timeout, store, model, ray=ray)
     return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why), store
 
 
@@ -168,7 +185,8 @@ def _learned(
         return store.newcomers(), store
     if progress:
         progress("learn", 0, 0, "learning how far predictions about new entities can be trusted (once for a store)")
-    found = learn(*sizes_of(store), known_facts(store), network, _LEARNING, clock.limit / 2, progress)
+    enough = max(_LEARNING, _SHARE_OF_LEARNING * clock.limit) if np.isfinite(clock.limit) else _LEARNING
+    found = learn(*sizes_of(store), known_facts(store), network, enough, clock.limit / 2, progress)
     if found is None:  # in so short a time
         return None, store
     with writing(store.path, timeout, store) as now:
@@ -176,7 +194,8 @@ def _learned(
             new = replace(now.meta.new, why=found)
             return None, now.noted(replace(now.meta, new=new))
         new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
-        return found.learned, now.noted(replace(now.meta, new=new), found.learned.arrays())
+        write = partial(write_directory, kind="newcomers", arrays=found.learned.arrays(), meta={})
+        return found.learned, now.noted(replace(now.meta, new=new), newcomers=lambda folder: write(folder))
 
 
 def _predict(
@@ -186,8 +205,10 @@ def _predict(
     clock: _Clock,
     progress: Report | None,
     timeout: float,
+    score: ScoreRows | None = None,
+    workers: int = 1,
 ) -> tuple[PredictionReport, StoreFiles]:
-    """Rows of the entities that wait, put in from time to time until the time is up."""
+    """Rows of the entities that wait, put in from time to time until the time is up; `score` by so many workers."""
     from tuplet.truth.new_entities.learn import KnownGraph
 
     report, waiting, facts = PredictionReport(), store.meta.new.ids, known_facts(store)
@@ -196,7 +217,7 @@ def _predict(
     walked = rows.where(rows.walked)
     ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
     at = 0
-    while at < len(waiting) and (upto := clock.reach(ends, at, scene.portion())) > at:
+    while at < len(waiting) and (upto := clock.reach(ends, at, workers * scene.portion())) > at:
         began, start = time.monotonic(), int(ends[at - 1]) if at else 0
         some = rows.where((rows.entity >= waiting[at]) & (rows.entity <= waiting[upto - 1]))
 
@@ -204,7 +225,8 @@ def _predict(
             if progress:
                 progress("predict", start + count, len(walked), "rows of new entities")
 
-        predicted = _judged(scene, learned, some, store.meta.threshold, told)
+        scored = (score or KnownGraph.score)(scene, some, told)
+        predicted = _judged(scene, learned, scored, store.meta.threshold)
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
         report = report.then(replace(put, rows=some.walks))
         clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
@@ -214,11 +236,8 @@ def _predict(
     return replace(report, waiting=left), store
 
 
-def _judged(
-    scene: KnownGraph, learned: LearnedCalibration, rows: EntityRows, least: float, told: Callable[[int], None]
-) -> Predictions:
-    """The predictions in some rows that reach a threshold."""
-    scored = scene.score(rows, told)
+def _judged(scene: KnownGraph, learned: LearnedCalibration, scored: ScoredEdges, least: float) -> Predictions:
+    """The predictions among candidates that reach a threshold."""
     return Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored)).reaching(least)
 
 

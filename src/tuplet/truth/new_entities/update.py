@@ -47,11 +47,15 @@ def update(
     timeout: float = PATIENCE,
     held: StoreFiles | None = None,
     model: str | os.PathLike[str] = PACKAGED,
+    ray: str | None = None,
 ) -> tuple[PredictionReport, StoreFiles]:
-    """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then."""
+    """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then.
+
+    On the cluster at `ray`, if given, what waits is predicted; the rows around new entities are computed here.
+    """
     refuse_wrong(seconds, model)
     began = time.monotonic()
-    report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True)
+    report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True, ray=ray)
     learned, facts = store.newcomers(), known_facts(store)
     met = len(store.graph.entities) - first_new(store)
     new = store.meta.new
