@@ -1,0 +1,69 @@
+"""`tuplet check`: a proof file against its store, verified by a program that shares no code with the engines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.common_flags import json_flag
+from tuplet.cli.show import echo
+
+
+def checking(command: CommandParser) -> None:
+    """The flags."""
+    command.add_argument("proof", metavar="PROOF", help="what `tuplet ask --proof PROOF` has written")
+    command.add_argument("store", metavar="STORE", nargs="?", help="its store, if that is not where it was then")
+    json_flag(command)
+
+
+def run_check(arguments: argparse.Namespace) -> None:
+    """`tuplet check`: exit code 0 accepted, 1 refused, 2 nothing to check."""
+    from tuplet.proof.checker import FalseClaim, check
+    from tuplet.proof.plain_store import UnusableProof
+
+    try:
+        proof = check(Path(arguments.proof), Path(arguments.store) if arguments.store else None)
+    except (FalseClaim, UnusableProof) as error:
+        verdict = "refused" if isinstance(error, FalseClaim) else "unusable"
+        if arguments.json:
+            echo({"verdict": verdict, "reason": str(error)})
+        else:
+            print(f"{verdict}: {error}", file=sys.stderr)
+        sys.stdout.flush()
+        raise SystemExit(1 if verdict == "refused" else 2) from None
+    told = {"query": formula(proof), "asked_as": proof["query"]["text"], "store": proof["store"]}
+    told |= {key: proof[key] for key in ("logic", "only", "k", "bound")} | {"answers": len(proof["answers"])}
+    echo({"verdict": "accepted", **told} if arguments.json else accepted(proof))
+
+
+def accepted(proof: Mapping[str, Any]) -> str:
+    """What was verified, for people."""
+    bound, kind = proof["bound"], f"{proof['only']} " if proof["only"] else ""
+    rest = (
+        f"every other {kind}tuple has a truth of at most {bound:.6g}"
+        if bound
+        else f"no other {kind}tuple has any truth"
+    )
+    number = len(proof["answers"])
+    return (
+        f"accepted: {number} {'answer' if number == 1 else 'answers'} in proven order, {rest}\n"
+        f"query     {formula(proof)}\n"
+        f"store     {proof['store']['hash'][:16]}, generation {proof['store']['generation']}"
+    )
+
+
+def formula(proof: Mapping[str, Any]) -> str:
+    """The query that was checked, which is what the file has in place of the text that was asked."""
+    clauses = []
+    for clause in proof["query"]["clauses"]:
+        parts = [f"{'!' * negated}{relation}({head}, {tail})" for head, relation, tail, negated in clause["atoms"]]
+        parts += [" ".join(comparison) for comparison in clause["compared"]]
+        parts += [f"{'!' * negated}{term} in {{{', '.join(listed)}}}" for term, listed, negated in clause["among"]]
+        bound = ", ".join(f"?{name}" for name in clause["exists"])
+        clauses.append((f"exists {bound} . " if bound else "") + " & ".join(parts))
+    free = ", ".join(f"?{name}" for name in proof["query"]["free"])
+    return f"{free} : {' | '.join(clauses) or 'nothing'}"
