@@ -48,8 +48,8 @@ for line in sys.stdin:
 class Version:
     """One checkout at work."""
 
-    def __init__(self, root: Path, graph: str, count: int, data: str) -> None:
-        command = [sys.executable, "-c", WORKER, str(root), graph, str(count), data]
+    def __init__(self, root: Path, worker: str, *arguments: str) -> None:
+        command = [sys.executable, "-c", worker, str(root), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.shapes: list[str] = self._answer()
 
@@ -67,8 +67,12 @@ class Version:
 
 def compare(other: Path, graph: str, count: int, rounds: int, data: str) -> None:
     """Prints a table for one graph."""
-    versions = [Version(root, graph, count, data) for root in (other, HERE)]
     print(f"\n### {graph}: K = 100, {count} queries a shape, least CPU time of {rounds} rounds in turns\n")
+    turns([Version(root, WORKER, graph, str(count), data) for root in (other, HERE)], rounds)
+
+
+def turns(versions: list[Version], rounds: int) -> None:
+    """Prints how two versions, the other one first, do on every shape."""
     print("| shape | other, mean ms | this, mean ms | times faster | medians |\n|---|---|---|---|---|")
     totals = [0.0, 0.0]
     for shape in versions[0].shapes:

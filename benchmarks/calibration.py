@@ -2,6 +2,9 @@
 adds.
 
     python benchmarks/calibration.py GRAPH --table truth.parquet            a truth table made elsewhere
+    python benchmarks/calibration.py GRAPH --table truth.parquet --beside path.parquet
+                                                                            and beside it, row for row, the log-softmax
+                                                                            of a path network: path_forward, _backward
     python benchmarks/calibration.py GRAPH --model MODEL [--device cuda]    a trained predictor: every row is scored
     python benchmarks/calibration.py GRAPH --scored F.npz                   scored edges: heads, relation, tails,
                                                                             scorers (names), logs [scorers, 2, edges]
@@ -29,7 +32,7 @@ from tuplet.truth.candidates.score import score_candidates
 from tuplet.truth.candidates.sources import choose
 from tuplet.truth.edges import Predictions, observed_facts
 from tuplet.truth.learned.calibrate import THRESHOLD, candidates_of, known_edges, marked
-from tuplet.truth.learned.features import GROUPS
+from tuplet.truth.learned.features import GROUPS, LOWEST
 from tuplet.truth.learned.fit import fit
 from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.make import PLAIN_THRESHOLD
@@ -46,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", metavar="GRAPH")
     parser.add_argument("--table", metavar="F.parquet")
+    parser.add_argument("--beside", metavar="F.parquet")
     parser.add_argument("--model", metavar="MODEL")
     parser.add_argument("--scored", metavar="F.npz")
     parser.add_argument("--device", default="cpu")
@@ -101,6 +105,8 @@ def trials(scored: Scored, ablation: bool) -> Iterator[tuple[str, Scored, tuple[
 
 def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored:
     """The candidates, with the score of each direction if it is known."""
+    if arguments.table and arguments.beside:
+        return two_scorers(arguments.table, arguments.beside, graph)
     if arguments.table:
         from tuplet.truth.parquet import read_table
 
@@ -115,6 +121,35 @@ def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored:
     sizes, train = (len(graph.entities), len(graph.relations)), graph.edges("train")
     choice = choose(*sizes, train, graph.edges("valid"))
     return score_candidates({predictor.kind: predictor}, train, choice.sources)
+
+
+def two_scorers(table: str, beside: str, graph: KnowledgeGraph) -> ScoredEdges:
+    """A truth table, which has one number for both directions, and a path network's log-softmax of the same rows."""
+    import pyarrow.parquet as pq
+
+    given, paths = pq.read_table(table), pq.read_table(beside)
+    names = {"head": graph.entities, "relation": graph.relations, "tail": graph.entities}
+    ends = []
+    for column, vocabulary in names.items():
+        coded = given[column].combine_chunks().dictionary_encode()
+        ids = np.array([vocabulary.find(name) for name in coded.dictionary.to_pylist()], dtype=np.int32)
+        ends.append(ids[coded.indices.to_numpy()])
+    heads, relation, tails = ends
+    truth = given["truth"].to_numpy().astype(np.float32)
+    logs = np.full((2, 2, len(truth)), np.nan, dtype=np.float32)
+    logs[0] = np.log(np.maximum(truth, np.exp(np.float32(LOWEST))))
+    # softmax × count, as `index` has it: the known facts in the row of each half-link
+    for side, (column, near) in enumerate((("path_forward", heads), ("path_backward", tails))):
+        row = relation.astype(np.int64) * len(graph.entities)
+        known = graph.edges("train")
+        counts = np.bincount(
+            known[1].astype(np.int64) * len(graph.entities) + known[2 * side],
+            minlength=len(graph.relations) * len(graph.entities),
+        )
+        own = paths[column].to_numpy(zero_copy_only=False).astype(np.float32)  # null is NaN
+        logs[1, side] = own + np.log(np.maximum(counts[row + near], 1))
+    order = np.lexsort((tails, heads, relation))
+    return ScoredEdges(heads[order], relation[order], tails[order], ("complex", "paths"), logs[:, :, order])
 
 
 def show(

@@ -19,6 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from shootout_engines import DuckDB, Edges, clauses_of
 
 from tuplet.engines import exact
 from tuplet.query.query_graph import Edge, QueryGraph
@@ -158,65 +159,12 @@ def ask(query: QueryGraph, table: TruthTable, k: int, clock: str = "wall") -> tu
     return took, ranking.truth
 
 
-class Duck:
-    """The same table in DuckDB, one prepared statement per query shape."""
-
-    def __init__(self, table: TruthTable) -> None:
-        import duckdb
-        import pyarrow as pa
-
-        self.prepared: set[str] = set()
-        self.connection = duckdb.connect(config={"threads": 2})
-        heads, relations, tails, forward = table.adjacency.triples()
-        edges = pa.table({"h": heads, "r": relations, "t": tails, "p": table.truth[forward].astype(np.float64)})
-        self.connection.register("arrow_edges", edges)
-        self.connection.execute("create table edge as select * from arrow_edges order by r, h, t")
-        self.connection.execute("create index by_head on edge (r, h)")
-        self.connection.execute("create index by_tail on edge (r, t)")
-
-    def ask(self, name: str, query: QueryGraph, k: int) -> tuple[float, np.ndarray]:
-        text, values = self.sql(query, k)
-        statement = f"q_{name}"
-        if statement not in self.prepared:
-            self.connection.execute(f"prepare {statement} as {text}")
-            self.prepared.add(statement)
-        call = f"execute {statement}({', '.join(map(str, values))})"
-        start = time.perf_counter()
-        rows = self.connection.execute(call).fetchall()
-        return 1e3 * (time.perf_counter() - start), np.array([row[-1] for row in rows])
-
-    @staticmethod
-    def sql(query: QueryGraph, k: int) -> tuple[str, list[int]]:
-        """The query as SQL with parameters, relations and constants as values."""
-        where, product, tables, values = [], [], [], []
-        at: dict[int, str] = {}
-
-        def parameter(value: int) -> str:
-            values.append(int(value))
-            return f"${len(values)}"
-
-        for i, (head, relation, tail, negated) in enumerate(query.edges):
-            if negated:
-                inside = f"r = {parameter(relation)} and h = {at[head]} and t = {at[tail]}"
-                product.append(f"(1 - coalesce((select p from edge where {inside}), 0))")
-                continue
-            tables.append(f"edge a{i}")
-            product.append(f"a{i}.p")
-            where.append(f"a{i}.r = {parameter(relation)}")
-            for node, column in ((head, f"a{i}.h"), (tail, f"a{i}.t")):
-                if node < 0:
-                    where.append(f"{column} = {parameter(~node)}")
-                elif node in at:
-                    where.append(f"{column} = {at[node]}")
-                else:
-                    at[node] = column
-        free = [f"{at[v]} as v{v}" for v in query.free]
-        names = ", ".join(f"v{v}" for v in query.free)
-        inner = f"select {', '.join(free)}, {' * '.join(product)} as truth"
-        inner += f" from {', '.join(tables)} where {' and '.join(where)}"
-        if query.existential:
-            inner = f"select {names}, max(truth) as truth from ({inner}) group by {names}"
-        return f"select {names}, truth from ({inner}) where truth > 0 order by truth desc limit {k}", values
+def ask_duck(duck: DuckDB, query: QueryGraph, k: int) -> tuple[float, np.ndarray]:
+    """The same of DuckDB."""
+    clauses = clauses_of([query])
+    start = time.perf_counter()
+    rows = duck.ask(clauses, k, None)
+    return 1e3 * (time.perf_counter() - start), np.array([truth for _, truth in rows])
 
 
 def shapes(options: argparse.Namespace) -> None:
@@ -224,7 +172,7 @@ def shapes(options: argparse.Namespace) -> None:
     for name in options.graphs:
         table, triples = read_table(name, data)
         sampler = Sampler(triples, options.seed)
-        duck = Duck(table) if options.duckdb else None
+        duck = DuckDB(Edges.of(table), 16 << 30, threads=2) if options.duckdb else None
         print(
             f"\n### {name}: {table.entities:,} entities, {table.edges:,} edges, "
             f"K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n"
@@ -254,13 +202,13 @@ def shapes(options: argparse.Namespace) -> None:
                 compared = queries[: options.sql_queries]
                 for low in range(0, len(compared), 10):
                     block = compared[low : low + 10]
-                    slow = [duck.ask(shape, query, options.k) for query in block]
+                    slow = [ask_duck(duck, query, options.k) for query in block]
                     first = [ask(query, table, options.k)[0] for query in block]
                     again = [ask(query, table, options.k)[0] for query in block]
-                    slow_again = [duck.ask(shape, query, options.k)[0] for query in block]
+                    slow_again = [ask_duck(duck, query, options.k)[0] for query in block]
                     mine += np.minimum(first, again).tolist()
                     other += np.minimum([took for took, _ in slow], slow_again).tolist()
-                    for truth, (_, expected) in zip(lists[low : low + 10], slow, strict=True):
+                    for truth, (_, expected) in zip(lists[low : low + len(block)], slow, strict=True):
                         same += len(truth) == len(expected) and bool(np.allclose(truth, expected, rtol=1e-9))
             means[shape] = float(np.mean(times))
             p99s[shape] = float(np.percentile(times, 99))

@@ -33,6 +33,8 @@ def one_thread():
 def test_a_short_training_is_far_above_chance(name, data, tmp_path):
     if not (data / "umls").is_dir():
         pytest.skip("TUPLET_DATA holds no umls")
+    if name != "betae" and not os.environ.get("TUPLET_SOAK"):
+        pytest.skip("one of them is trained here, all of them by make soak")
     umls = read(data / "umls")
     edges, sizes = {split: umls.edges(split) for split in ("train", "valid")}, (len(umls.entities), len(umls.relations))
     settings = RUNS[name] | {"steps": RUNS[name]["steps"] * (5 if os.environ.get("TUPLET_SOAK") else 1)}

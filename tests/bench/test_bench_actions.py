@@ -41,10 +41,33 @@ def test_sampled_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     words = f"bench sample {folder}/graph --shapes 1p --per-shape 3 --known train --target valid --workers 1 --json"
     code, out, err = call(f"{words} --efok {folder}/efok -o {folder}/valid.parquet", capsys)
     assert code == 0
-    assert json.loads(out) == {"queries": 3, "shapes": 1, "output": f"{folder}/valid.parquet"}
+    links = {"1": sum(len(query.hard) for query in read(folder / "valid.parquet"))}
+    told = {"queries": 3, "shapes": 1, "answers by predicted links": links, "output": f"{folder}/valid.parquet"}
+    assert json.loads(out) == told
     assert "sampling: 100 %" in err
     assert read(folder / "valid.parquet").meta["target"] == ["valid"]
     assert [path.name for path in (folder / "efok").iterdir()] == ["test_type0000_EFOX_qaa.json"]
+
+
+def test_balanced_queries_are_reported_by_stratum(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"bench sample {folder}/graph --shapes 2fp,1p --per-shape 2 --balance predicted --workers 1 --quiet --json"
+    code, out, _ = call(f"{words} -o {tmp_path}/queries.parquet", capsys)
+    assert (code, json.loads(out)["queries"]) == (0, 6)
+    assert json.loads(out)["answers by predicted links"] == {"1": 4, "2": 2}
+    run = f"bench run {folder}/store {tmp_path}/queries.parquet --workers 1 --quiet --json -o {tmp_path}/run"
+    code, out, _ = call(run, capsys)
+    rows = read_rows(tmp_path / "run")
+    second = [row.hit10 for row in rows if row.links2_hit10 is not None]
+    assert len(second) == 2
+    assert json.loads(out)["by predicted links"]["2"]["hit10"] == pytest.approx(100 * sum(second) / 2, abs=0.01)
+    assert call(f"bench report {tmp_path}/run -o {tmp_path}/report", capsys)[0] == 0
+    assert "| predicted links | exact, HIT@10 | exact, MRR |" in (tmp_path / "report" / "report.md").read_text()
+    with open(tmp_path / "report" / "report.csv", newline="", encoding="utf-8") as file:
+        means = {(row["metric"], row["group"]): float(row["mean"]) for row in csv.DictReader(file)}
+    assert means["hit10", "links=2"] == means["hit10", "2fp links=2"] == pytest.approx(sum(second) / 2)
+    assert ("hit10", "1p links=2") not in means
 
 
 def test_runs_go_on_and_are_reported(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Rows measured elsewhere: the numbers of the metrics, the file, the result folder."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,15 @@ def test_rows_become_a_result_folder(world: tuple[Path, QuerySet]) -> None:
     assert missed.mrr == 0
     assert missed.pruned == "not scored in time"
     assert missed.peak_mb == 2.0
+    # of several answers the mean alone came home, of an answer that was asked for alone it is its own
+    assert {row.links1_hit10 for row in parts if row.answered} == {None}
+    asked = replace(queries, queries=tuple(replace(query, asked=0) for query in queries))
+    adopt(folder / "rows.npz", folder / "store", asked, folder / "asked")
+    for query, row in zip(asked, read_parts(folder / "asked" / "betae"), strict=True):
+        assert query.strata is not None
+        for n in (1, 2, 3, 4):
+            expected = None if n != query.strata.item() else 0.5 if row.answered else 0.0
+            assert getattr(row, f"links{n}_hit10") == getattr(row, f"links{n}_mrr") == expected
     report = write_report([folder / "results" / "betae"], folder / "report")
     assert "betae" in (report / "report.md").read_text()
     with pytest.raises(BadInput, match=r"engine 'cone' has no rows in .*; choose 'betae'"):

@@ -68,6 +68,41 @@ def products(vectors: list[np.ndarray]) -> dict[tuple[int, ...], float]:
     return {t: float(np.prod([v[i] for v, i in zip(vectors, t, strict=True)])) for t in every}
 
 
+# --- what is scored, and its strata ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["exact", "ns3", "ns3-marginal"])
+def test_only_the_asked_answer_is_scored_and_the_others_do_not_compete(
+    engine: str, source: Source, queries: QuerySet
+) -> None:
+    """The mean over the answers of a query, asked one by one, is what all of them together score."""
+    for query in (q for q in queries if len(q.hard) > 1):
+        (together,) = rows_of(engine, source, QuerySet((query,)))
+        alone = QuerySet(tuple(replace(query, asked=place) for place in range(len(query.hard))))
+        rows = [row for one in alone for row in rows_of(engine, source, QuerySet((one,)))]
+        assert [row.hard for row in rows] == [1] * len(rows)
+        assert np.mean([row.hit10 for row in rows]) == pytest.approx(together.hit10)
+        assert query.links is not None
+        for stratum in (1, 2, 3, 4):
+            own = np.minimum(query.links, 4) == stratum
+            for metric in ("mrr", "hit10"):
+                name = f"links{stratum}_{metric}"
+                values = [getattr(row, metric) for row, mine in zip(rows, own, strict=True) if mine]
+                assert getattr(together, name) == (pytest.approx(np.mean(values)) if values else None)
+                for row, mine in zip(rows, own, strict=True):
+                    assert getattr(row, name) == (getattr(row, metric) if mine else None)
+
+
+def test_what_is_refused_is_missed_in_its_strata(source: Source, queries: QuerySet) -> None:
+    query = queries.by_shape()["2fcn"][0]
+    (row,) = rows_of("exact", source, QuerySet((query,)), timeout=1e-9)
+    assert not row.answered
+    assert query.links is not None
+    for stratum in (1, 2, 3, 4):
+        expected = 0.0 if stratum in np.minimum(query.links, 4) else None
+        assert getattr(row, f"links{stratum}_mrr") == getattr(row, f"links{stratum}_hit10") == expected
+
+
 # --- engines that score points: exact, crisp, brute ----------------------------------------------------------------
 
 

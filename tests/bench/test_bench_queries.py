@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,8 @@ def test_parquet_round_trip(queries: QuerySet, graph: KnowledgeGraph, tmp_path: 
     write(queries, file, graph)
     again = read(file)
     assert content(again) == content(queries)
+    assert [q.links.tolist() for q in again] == [q.links.tolist() for q in queries]  # type: ignore[union-attr]
+    assert {q.asked for q in again} == {None}
     assert again.meta == queries.meta
     assert again.meta["graph"] == graph.hash
     assert all(q.easy.dtype == np.int32 and q.easy.shape[1] == q.k for q in again)
@@ -55,6 +58,24 @@ def test_parquet_round_trip(queries: QuerySet, graph: KnowledgeGraph, tmp_path: 
     names = dict(pq.read_table(file)["names"].to_pylist()[0])
     assert names["s1"] == f"entity {queries.queries[0].grounding['s1']}"
     assert names["r1"] == f"relation {queries.queries[0].grounding['r1'] // 2}"
+
+
+def test_what_is_asked_and_files_without_links_round_trip(queries: QuerySet, tmp_path: Path) -> None:
+    asked = replace(queries, queries=tuple(replace(q, asked=i % len(q.hard)) for i, q in enumerate(queries)))
+    assert asked.digest != queries.digest
+    write(asked, tmp_path / "asked.parquet")
+    again = read(tmp_path / "asked.parquet")
+    assert [q.asked for q in again] == [q.asked for q in asked]
+    assert again.digest == asked.digest
+    # for machines with NumPy alone the filter is made beforehand
+    write_npz(asked, tmp_path / "asked.npz")
+    for query, plain in zip(asked, read_any(tmp_path / "asked.npz"), strict=True):
+        assert plain.hard.tolist() == [query.hard.tolist()[query.asked or 0]]
+        assert len(plain.easy) == len(query.easy) + len(query.hard) - 1
+        assert plain.links is plain.strata is None
+    older = pq.read_table(tmp_path / "asked.parquet").drop_columns(["links", "asked"])
+    pq.write_table(older, tmp_path / "older.parquet")
+    assert {(q.links, q.asked) for q in read(tmp_path / "older.parquet")} == {(None, None)}
 
 
 def test_no_half_written_and_no_replaced_files(queries: QuerySet, tmp_path: Path) -> None:

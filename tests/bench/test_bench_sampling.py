@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from random_graph import random_graph
 
 from tuplet.bench.grounding import Rules
+from tuplet.bench.hardness import predicted_links
 from tuplet.bench.queries import BenchQuery, QuerySet
 from tuplet.bench.query_types import types
 from tuplet.bench.sampling import sample
@@ -194,11 +196,63 @@ def test_splits_can_be_chosen(graph: KnowledgeGraph) -> None:
     assert queries.meta["target"] == ["valid"]
 
 
+# --- balanced by predicted links -----------------------------------------------------------------------------------
+
+LINKED = ["1p", "3p", "2u", "up", "pni", "2fpn", "2fdm", "2fc", "3fpm", "4fp"]
+
+
+@pytest.fixture(scope="module")
+def balanced(graph: KnowledgeGraph) -> QuerySet:
+    return sample(graph, LINKED, 3, seed=6, balance=True, rules=Rules(tries=2000))
+
+
+def test_strata_have_equally_many_answers_and_take_turns(balanced: QuerySet) -> None:
+    expected = {"1p": 1, "3p": 3, "2u": 1, "up": 2, "pni": 2, "2fpn": 2, "2fdm": 4, "2fc": 4, "3fpm": 4, "4fp": 4}
+    for shape, members in balanced.by_shape().items():
+        turn = list(range(1, expected[shape] + 1))
+        assert [q.strata.tolist() for q in members] == [[n] for n in 3 * turn], shape  # type: ignore[union-attr]
+        assert len({q.index for q in members}) == len(members)
+    assert balanced.meta["rules_version"] == 2
+    assert balanced.meta["balance"] == "predicted"
+    assert not balanced.meta["shortage"]
+
+
+def test_balanced_answers_equal_sql_and_need_their_links(graph: KnowledgeGraph, balanced: QuerySet) -> None:
+    check(balanced, tables(graph))
+    known, full = graph.observed(KNOWN), graph.observed()
+    for query in balanced:
+        assert query.links is not None
+        assert query.links.tolist() == predicted_links(query.clauses(), known, full, query.hard).tolist()
+
+
+def test_a_balanced_set_reproduces_its_checksum(graph: KnowledgeGraph, balanced: QuerySet) -> None:
+    """The same in any company, and as it was when this was written: the sets tuple-H rest on it."""
+    assert balanced.digest == "f86b1a96c6551cae03785b016930050ba89d1c48073b3d41d934f0e61b285e31"
+    with ThreadPoolExecutor(2) as pool:
+        again = sample(graph, LINKED[:4], 3, seed=6, balance=True, rules=Rules(tries=2000), executor=pool)
+    assert content(again) == content([q for q in balanced if q.shape in LINKED[:4]])
+    fewer = sample(graph, ["up"], 2, seed=6, balance=True, rules=Rules(tries=2000))
+    assert content(fewer) == content(balanced.by_shape()["up"][:4])
+
+
+def test_a_stratum_that_the_graph_lacks_is_reported() -> None:
+    from tuplet.graph.names import Vocabulary
+
+    names = Vocabulary.of([f"e{i}" for i in range(10)])
+    # every other link is hidden, so no two in a row are
+    chain = KnowledgeGraph.of(names, Vocabulary.of(["next"]), range(9), [0] * 9, range(1, 10), [1, 3] * 4 + [1])
+    queries = sample(chain, ["2p"], 2, balance=True, rules=Rules(tries=20))
+    assert {q.strata.tolist()[0] for q in queries} == {1}  # type: ignore[union-attr]
+    assert queries.meta["shortage"]["2p links=2"]["found"] == 0
+
+
 # --- seeds -------------------------------------------------------------------------------------------------------
 
 
 def content(queries: QuerySet | Sequence[BenchQuery]) -> list[tuple[object, ...]]:
-    return [(q.shape, q.index, dict(q.grounding), q.easy.tolist(), q.hard.tolist(), q.meaningful) for q in queries]
+    return [
+        (q.shape, q.index, dict(q.grounding), q.easy.tolist(), q.hard.tolist(), q.meaningful, q.asked) for q in queries
+    ]
 
 
 def test_workers_and_company_change_nothing(graph: KnowledgeGraph) -> None:

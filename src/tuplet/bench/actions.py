@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
     from tuplet.bench.formats import write, write_efok
+    from tuplet.bench.hardness import STRATA
     from tuplet.bench.sampling import sample
     from tuplet.bench.shape_selection import select
     from tuplet.bench.workers import default_workers
@@ -42,6 +44,7 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
             arguments.seed,
             known=arguments.known.split(","),
             target=arguments.target.split(","),
+            balance=arguments.balance is not None,
             workers=arguments.workers or default_workers(),
             executor=executor,
             progress=progress.counting("sampling"),
@@ -52,7 +55,13 @@ def sample(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.efok:
         write_efok(queries, arguments.efok, force=arguments.force)
     counts = {shape: len(members) for shape, members in queries.by_shape().items()}
-    summary: dict[str, Any] = {"queries": len(queries), "shapes": len(counts), "output": str(target)}
+    strata = Counter(n for query in queries if query.strata is not None for n in query.strata.tolist())
+    summary: dict[str, Any] = {
+        "queries": len(queries),
+        "shapes": len(counts),
+        "answers by predicted links": {f"{n}+" if n == STRATA else str(n): strata[n] for n in sorted(strata)},
+        "output": str(target),
+    }
     if queries.meta["shortage"]:
         summary["not filled"] = {name: short["found"] for name, short in queries.meta["shortage"].items()}
     if queries.meta["not_meaningful"]:
@@ -82,7 +91,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     result = Result.read(arguments.output)
     means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}
     quality = {name: round(value, 3) for name, value in result.quality.items()}
-    return {"run": result.label, "queries": len(result.rows), "percent": means, "quality": quality}
+    links = {
+        group.removeprefix("links="): {
+            metric: round(100 * result.by_links[metric][group].mean, 2) for metric in ("hit10", "mrr")
+        }
+        for group in result.by_links["hit10"]
+        if group.startswith("links=")
+    }
+    told = {"by predicted links": links} if links else {}
+    return {"run": result.label, "queries": len(result.rows), "percent": means, **told, "quality": quality}
 
 
 @contextmanager

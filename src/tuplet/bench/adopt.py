@@ -91,7 +91,7 @@ def adopt(
     `queries` are those that were scored. A query without a row was not
     answered and counts as missed, with the mean time of the others.
     """
-    from tuplet.bench.evaluate import missed
+    from tuplet.bench.evaluate import by_stratum, missed
     from tuplet.bench.results import RunSettings, write_part
     from tuplet.bench.run import manifest_of, units
 
@@ -124,6 +124,9 @@ def adopt(
                     continue
                 values: dict[str, Any] = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
                 values["hard_variables"] = int(values["hard_variables"])
+                # Of several answers only the mean came home: it says nothing of their strata.
+                for name in by_stratum(query, None):
+                    values[name] = None if query.asked is None else values[name.split("_")[1]]
                 made.append(replace(missed(query, None, usual), answered=True, peak_mb=peak, **values))
             write_part(root / "parts" / f"{unit.name}.parquet", made)
         counts[engine] = answered

@@ -95,19 +95,19 @@ class Evaluator:
         self, queries: Sequence[BenchQuery], plans: Sequence[Plan], ms: Callable[[], float]
     ) -> list[ResultRow]:
         # Budgets that adapt grow until as many are proven as the filtered HIT@10 may need.
-        needed = max(CUTS) + max(len(query.easy) + len(query.hard) for query in queries)
+        needed = max(CUTS) + max(len(query.filtered) + len(query.scored) for query in queries)
         deadline = Deadline(self.limits.timeout)
         if isinstance(self.engine, Keeps):
             rankings = self.engine.kept(plans, replace(self.limits, k=needed), deadline, max(CUTS))
         else:
             rankings = self.engine.run_many(plans, replace(self.limits, k="all"), deadline)
         ranks = [
-            joint_ranks(found.tuples, found.truth, query.easy, query.hard, complete=True)
+            joint_ranks(found.tuples, found.truth, query.filtered, query.scored, complete=True)
             for query, found in zip(queries, rankings, strict=True)
         ]
         each = ms()
         return [
-            self._listed(query, own, ranking, each, recall=share(ranking.tuples, query.hard))
+            self._listed(query, own, ranking, each, recall=share(ranking.tuples, query.scored))
             for query, own, ranking in zip(queries, ranks, rankings, strict=True)
         ]
 
@@ -118,8 +118,8 @@ class Evaluator:
         asked for again, four times as long."""
         (query,), (plan,) = queries, plans
         deadline = Deadline(self.limits.timeout)
-        points = self.engine.score(plan, query.hard, self.limits, deadline)
-        wanted = self.settings.reach + len(query.easy) + len(query.hard)
+        points = self.engine.score(plan, query.scored, self.limits, deadline)
+        wanted = self.settings.reach + len(query.filtered) + len(query.scored)
         while True:
             ranking = self.engine.run(plan, replace(self.limits, k=wanted), deadline)
             ranks = ranks_of(query, ranking, wanted, points)
@@ -145,7 +145,7 @@ class Evaluator:
                 own[ranking.tuples[:, 0]] = ranking.truth
         except (BudgetExceeded, MemoryError, OutOfTime):
             return {}
-        return from_marginals(list(scores), query.easy, query.hard).columns()
+        return from_marginals(list(scores), query.filtered, query.scored).columns()
 
 
 def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64]) -> TupleRanks:
@@ -154,7 +154,7 @@ def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[n
     A list that is shorter is all there is, unless the search was stopped.
     """
     complete = (len(ranking.tuples) < wanted and ranking.pruned is None) or ranking.bound == 0
-    return joint_ranks(ranking.tuples, ranking.truth, query.easy, query.hard, points, complete)
+    return joint_ranks(ranking.tuples, ranking.truth, query.filtered, query.scored, points, complete)
 
 
 def share(listed: NDArray[np.integer], hard: NDArray[np.int32]) -> float:
@@ -176,16 +176,30 @@ def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
         e=max(len(clause.existential) for clause in clauses),
         topology=max(_TOPOLOGY[clause.shape()] for clause in clauses)[1:],
         easy=len(query.easy),
-        hard=len(query.hard),
+        hard=len(query.scored),
         pruned=why,
         ms=ms,
+        **by_stratum(query, None),
     )
 
 
 def answered(query: BenchQuery, ranks: TupleRanks, **columns: Any) -> ResultRow:
     """The row of a query whose hard tuples have ranks, with further columns."""
     decided = float(np.mean(ranks.decided(max(CUTS))))
-    return replace(missed(query, None), answered=True, decided=decided, **{**ranks.values(), **columns})
+    values = {**ranks.values(), **by_stratum(query, ranks), **columns}
+    return replace(missed(query, None), answered=True, decided=decided, **values)
+
+
+def by_stratum(query: BenchQuery, ranks: TupleRanks | None) -> dict[str, Any]:
+    """The columns of the strata that the scored answers are in; without ranks all of them are missed."""
+    found: dict[str, Any] = {}
+    if query.strata is None:
+        return found
+    for stratum in np.unique(query.strata).tolist():
+        own = query.strata == stratum
+        found[f"links{stratum}_mrr"] = 0.0 if ranks is None else float(ranks.reciprocal[own].mean())
+        found[f"links{stratum}_hit10"] = 0.0 if ranks is None else float(ranks.hits(10)[own].mean())
+    return found
 
 
 def marginal_rows(
@@ -199,12 +213,12 @@ def marginal_rows(
 
     What has truth 0 was pruned: recall is the share of hard tuples that no member's marginal prunes.
     """
-    ranks = [product_ranks(list(own), q.easy, q.hard, reach) for own, q in zip(truth, queries, strict=True)]
+    ranks = [product_ranks(list(own), q.filtered, q.scored, reach) for own, q in zip(truth, queries, strict=True)]
     each = ms()
     rows = []
     for query, found, vectors, own in zip(queries, ranks, scores, truth, strict=True):
-        kept = np.stack([vector[query.hard[:, place]] > 0 for place, vector in enumerate(own)], axis=1)
-        columns = from_marginals(list(vectors), query.easy, query.hard).columns() | {
+        kept = np.stack([vector[query.scored[:, place]] > 0 for place, vector in enumerate(own)], axis=1)
+        columns = from_marginals(list(vectors), query.filtered, query.scored).columns() | {
             "listed": min(int((vector > 0).sum()) for vector in own),
             "recall": float(kept.all(axis=1).mean()),
             "recall_variable": float(kept.mean()),

@@ -66,6 +66,8 @@ def write(queries: QuerySet, path: PathLike, graph: KnowledgeGraph | None = None
         "meaningful": pa.array([q.meaningful for q in queries], pa.bool_()),
         "easy": pa.array([q.easy.reshape(-1) for q in queries], flat),
         "hard": pa.array([q.hard.reshape(-1) for q in queries], flat),
+        "links": pa.array([q.links for q in queries], flat),
+        "asked": pa.array([q.asked for q in queries], pa.int32()),
     }
     table = pa.table(columns).replace_schema_metadata(
         {"tuplet.queries": json.dumps({"format": FORMAT, **queries.meta}, sort_keys=True)}
@@ -92,6 +94,8 @@ def read(path: PathLike) -> QuerySet:
         raise BadInput(f"{path} was written by a newer version of tuplet")
     column = {name: table[name].to_pylist() for name in ("shape", "index", "k", "formula", "grounding", "meaningful")}
     answers = {name: _split(table[name].combine_chunks()) for name in ("easy", "hard")}
+    nothing = [None] * len(table)  # files of versions before these columns
+    links, asked = (table[name].to_pylist() if name in table.column_names else nothing for name in ("links", "asked"))
     return QuerySet(
         tuple(
             BenchQuery(
@@ -102,6 +106,8 @@ def read(path: PathLike) -> QuerySet:
                 hard=answers["hard"][i].reshape(-1, column["k"][i]),
                 index=column["index"][i],
                 meaningful=column["meaningful"][i],
+                links=None if links[i] is None else np.array(links[i], dtype=np.int32),
+                asked=asked[i],
             )
             for i in range(len(table))
         ),
@@ -119,7 +125,10 @@ def _split(lists: Any) -> list[Tuples]:
 
 
 def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
-    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark/index.md."""
+    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark/index.md.
+
+    What is not scored is among the easy answers there: both are filtered.
+    """
     groups = queries.by_shape()
     arrays: dict[str, NDArray[Any]] = {
         "shapes": np.array(list(groups), dtype=np.str_),
@@ -141,8 +150,8 @@ def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
             f"{shape}.constants": _table([[q.grounding[s] for s in constants] for q in members], len(constants)),
             f"{shape}.index": np.array([q.index for q in members], dtype=np.int32),
         }
-        for kind in ("easy", "hard"):
-            parts = [getattr(q, kind) for q in members]
+        for kind, of in (("easy", "filtered"), ("hard", "scored")):
+            parts = [getattr(q, of) for q in members]
             arrays[f"{shape}.{kind}"] = np.concatenate(parts)
             arrays[f"{shape}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     buffer = io.BytesIO()
@@ -221,7 +230,7 @@ def write_efok(queries: QuerySet, folder: PathLike, split: str = "test", force: 
         content: dict[str, list[Any]] = {}
         for query in members:
             key = "_".join(sorted(f"f{i}" for i in range(1, query.k + 1)))
-            answers = ({key: part.tolist()} for part in (query.easy, query.hard))
+            answers = ({key: part.tolist()} for part in (query.filtered, query.scored))
             content.setdefault(query.formula, []).append([dict(query.grounding), *answers])
         name = shape if re.fullmatch(r"type\d{4,}", shape) else f"type{number:04d}"
         path = Path(folder) / f"{split}_{name}_EFOX_qaa.json"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.bench.hardness import predicted_atoms, predicted_links, strata
 from tuplet.bench.queries import Tuples, bound
 from tuplet.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
 from tuplet.bench.walks import Random, Walker
@@ -43,6 +44,7 @@ class Sampler:
     full: Adjacency
     target: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
     walker: Walker
+    hidden: Walker  # walks on target edges alone
     rules: Rules
 
     @staticmethod
@@ -53,15 +55,20 @@ class Sampler:
         if not target or not len(graph.edges(*target)[0]):
             raise BadInput(f"the target split {','.join(target)!r} has no edges, so no query has hard answers")
         full = graph.observed([*known, *target])
-        return Sampler(graph.observed(known), full, graph.edges(*target), Walker(full), rules)
+        hidden = Walker(graph.observed(target))
+        return Sampler(graph.observed(known), full, graph.edges(*target), Walker(full), hidden, rules)
 
-    def query(self, clauses: AbstractClauses, seed: Sequence[int]) -> tuple[GroundedQuery | None, Counter[str]]:
-        """One query of a shape, and why walks were rejected."""
+    def query(
+        self, clauses: AbstractClauses, seed: Sequence[int], stratum: int | None = None
+    ) -> tuple[GroundedQuery | None, Counter[str]]:
+        """One query of a shape, and why walks were rejected; with a stratum, one that asks for an answer in it."""
         rng = np.random.default_rng(seed)
         rejected: Counter[str] = Counter()
         spare: GroundedQuery | None = None
         for _ in range(self.rules.tries):
-            found = self._try(clauses, rng)
+            found = self._try(clauses, rng, stratum)
+            if not isinstance(found, str):
+                found = self._asked(clauses, found, rng, stratum)
             if isinstance(found, str):
                 rejected[found] += 1
             elif found.meaningful:
@@ -71,9 +78,21 @@ class Sampler:
                 spare = spare or found
         return spare, rejected
 
-    def _try(self, clauses: AbstractClauses, rng: Random) -> GroundedQuery | str:
+    def _asked(
+        self, clauses: AbstractClauses, found: GroundedQuery, rng: Random, stratum: int | None
+    ) -> GroundedQuery | str:
+        """The query with the links of its hard answers; with a stratum, one answer in it is drawn."""
+        links = predicted_links(bound(clauses, found.grounding), self.known, self.full, found.hard)
+        if stratum is None:
+            return replace(found, links=links)
+        inside = np.flatnonzero(strata(links) == stratum)
+        if not len(inside):
+            return "no answer in the stratum"
+        return replace(found, links=links, asked=int(inside[rng.integers(len(inside))]))
+
+    def _try(self, clauses: AbstractClauses, rng: Random, stratum: int | None) -> GroundedQuery | str:
         """A query from one walk, or the reason why there is none."""
-        walked = self._walk(clauses, rng)
+        walked = self._walk(clauses, rng, stratum)
         if walked is None:
             return "walk got stuck"
         placed, grounding = walked
@@ -90,14 +109,19 @@ class Sampler:
             return self._judge(clauses, grounding, answers, k, meaningful=True)
         return self._negate(clauses, negated, placed, grounding, answers, k, rng)
 
-    def _walk(self, clauses: AbstractClauses, rng: Random) -> tuple[dict[Symbol, int], Grounding] | None:
+    def _walk(
+        self, clauses: AbstractClauses, rng: Random, stratum: int | None
+    ) -> tuple[dict[Symbol, int], Grounding] | None:
         """Rules 2 and 3: entities of the terms, relations of the positive atoms."""
         atoms = list(dict.fromkeys(e for clause in clauses for e in clause))
         positive = [e for e in atoms if not e.negated]
         joined = {frozenset(e.ends) for e in positive}
         reached = {n for pair in joined for n in pair}
         as_if = [e for e in atoms if e.negated and {*e.ends} <= reached and frozenset(e.ends) not in joined]
-        anchor = positive[int(rng.integers(len(positive)))]
+        choices = () if stratum is None else predicted_atoms(clauses, stratum)
+        predicted = choices[int(rng.integers(len(choices)))] if choices else ()
+        anchors = predicted or positive
+        anchor = anchors[int(rng.integers(len(anchors)))]
         number = int(rng.integers(len(self.target[0])))
         head, relation, tail = (int(part[number]) for part in self.target)
         backwards = int(rng.integers(2))
@@ -105,15 +129,17 @@ class Sampler:
         if anchor.head == anchor.tail and head != tail:
             return None
         start = dict(zip(anchor.ends, ends, strict=True))
-        placed = self.walker.place([e.ends for e in (*positive, *as_if)], rng, start)
+        among = (self.hidden, [e.ends for e in predicted])
+        placed = self.walker.place([e.ends for e in (*positive, *as_if)], rng, start, among)
         if placed is None:
             return None
         grounding = {anchor.relation: 2 * relation + backwards}
-        for edge in positive:
+        for edge in sorted(positive, key=lambda e: e not in predicted):
             if edge.relation in grounding:
                 continue
             taken = [grounding[e.relation] for e in positive if e.ends == edge.ends and e.relation in grounding]
-            choice = self.walker.between(placed[edge.head], placed[edge.tail])
+            walker = self.hidden if edge in predicted else self.walker
+            choice = walker.between(placed[edge.head], placed[edge.tail])
             choice = choice[~np.isin(choice, taken)]
             if not len(choice):
                 return None
@@ -237,6 +263,8 @@ class GroundedQuery:
     easy: Tuples
     hard: Tuples
     meaningful: bool
+    links: NDArray[np.int32] | None = None  # that must be predicted for each hard answer
+    asked: int | None = None  # the place of the only hard answer that is scored
 
 
 def _without(clauses: AbstractClauses, relations: Iterable[Symbol]) -> AbstractClauses:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.bench.hardness import strata
 from tuplet.bench.query_types import efok_formula
 from tuplet.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
 from tuplet.errors import BadInput
@@ -39,11 +40,32 @@ class BenchQuery:
     hard: Tuples  # [m, k]
     index: int = 0
     meaningful: bool = True  # the negated atoms change the answers
+    links: NDArray[np.int32] | None = None  # [m] links that must be predicted for each hard answer (bench/hardness.py)
+    asked: int | None = None  # the place of the only hard answer that is scored; None: all are
 
     @property
     def k(self) -> int:
         """The number of free variables."""
         return int(self.hard.shape[1])
+
+    @property
+    def scored(self) -> Tuples:
+        """The hard answers whose ranks count."""
+        return self.hard if self.asked is None else self.hard[self.asked : self.asked + 1]
+
+    @property
+    def filtered(self) -> Tuples:
+        """The answers that neither count nor compete: the easy ones, and the hard ones that are not scored."""
+        return (
+            self.easy if self.asked is None else np.concatenate([self.easy, np.delete(self.hard, self.asked, axis=0)])
+        )
+
+    @property
+    def strata(self) -> NDArray[np.int32] | None:
+        """The stratum of each scored answer; None if the links were never counted."""
+        if self.links is None:
+            return None
+        return strata(self.links if self.asked is None else self.links[self.asked : self.asked + 1])
 
     def clauses(self) -> tuple[QueryGraph, ...]:
         """The bound clauses, as engines take them.
@@ -83,12 +105,14 @@ class QuerySet:
 
     @property
     def digest(self) -> str:
-        """A hash of the queries and their answers: only runs with the same one may be compared."""
+        """A hash of the queries, their answers and what is scored: only runs with the same one may be compared."""
         total = hashlib.sha256()
         for q in self.queries:
             total.update(json.dumps([q.shape, q.formula, sorted(q.grounding.items())]).encode())
             for answers in (q.easy, q.hard):
                 total.update(np.ascontiguousarray(answers, dtype=np.int32).tobytes() + b"|")
+            if q.asked is not None:
+                total.update(f"asked {q.asked}".encode())
         return total.hexdigest()
 
     @staticmethod

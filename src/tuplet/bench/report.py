@@ -97,7 +97,7 @@ def table_csv(sets: Sequence[Sequence[Result]]) -> str:
     for number, runs in enumerate(sets, start=1):
         for run in runs:
             for metric, groups in run.estimates.items():
-                for group, e in groups.items():
+                for group, e in {**groups, **run.by_links.get(metric, {})}.items():
                     writer.writerow([number, run.label, metric, group, e.mean, e.low, e.high, e.queries])
             for name, value in run.quality.items():
                 writer.writerow([number, run.label, name, "all", value, "", "", len(run.rows)])

@@ -9,17 +9,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tuplet.bench import published
+from tuplet.bench.hardness import STRATA
 from tuplet.bench.marginal_metrics import KINDS
 from tuplet.bench.metrics import NAMES, Estimate, bootstrap, coverage
 from tuplet.bench.results import ResultRow, RunManifest, read_rows
 from tuplet.errors import BadInput
 
 RANK_SUMS = "joint_hit10"  # of runs that rank each variable on its own
+LINK_METRICS = ("hit10", "mrr")  # those that are reported by predicted links
 MANY = 40  # shapes: beyond, tables show the means only
 TITLES = {"mrr": "MRR", "hit1": "HIT@1", "hit3": "HIT@3", "hit10": "HIT@10"}
 
@@ -85,6 +88,22 @@ class Result:
             found[metric]["all"] = overall
         return found
 
+    @cached_property
+    def by_links(self) -> dict[str, dict[str, Estimate]]:
+        """Metric → `links=…`, or a shape and `links=…` → mean over the answers that need so many predicted links."""
+        found: dict[str, dict[str, Estimate]] = {metric: {} for metric in LINK_METRICS}
+        for metric, stratum in product(LINK_METRICS, range(1, STRATA + 1)):
+            values: dict[str, list[float]] = {}
+            for row in self.rows:
+                value: float | None = getattr(row, f"links{stratum}_{metric}")
+                if value is not None:
+                    values.setdefault(row.shape, []).append(value)
+            if values:
+                by_shape, overall = bootstrap(values)
+                found[metric] |= {f"{shape} links={stratum}": e for shape, e in by_shape.items()}
+                found[metric][f"links={stratum}"] = overall
+        return found
+
     @property
     def quality(self) -> dict[str, float]:
         """Shares of queries answered, proven and decided, times in milliseconds, memory, recall of what was kept."""
@@ -143,10 +162,25 @@ def tables(runs: Sequence[Result]) -> list[ReportTable]:
         if context:
             note += " Published numbers are on other queries of these types: context, not a comparison."
         made.append(ReportTable(f"Joint {TITLES[metric]}", header, rows, note))
-    by_topology = topology_table(runs)
-    if by_topology is not None:
-        made.append(by_topology)
-    return [*made, coverage_table(runs)]
+    optional = (links_table(runs), topology_table(runs))
+    return [*made, *(table for table in optional if table is not None), coverage_table(runs)]
+
+
+def links_table(runs: Sequence[Result]) -> ReportTable | None:
+    """HIT@10 and MRR by the number of links that must be predicted; None if the links were never counted."""
+    groups = {f"links={n}": f"{n}+" if n == STRATA else f"{n}" for n in range(1, STRATA + 1)}
+    kept = [group for group in groups if any(group in run.by_links["hit10"] for run in runs)]
+    if not kept:
+        return None
+    columns = [(run, metric) for metric in LINK_METRICS for run in runs]
+    rows = [[groups[group], *(_cell(run.by_links[metric].get(group)) for run, metric in columns)] for group in kept]
+    header = ["predicted links", *(f"{run.label}, {TITLES[metric]}" for run, metric in columns)]
+    note = (
+        "Percent, over the scored answers that need so many predicted links at least: the mean of a query, then of the "
+        "queries of a shape that have such answers, then of these shapes; report.csv has them shape by shape. ± is "
+        "half the 95 % bootstrap interval over queries."
+    )
+    return ReportTable("By predicted links", header, rows, note)
 
 
 def coverage_table(runs: Sequence[Result]) -> ReportTable:

@@ -34,7 +34,7 @@ class ResultRow:
     e: int  # existential variables
     topology: str  # S tree, M with a doubled edge, C cyclic
     easy: int
-    hard: int
+    hard: int  # that are scored
     mrr: float = 0.0
     hit1: float = 0.0
     hit3: float = 0.0
@@ -61,6 +61,14 @@ class ResultRow:
     joint_hit3: float | None = None
     joint_hit10: float | None = None
     hard_variables: int | None = None  # variables that have a hard value
+    links1_mrr: float | None = None  # these and what follows: over the scored answers that need so many predicted links
+    links1_hit10: float | None = None
+    links2_mrr: float | None = None
+    links2_hit10: float | None = None
+    links3_mrr: float | None = None
+    links3_hit10: float | None = None
+    links4_mrr: float | None = None  # four or more
+    links4_hit10: float | None = None
 
 
 def _schema() -> Any:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from itertools import pairwise, permutations
+from itertools import groupby, pairwise, permutations, zip_longest
 from pathlib import Path
 from typing import TypeAlias
 
 from tuplet.bench.grounding import GroundedQuery, Rules, Sampler
+from tuplet.bench.hardness import STRATA, largest_stratum
 from tuplet.bench.queries import BenchQuery, QuerySet, bound, efok_text
 from tuplet.bench.query_types import QueryType
 from tuplet.bench.shapes import AbstractClauses, QueryShape, Role, shape, symbols
@@ -30,15 +31,17 @@ from tuplet.query.query_graph import QueryGraph
 
 Report: TypeAlias = Callable[[float, float], None]
 RULES_VERSION = 1
+BALANCED_VERSION = 2  # the same, and a stratum for each query
 BLOCK = 20  # numbers in one unit of work
 
 
 @dataclass
 class _ShapeProgress:
-    """The numbers of one shape used so far, and the queries found."""
+    """The numbers of one shape used so far, and the queries found; of one of its strata, if they are balanced."""
 
     shape: QueryShape
     formula: str
+    stratum: int | None = None
     used: int = 0
     found: list[BenchQuery] = field(default_factory=list)
     keys: set[object] = field(default_factory=set)
@@ -57,8 +60,24 @@ class _ShapeProgress:
         self.keys.add(key)
         order = (symbol for role in (Role.RELATION, Role.CONSTANT) for symbol in symbols(self.shape.clauses, role))
         grounding = {str(symbol): grounded.grounding[symbol] for symbol in order}
-        answers = (grounded.easy, grounded.hard)
-        self.found.append(BenchQuery(self.shape.name, self.formula, grounding, *answers, index, grounded.meaningful))
+        self.found.append(
+            BenchQuery(
+                self.shape.name,
+                self.formula,
+                grounding,
+                grounded.easy,
+                grounded.hard,
+                index if self.stratum is None else index * STRATA + self.stratum - 1,
+                grounded.meaningful,
+                grounded.links,
+                grounded.asked,
+            )
+        )
+
+    @property
+    def name(self) -> str:
+        """The shape, and the stratum."""
+        return self.shape.name if self.stratum is None else f"{self.shape.name} links={self.stratum}"
 
     def next(self, wanted: int, rules: Rules) -> range:
         """The numbers to be tried next; none if the shape is full or given up."""
@@ -96,14 +115,16 @@ def sample(
     known: Sequence[str] = ("train", "valid"),
     target: Sequence[str] = ("test",),
     rules: Rules | None = None,
+    balance: bool = False,
     workers: int = 1,
     executor: Executor | None = None,
     progress: Report | None = None,
 ) -> QuerySet:
     """`per_shape` queries of each shape. `meta["shortage"]` names the shapes that could not be filled, with reasons.
 
-    `workers` processes share the work, or those of an `executor`; the result is the same. `progress` is called with the
-    queries finished and asked for.
+    With `balance` it is `per_shape` queries of each stratum of each shape: one hard answer of each query is scored, and
+    the strata take turns. `workers` processes share the work, or those of an `executor`; the result is the same.
+    `progress` is called with the queries finished and asked for.
     """
     rules = rules or Rules()
     resolved = [_resolve(given) for given in shapes]
@@ -112,7 +133,11 @@ def sample(
         raise BadInput(f"shape {repeated[0]!r} is listed twice")
     if per_shape < 1:
         raise BadInput(f"the number of queries per shape has to be at least 1, not {per_shape}")
-    states = [_ShapeProgress(s, efok_text(s.clauses)) for s in resolved]
+    states = [
+        _ShapeProgress(s, efok_text(s.clauses), stratum)
+        for s in resolved
+        for stratum in (range(1, largest_stratum(s.clauses) + 1) if balance else [None])
+    ]
     sampler = Sampler.of(graph, known, target, rules)
     with _SamplingPool(graph, sampler, known, target, rules, workers, executor) as pool:
         while True:
@@ -120,16 +145,20 @@ def sample(
             units = [(number, block) for number, span in enumerate(ranges) for block in _blocks(span)]
             if not units:
                 break
-            tasks = [(states[number].shape.clauses, states[number].formula, seed, block) for number, block in units]
+            tasks = [
+                (states[number].shape.clauses, states[number].formula, states[number].stratum, seed, block)
+                for number, block in units
+            ]
             for (number, block), results in zip(units, pool.run(tasks), strict=True):
                 for index, result in zip(block, results, strict=True):
                     states[number].take(index, *result)
                 if progress is not None:
                     progress(sum(min(len(s.found), per_shape) for s in states), per_shape * len(states))
     return QuerySet(
-        tuple(query for state in states for query in state.found[:per_shape]),
+        tuple(query for own in _by_shape(states) for query in _in_turn([s.found[:per_shape] for s in own])),
         {
-            "rules_version": RULES_VERSION,
+            "rules_version": BALANCED_VERSION if balance else RULES_VERSION,
+            **({"balance": "predicted"} if balance else {}),
             "rules": asdict(rules),
             "seed": seed,
             "per_shape": per_shape,
@@ -137,12 +166,12 @@ def sample(
             "known": list(known),
             "target": list(target),
             "shortage": {
-                s.shape.name: {"found": len(s.found), "numbers": s.used, "rejected": dict(s.rejected.most_common())}
+                s.name: {"found": len(s.found), "numbers": s.used, "rejected": dict(s.rejected.most_common())}
                 for s in states
                 if len(s.found) < per_shape
             },
             "not_meaningful": {
-                s.shape.name: count for s in states if (count := sum(not q.meaningful for q in s.found[:per_shape]))
+                s.name: count for s in states if (count := sum(not q.meaningful for q in s.found[:per_shape]))
             },
         },
     )
@@ -154,19 +183,29 @@ def _resolve(given: str | QueryShape | QueryType) -> QueryShape:
     return given.shape if isinstance(given, QueryType) else given
 
 
+def _by_shape(states: Sequence[_ShapeProgress]) -> list[list[_ShapeProgress]]:
+    return [list(own) for _, own in groupby(states, key=lambda state: state.shape.name)]
+
+
+def _in_turn(lists: Sequence[Sequence[BenchQuery]]) -> Iterator[BenchQuery]:
+    """One of each list, then the next of each: so the first queries of a shape are balanced too."""
+    return (query for turn in zip_longest(*lists) for query in turn if query is not None)
+
+
 def _blocks(numbers: range) -> list[range]:
     cuts = [*range(numbers.start, numbers.stop, BLOCK), numbers.stop]
     return [range(a, b) for a, b in pairwise(cuts)]
 
 
-_Task: TypeAlias = tuple[AbstractClauses, str, int, range]
+_Task: TypeAlias = tuple[AbstractClauses, str, int | None, int, range]
 _Job: TypeAlias = tuple[Folder, tuple[str, ...], tuple[str, ...], Rules, _Task]  # graph directory, known, target, …
 _Results: TypeAlias = list[tuple[GroundedQuery | None, "Counter[str]"]]
 
 
 def _unit(sampler: Sampler, task: _Task) -> _Results:
-    clauses, formula, seed, numbers = task
-    return [sampler.query(clauses, (seed, zlib.crc32(formula.encode()), index)) for index in numbers]
+    clauses, formula, stratum, seed, numbers = task
+    stream = (seed, zlib.crc32(formula.encode()), *(() if stratum is None else (stratum,)))
+    return [sampler.query(clauses, (*stream, index), stratum) for index in numbers]
 
 
 class _SamplingPool:

@@ -1,6 +1,7 @@
 """What `--shapes` means: names, and selections of families and enumerated types.
 
-A list is separated by commas. An item is a name (`2fp`, `1p`), a set (`paper14`, `betae14`), a family `joint:k=4` (the
+A list is separated by commas. An item is a name (`2fp`, `1p`), a set (`paper14`, `betae14`, or `tuple-h`, which is both
+and the families with four and five free variables), a family `joint:k=4` (the
 seven kinds p, pm, pn, d, dm, c, cn with that many free variables), or an enumeration `published741` or `complete`.
 Conditions follow a colon, and further ones a comma: `published741:k=2,c=2` are its types with two free variables and
 two constants. They are k (free variables), e (existential variables), c (constants), n (negated atoms), t (topology:
@@ -15,7 +16,11 @@ from tuplet.bench.query_types import PROFILES, QueryType, types
 from tuplet.bench.shapes import BETAE, JOINT, KINDS, QueryShape, shape
 from tuplet.errors import BadInput, UnknownName, unknown
 
-SETS: Mapping[str, Sequence[str]] = {"paper14": JOINT, "betae14": BETAE}
+SETS: Mapping[str, Sequence[str]] = {
+    "paper14": JOINT,
+    "betae14": BETAE,
+    "tuple-h": (*BETAE, *JOINT, *(f"{k}f{kind}" for k in (4, 5) for kind in KINDS)),
+}
 _OF: Mapping[str, Callable[[QueryType], str]] = {
     "k": lambda t: str(t.f_num),
     "e": lambda t: str(t.e_num),

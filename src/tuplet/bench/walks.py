@@ -65,12 +65,18 @@ class Walker:
         return np.unique(views[neighbours == other])
 
     def place(
-        self, pairs: Sequence[tuple[Node, Node]], rng: Random, start: Mapping[Node, int] | None = None
+        self,
+        pairs: Sequence[tuple[Node, Node]],
+        rng: Random,
+        start: Mapping[Node, int] | None = None,
+        among: tuple[Walker, Sequence[tuple[Node, Node]]] | None = None,
     ) -> dict[Node, int] | None:
         """An entity for each node, such that each pair is joined as often as it is listed; None if the walk got stuck.
 
-        Parts that are not connected are walked separately. `start` are nodes that have a place already.
+        Parts that are not connected are walked separately. `start` are nodes that have a place already. `among` are
+        some of the pairs again, which are joined by edges of another walker too.
         """
+        joins = [(self, pairs), *([] if among is None else [among])]
         nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
         placed: dict[Node, int] = dict(start or {})
         while len(placed) < len(nodes):
@@ -85,11 +91,12 @@ class Walker:
             node = max(frontier, key=lambda n: len({p for pair in pairs if n in pair for p in pair if p in placed}))
             candidates: NDArray[np.int32] | None = None
             for other, entity in placed.items():
-                wanted = sum({node, other} == {*pair} for pair in pairs)
-                if wanted:
-                    near, joined = np.unique(self.links(entity)[1], return_counts=True)
-                    fitting = near[joined >= wanted]
-                    candidates = fitting if candidates is None else np.intersect1d(candidates, fitting)
+                for walker, own in joins:
+                    wanted = sum({node, other} == {*pair} for pair in own)
+                    if wanted:
+                        near, joined = np.unique(walker.links(entity)[1], return_counts=True)
+                        fitting = near[joined >= wanted]
+                        candidates = fitting if candidates is None else np.intersect1d(candidates, fitting)
             if candidates is None or not len(candidates):
                 return None
             placed[node] = int(candidates[rng.integers(len(candidates))])

@@ -6,6 +6,7 @@ What is compiled is imported when a question needs it, so that a cold start does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from tuplet.query.ask import explained
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given
+from tuplet.query.missing_facts import missing_facts
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
@@ -52,8 +54,12 @@ def explain(
     except OutOfTime:
         raise BudgetExceeded(f"no explanation within {deadline.seconds:g} s", limit="timeout") from None
     one_by_one = (ranking.take(slice(i, i + 1)) for i in range(len(tuples)))  # each keeps its place
-    start = deadline.clock()
-    return [explained(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
+    start = deadline.worked()
+    found = [explained(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
+    return [
+        answer if answer.truth else replace(answer, status="none", missing=missing_facts(clauses, source, ids))
+        for answer, ids in zip(found, tuples.tolist(), strict=True)
+    ]
 
 
 def _in_order(variables: Sequence[str], given: GivenTuple) -> Sequence[str]:

@@ -24,6 +24,7 @@ from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.optimizers import AdamW
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import QueryGraph
@@ -230,7 +231,7 @@ def optimise(
     Each query minimises its own −truth + regularisation · Σ|·|³, so a batch gives what its queries give one by one.
     """
     guess = start.detach().clone().requires_grad_()
-    optimiser = torch.optim.AdamW([guess], lr=options.learning_rate)
+    optimiser = AdamW([guess], lr=options.learning_rate)
     last: Tensor | None = None
     for _ in range(options.steps):
         deadline.check()

@@ -24,6 +24,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.optimizers import AdamW
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
 from tuplet.settings import check, knob
@@ -144,7 +145,7 @@ class QueryTask(Task):
         tables = [p for name, p in self.parameters().items() if name in TABLES]
         others = [p for name, p in self.parameters().items() if name not in TABLES]
         groups = [{"params": others, "share": 1.0}, {"params": tables, "share": self.model.settings.table_rate}]
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = AdamW(
             [group for group in groups if group["params"]],
             weight_decay=self.model.settings.weight_decay,
             fused=device.type == "cuda",

@@ -25,6 +25,8 @@ class Effort:
         """How much of a slice may be used: not beyond the work left, and not far beyond the deadline."""
         if self.search.seconds is not None:
             size = min(size, SLICE + int(SLOWEST * self.search.left()))
+        if self.deadline.brake.slice is not None:
+            size = min(size, self.deadline.brake.slice)
         return size if self.work is None else max(1, min(size, self.work - self.used))
 
     def too_late_for(self, size: int) -> bool:
@@ -35,7 +37,7 @@ class Effort:
         """The limit that is reached, if any."""
         if self.search.over():
             return "timeout"
-        if self.memory is not None and self.held > self.memory:
+        if (self.memory is not None and self.held > self.memory) or not self.deadline.brake.may_hold(self.held):
             return "memory"
         if self.work is not None and self.used >= self.work:
             return "work"

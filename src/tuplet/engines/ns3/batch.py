@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -84,6 +84,13 @@ class LiteralBatch:
         ends = (self.head, self.tail)
         head, tail = (entity if isinstance(end, int) and end == variable else end for end in ends)
         return replace(self, head=head, tail=tail)
+
+
+class DomainIndex(Protocol):
+    """Says which entities of a variable are worth searching, in place of messages on a spanning tree."""
+
+    def __call__(self, clause: ClauseBatch, variable: int, most: int) -> Tensor:
+        """Marks the `most` best entities of every query [queries, entities]."""
 
 
 # The literals that join two different nodes, by the pair of nodes.

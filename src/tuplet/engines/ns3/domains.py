@@ -30,7 +30,8 @@ class Branch(NamedTuple):
 def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, floor: Tensor | None = None) -> Domains:
     """The `most` best entities of every variable by the index (None: all that can be true).
 
-    `floor` [queries] drops entities whose index value is below it. Ties go by the local index, then by number.
+    `floor` [queries] drops entities whose index value is below it. Ties go by the local index, then by number. Another
+    index may choose instead (`FuzzySearch.index`); what it drops is bounded by messages all the same.
     """
     domains = _messages(search, clause)
     keep, dropped = {}, {}
@@ -38,7 +39,9 @@ def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, f
         search.deadline.check()
         estimate = domains.index[v]
         within = estimate > 0
-        if most is not None and len(rows) and int(counts(rows.query, clause.queries).max()) > most:
+        if most is not None and search.index is not None:
+            within &= search.index(clause, v, most)[rows.query, rows.columns[0]]
+        elif most is not None and len(rows) and int(counts(rows.query, clause.queries).max()) > most:
             within &= ranks(rows.query, clause.queries, estimate, domains.score[v]) < most
         if floor is not None:
             within &= estimate >= floor[rows.query]

@@ -13,6 +13,7 @@ from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
+from tuplet.registry import load
 from tuplet.settings import knob
 
 if TYPE_CHECKING:
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ns3Options:
-    """Where NS3 runs."""
+    """Where NS3 runs, and what reduces its domains."""
 
     device: str = knob("cpu", "auto, cpu or cuda")
+    index: str = knob(
+        "messages",
+        "keeps the B best entities of a variable: by messages, or neural: by a query model's scores",
+        choices=("messages", "neural"),
+    )
+    model: str = knob("", "of index=neural: a folder of `tuplet train --model lmpnn`")
 
 
 @dataclass(frozen=True)
@@ -31,13 +38,15 @@ class MergePlan(Plan):
     """Which tuples are looked at is decided by fuzzy counts while it runs; what is fixed is the order of the ideas."""
 
     joint: bool
+    index: str = "messages"
 
     def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
         """The three ideas in order."""
         graph = self.clauses[0]
         free = [f"?{graph.variables[v]}" for v in graph.free]
+        by = "max-product messages on a spanning tree" if self.index == "messages" else "the scores of a query model"
         lines = [
-            "reduce: the best B entities of every variable, by max-product messages on a spanning tree",
+            f"reduce: the best B entities of every variable, by {by}",
             *(f"marginalise: the truth of {name}, all other variables existential" for name in free),
             *(f"keep to {said}" for clause in self.clauses for said in clause.described()),
         ]
@@ -69,7 +78,7 @@ class Ns3(Engine[MergePlan]):
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> MergePlan:
         source.values()
-        return MergePlan(clauses, source, self.joint)
+        return MergePlan(clauses, source, self.joint, self.settings(limits.options).index)
 
     def run(self, plan: MergePlan, limits: Limits, deadline: Deadline) -> Ranking:
         return self._run([plan], limits, deadline, explain=True)[0]
@@ -109,8 +118,13 @@ class Ns3(Engine[MergePlan]):
         from tuplet.engines.ns3.run import search_of
         from tuplet.predict.device import pick_device
 
-        device = str(pick_device(self.settings(limits.options).device))
-        return search_of([plan.clauses for plan in plans], plans[0].source, limits.rules, deadline, device)
+        options, source = self.settings(limits.options), plans[0].source
+        device = str(pick_device(options.device))
+        found = search_of([plan.clauses for plan in plans], source, limits.rules, deadline, device)
+        if options.index == "messages":
+            return found
+        index = load("indexes", options.index)
+        return replace(found, index=index.of(options.model, source, found.table, deadline))
 
     def score(self, plan: MergePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         # The truth of a given tuple needs no search: it is the exact engine's.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tuplet.engines.ns3.batch import ClauseBatch, Domains, Links, LiteralBatch, NodeRows, Pairs, merged
+from tuplet.engines.ns3.batch import ClauseBatch, DomainIndex, Domains, Links, LiteralBatch, NodeRows, Pairs, merged
 from tuplet.engines.ns3.sparse import Tensor, TensorTable, best_of, blocks, counts, falling, find, ranges, ranks
 from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
@@ -67,6 +67,7 @@ class FuzzySearch:
     deadline: Deadline = NO_DEADLINE
     certain: bool = True  # on a cycle all rows of truth 1 are tried, beyond `enumerate`
     beam: int | None = None  # rows of a variable that a message is made of; None: all
+    index: DomainIndex | None = None  # what reduces domains; None: messages
 
     def joint(self, a: Tensor, b: Tensor) -> Tensor:
         """The conjunction of truth values."""

@@ -1,0 +1,41 @@
+"""What is promised of a list of answers, and on what ground."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised of a list, and on what ground."""
+
+    kind: str  # confidence or max_false
+    share: float  # the share that was asked for
+    complete: bool  # the list is all of it: what is promised holds
+    everything: bool = False  # only the set of all tuples keeps the promise; the list does for those with any truth
+    ground: str | None = None  # shape, family: what was held out; None: the truth values alone
+    shape: str | None = None
+    queries: int = 0  # held-out queries that the promise rests on
+    reach: float | None = None  # the share of held-out answers that have any truth
+
+    def words(self) -> str:
+        """One sentence for the last line of a table."""
+        if self.kind == "max_false":
+            said = f"at most {100 * self.share:g} % of these are expected to be wrong, going by their truth"
+            return said if self.complete else f"{said}; the list was cut, it goes on"
+        if self.ground is None:
+            return "no tuple can be true"
+        said = f"holds a true tuple beyond the facts {100 * self.share:g} times in 100"
+        ground = f"{self.queries:,} held-out queries of its shape"
+        if self.ground == "family":
+            ground = (
+                f"the most cautious of other shapes ({self.shape}): its own was not held out, nothing is guaranteed"
+            )
+        if self.everything:
+            reach = f"{100 * (self.reach or 0):.0f} % of held-out answers have any truth"
+            cut = "" if self.complete else ", but it was cut"
+            held = f"this set holds one of those {100 * self.share:g} times in 100{cut}"
+            return f"only the set of all tuples {said}: {reach}; {held} ({ground})"
+        if not self.complete:
+            return f"the set was cut: only with all its tuples it {said} ({ground})"
+        return f"the set {said} ({ground})"

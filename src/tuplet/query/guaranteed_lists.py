@@ -1,0 +1,168 @@
+"""Lists that keep a promise: sets that hold a true tuple as often as they say, lists of which few are wrong.
+
+Both are about tuples that the observed facts do not imply, and both are a beginning of the exact order: what changes is
+where it is cut. How the cut is learned, and what is promised, is told in docs/explanation/guarantees.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import Argument, BadInput
+from tuplet.query.ask_values import ranked
+from tuplet.query.engine import Engine
+from tuplet.query.guarantee import Guarantee
+from tuplet.query.limits import Deadline, Limits
+from tuplet.query.query_shape import query_family, query_shape
+from tuplet.query.question import Question
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
+
+Floats = NDArray[np.float64]
+SCALE = 100  # the best tuples of a query whose truth is the measure of the others
+FIRST = 128  # tuples that a search for a level of truth begins with
+
+
+def guaranteed(
+    question: Question, engine: Engine[Any], limits: Limits, deadline: Deadline
+) -> tuple[Ranking, Guarantee]:
+    """The best tuples beyond the facts, as many as the promise needs, and what is promised of them."""
+    name = "confidence" if limits.confidence is not None else "max_false"
+    if not question.plain:
+        raise BadInput(Argument(name), " is for queries that ask for tuples of entities, not for values or counts")
+    if not engine.exact or engine.prunes or not engine.needs_truth:
+        raise BadInput(Argument(name), f" needs the order proven: ask engine 'exact', not {engine.name!r}")
+    if limits.offset:
+        raise BadInput(
+            Argument(name), " is a promise about a list from its first tuple on; leave out ", Argument("offset")
+        )
+    search = _Search(question, engine, limits, deadline)
+    if limits.confidence is None:
+        assert limits.max_false is not None
+        ranking, complete = search.beginning(falsehoods(limits.max_false))
+        return ranking, Guarantee("max_false", limits.max_false, complete)
+    return _confident(search, question, limits.confidence)
+
+
+def measure(truth: Floats) -> float:
+    """What the truth of a tuple is divided by, of the tuples of a query in order: the truth of the best ones together.
+
+    >>> measure(np.array([0.5, 0.25])), measure(np.zeros(0))
+    (0.75, 1.0)
+    """
+    return float(truth[:SCALE].sum()) or 1.0
+
+
+def falsehoods(share: float) -> Callable[[Floats], int]:
+    """How many of the best tuples can be listed, if a share of them may be wrong: truth says how likely each is right.
+
+    >>> falsehoods(0.25)(np.array([0.9, 0.7, 0.65, 0.6]))
+    3
+    """
+
+    def kept(truth: Floats) -> int:
+        wrong = np.cumsum(1 - truth) <= share * np.arange(1, len(truth) + 1) + 1e-12
+        return int(np.count_nonzero(wrong))  # the mean only grows: truth falls
+
+    return kept
+
+
+def at_least(level: float, scale: float) -> Callable[[Floats], int]:
+    """How many of the best tuples score at least so much: their truth in the measure of the query."""
+    return lambda truth: int(np.count_nonzero(truth / scale >= level))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The exact order of a question, beginning with its best tuple."""
+
+    question: Question
+    engine: Engine[Any]
+    limits: Limits
+    deadline: Deadline
+
+    def first(self, count: int) -> Ranking:
+        """The best tuples of the question."""
+        limits = replace(self.limits, k=count, offset=0)
+        return ranked(self.question.readings[0], self.question.source, self.engine, limits, self.deadline)
+
+    @property
+    def most(self) -> int:
+        """The tuples that may be listed, those before the offset included."""
+        return self.limits.count(1 << 62)
+
+    def beginning(self, kept: Callable[[Floats], int]) -> tuple[Ranking, bool]:
+        """The tuples that `kept` keeps, as far as the limits allow, and whether that is all of them."""
+        size = FIRST
+        while True:
+            ranking = self.first(min(size, self.most))
+            listed = len(ranking.tuples)
+            number = kept(ranking.truth)
+            ended = listed < min(size, self.most) or ranking.bound == 0
+            if number < listed or ended or size >= self.most or ranking.pruned is not None:
+                break
+            size *= 4
+        complete = ranking.exact and (number < listed or (ended and ranking.pruned is None))
+        if number < listed:
+            ranking = replace(ranking.take(slice(number)), bound=float(ranking.truth[number]))
+        return ranking, complete
+
+
+def _confident(search: _Search, question: Question, confidence: float) -> tuple[Ranking, Guarantee]:
+    """The set that holds a true tuple with this probability."""
+    held = question.source.guarantees
+    if held is None:
+        raise BadInput(
+            Argument("confidence"),
+            " needs queries that were held out from this store: ",
+            "tuplet bench sample, then tuplet guarantee STORE QUERIES",
+        )
+    if not question.clauses:  # nothing can be true
+        return search.first(0), Guarantee("confidence", confidence, complete=True)
+    level, ground = _level(held, question.clauses, confidence)
+    if level is None:
+        raise BadInput(
+            Argument("confidence"),
+            f" {confidence:g} has no ground for this query: too few held-out answers of {ground.shape} have any truth",
+        )
+    best = search.first(SCALE)
+    ranking, complete = search.beginning(at_least(level, measure(best.truth)))
+    return ranking, replace(ground, complete=complete and best.exact)
+
+
+def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float | None, Guarantee]:
+    """From which score on tuples are in the set; None: too few held-out answers are in reach to tell."""
+    shape, family = query_shape(clauses), query_family(clauses)
+    own = held.shapes.get(shape or "")
+    if own is not None and own.queries >= fewest(confidence):
+        return _found("shape", [own], confidence)
+    others = [one for one in held.family(family) if one.queries >= fewest(confidence)]
+    if not others:
+        known = ", ".join(one.name for one in held.shapes.values())
+        raise BadInput(
+            Argument("confidence"),
+            f" {confidence:g} has no ground for this query ({family}): ",
+            f"at least {fewest(confidence)} queries of its shape must be held out; there are those of {known}",
+        )
+    return _found("family", others, confidence)
+
+
+def _found(ground: str, shapes: Sequence[ShapeScores], confidence: float) -> tuple[float | None, Guarantee]:
+    """The lowest level of some shapes, and the promise of a set that is not there yet.
+
+    Where it takes everything, the level is that of the true tuples that the table reaches.
+    """
+    levels = [(one.level(confidence) or 0.0, one) for one in shapes]
+    lowest, held = min(levels, key=lambda pair: pair[0])
+    everything = not lowest
+    if everything:
+        lowest = min(one.reached().level(confidence) or 0.0 for one in shapes)
+    reach = round(held.reach, 4)
+    return lowest or None, Guarantee(
+        "confidence", confidence, False, everything, ground, held.name, held.queries, reach
+    )

@@ -1,0 +1,143 @@
+"""Scores of held-out answers, shape by shape: from which level on a set holds a true tuple as often as it promises.
+
+Each held-out query of a shape has hidden answers, and each of those a score: how much of the best truth around it it
+has (`tuplet.query.guarantee`), 0 where the truth table does not reach it. A set that keeps what scores at least `level`
+misses a share of a query's hidden answers; on the average of queries this share may be 1 - confidence at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.array_folder import open_directory, write_directory
+from tuplet.errors import CorruptStore
+
+PART = "guarantees"  # of a store: the folder that they are in
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShapeScores:
+    """What was held out of one shape: a score for each hidden answer, and the share it has in its query."""
+
+    shape: str
+    family: str
+    name: str  # what people call it
+    queries: int
+    scores: Floats  # [m]
+    shares: Floats  # [m] those of one query sum to 1
+
+    def level(self, confidence: float) -> float | None:
+        """The highest level of which the next query misses 1 - confidence of its answers at most, on average.
+
+        The next query may be worse than all that were seen: it counts as one that misses everything. So with n queries
+        the promise holds exactly, whatever the scores mean, if query n + 1 was drawn like the others. None if no level
+        above 0 will do: then only the set of all tuples keeps the promise.
+
+        >>> nine = ShapeScores("", "", "", 9, np.arange(1, 10) / 10, np.ones(9))
+        >>> nine.level(0.8), nine.level(0.9), nine.level(0.95)
+        (0.2, 0.1, None)
+        """
+        order = np.argsort(self.scores, kind="stable")
+        scores, missed = self.scores[order], np.cumsum(self.shares[order])
+        # A set of level x misses what scores less than x.
+        below = np.concatenate([[0.0], missed])[np.searchsorted(scores, scores, side="left")]
+        allowed = (1 - confidence) * (self.queries + 1) - 1
+        kept = np.flatnonzero((below <= allowed + 1e-9) & (scores > 0))
+        return float(scores[kept[-1]]) if len(kept) and allowed >= -1e-9 else None
+
+    def reached(self) -> ShapeScores:
+        """The same without the answers that have no truth: what can be promised of tuples that the table reaches.
+
+        >>> two = ShapeScores("", "", "", 2, np.array([0.0, 0.4, 0.0]), np.array([0.5, 0.5, 1.0])).reached()
+        >>> two.queries, two.scores.tolist(), two.shares.tolist()
+        (1, [0.4], [1.0])
+        """
+        query = np.floor(np.cumsum(self.shares) - self.shares / 2).astype(int)  # answers of a query follow each other
+        kept = self.scores > 0
+        number = np.bincount(query[kept], minlength=self.queries)
+        shares = 1 / number[query[kept]]
+        return replace(self, queries=int(np.count_nonzero(number)), scores=self.scores[kept], shares=shares)
+
+    @property
+    def reach(self) -> float:
+        """The share of hidden answers that have any truth: no smaller set than all tuples promises more."""
+        return float(self.shares[self.scores > 0].sum() / max(1, self.queries))
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """The held-out scores of all shapes that were measured, and how they came to be."""
+
+    shapes: Mapping[str, ShapeScores]
+    about: Mapping[str, Any]  # the digest of the queries, the splits that were known and hidden
+
+    @staticmethod
+    def of(shapes: Iterable[ShapeScores], about: Mapping[str, Any]) -> Guarantees:
+        return Guarantees({one.shape: one for one in shapes}, about)
+
+    def family(self, family: str) -> list[ShapeScores]:
+        """The shapes of a family."""
+        return [one for one in self.shapes.values() if one.family == family]
+
+    @staticmethod
+    def open(path: Path, folders: Mapping[str, str]) -> Guarantees | None:
+        """Those of a store, if `tuplet guarantee` was run."""
+        if PART not in folders:
+            return None
+        opened = open_directory(path / folders[PART], PART)
+        return Guarantees.read(opened.arrays, opened.meta, str(path / folders[PART]))
+
+    def save(self, folder: Path) -> str:
+        """Write a folder of the store; returns its content hash."""
+        return write_directory(folder, PART, self.arrays(), self.words())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The numbers, as a folder holds them."""
+        held = list(self.shapes.values())
+        ends = np.cumsum([0, *(len(one.scores) for one in held)])
+        none = [np.zeros(0)]
+        return {
+            "ends": ends.astype(np.int64),
+            "scores": np.concatenate(none + [one.scores for one in held]),
+            "shares": np.concatenate(none + [one.shares for one in held]),
+        }
+
+    def words(self) -> dict[str, Any]:
+        """The rest, as a folder holds it."""
+        named = [
+            {"shape": one.shape, "family": one.family, "name": one.name, "queries": one.queries}
+            for one in self.shapes.values()
+        ]
+        return {"shapes": named, "about": dict(self.about)}
+
+    @staticmethod
+    def read(arrays: Mapping[str, NDArray[Any]], words: Mapping[str, Any], where: str) -> Guarantees:
+        """What `arrays` and `words` told."""
+        try:
+            ends, scores, shares = (np.asarray(arrays[name]) for name in ("ends", "scores", "shares"))
+            spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+            shapes = [
+                ShapeScores(**one, scores=scores[span], shares=shares[span])
+                for one, span in zip(words["shapes"], spans, strict=True)
+            ]
+            return Guarantees.of(shapes, words["about"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStore(f"{where}: not the scores of held-out queries: {error}") from None
+
+
+def fewest(confidence: float) -> int:
+    """How many queries of a shape a promise needs at least.
+
+    >>> fewest(0.9), fewest(0.95)
+    (9, 19)
+    """
+    return math.ceil(1 / (1 - confidence) - 1 - 1e-9)
