@@ -1,16 +1,20 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test soak mutants lint docs links reference wheel browser nginx clean
+.PHONY: demo test checks suite kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
+
+# Python compiles what it imports when it does; compiling everything that is installed takes half a minute.
+PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e .
 	touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	touch $@
+$(VENV)/.installed-test: pyproject.toml
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PIP) -e '.[test]'
+	touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed
 	$(PYTHON) tools/fresh_kernels.py
@@ -24,7 +28,7 @@ lint: $(VENV)/.installed-test
 	PYTHONPATH=src $(VENV)/bin/lint-imports --no-logo
 
 docs: $(VENV)/.installed-test
-	$(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
 links: $(VENV)/.installed-test
 	$(PYTHON) tools/links.py
@@ -33,9 +37,18 @@ links: $(VENV)/.installed-test
 reference: $(VENV)/.installed-test
 	PYTHONPATH=src $(PYTHON) tools/reference.py
 
+# Run the notebooks and store what they show; the tests run them too and compare.
+notebooks: $(VENV)/.installed-test
+	$(PYTHON) tools/notebooks.py
+
 # The wheel, built, installed into an empty environment and used there.
 wheel: $(VENV)/.installed-test
 	$(PYTHON) tools/wheel.py
+
+# Wheel and source distribution, built twice, read by twine, installed and used with every Python at hand; into dist/.
+release-check: $(VENV)/.installed-test
+	$(PIP) build twine
+	$(PYTHON) tools/release_check.py
 
 # The tests of the web page drive Debian's chromium; where it cannot be had, they are skipped and say so.
 browser:
@@ -43,21 +56,43 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 || true
 
 # Those of the recipe for a balancer drive a real nginx, likewise.
-nginx:
+nginx: browser
 	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light; } >/dev/null 2>&1 || true
 
-test: lint docs links wheel browser nginx
+# All kernels, so that no two tests compile the same.
+kernels: $(VENV)/.installed-test
 	$(PYTHON) tools/fresh_kernels.py
-	$(VENV)/bin/pytest -n 2 src tests
+	$(VENV)/bin/tuplet doctor --warm >/dev/null
 
-soak: lint browser nginx
-	$(PYTHON) tools/fresh_kernels.py
+checks: lint docs links wheel
+
+# Each of three workers begins with a third of the tests in their order, so that most fixtures are made once; one that
+# is done takes over from the others.
+suite: kernels nginx
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 3 --dist worksteal src tests
+
+# While one core compiles the kernels the other looks at everything else; what is left of that runs beside the tests.
+test: $(VENV)/.installed-test
+	$(MAKE) --no-print-directory -j 2 suite checks
+
+soak: lint nginx kernels
 	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
 
 # 200 one-line mutants, each judged by the tests of its folder: an hour or two on 2 cores; goes on where it was.
 mutants: $(VENV)/.installed-test
 	$(PYTHON) tools/mutants.py --count 200 --seed 0
+
+# The query sets tuple-H of four graphs, compared with their checksums; half an hour on one core.
+tuple-h: $(VENV)/.installed
+	$(PYTHON) benchmarks/tuple_h.py --data "$(TUPLET_DATA)" -o out/tuple-h
+
+# Every table of the NS3 paper, and ours, with the origin of each number; without a GPU. Hours; a look: PER_SHAPE=5.
+TRUTH ?= $(TUPLET_DATA)/../truth
+PER_SHAPE ?= 500
+paper: $(VENV)/.installed
+	$(PYTHON) benchmarks/paper.py --data "$(TUPLET_DATA)" --truth "$(TRUTH)" $(if $(MODELS),--models "$(MODELS)") \
+	  --per-shape $(PER_SHAPE) -o out/paper
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info

@@ -40,3 +40,37 @@ def data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("TUPLET_DATA does not point at a folder of benchmark graphs")
     return Path(folder)
+
+
+# Tests that take longest, or wait for many processes; `make soak` runs them, so that `make test` stays quick.
+ONLY_IN_SOAK = (
+    "test_an_index_of_two_nodes_is_that_of_one_process_bit_for_bit",
+    "test_only_the_asked_answer_is_scored_and_the_others_do_not_compete[ns3]",
+    "test_only_the_asked_answer_is_scored_and_the_others_do_not_compete[ns3-marginal]",
+    "test_valid_edges_are_hidden_where_there_are_enough",
+    "test_two_processes_learn_what_one_learns",
+    "test_killed_writers_leave_the_old_or_the_new_state[index]",
+    "test_a_planned_build_is_made_of_both_and_goes_on_after_ctrl_c",
+    "test_safetensors[complex]",
+    "test_a_run_killed_twice_and_resumed_equals_an_uninterrupted_one",
+    "test_a_batch_is_its_queries[adaptive]",
+    "test_relations_scored_on_another_machine_are_not_scored_again",
+    "test_killed_first_index_leaves_nothing_or_a_store",
+    "test_training_learns[published]",
+    "test_ctrl_c_loses_no_finished_relation",
+    "test_workers_threads_and_blocks_change_nothing",
+    "test_a_notebook_shows_what_is_stored[4-a-new-attacker]",
+    "test_a_notebook_shows_what_is_stored[5-a-row-of-the-paper]",
+    "test_random_queries_are_exact_without_caps",
+    "test_several_graphs_teach_one_network",
+    "test_queries_are_sampled_and_run_on_stores_that_were_fetched",
+    "test_a_folder_that_was_fetched_is_not_fetched_again",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the longest tests to `make soak`."""
+    if not os.environ.get("TUPLET_SOAK"):
+        for item in items:
+            if item.name in ONLY_IN_SOAK:
+                item.add_marker(pytest.mark.skip(reason="long: runs in make soak"))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pickle
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import fields
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 import tuplet
+from tuplet.engines.exact.engine import Exact
 from tuplet.errors import BadInput, StoreBusy, TupletError
 from tuplet.files import locked
 from tuplet.query.limits import LimitFields, Limits
@@ -90,6 +93,44 @@ def test_a_stream_is_the_list_in_pages(store: tuplet.Store) -> None:
     ]
 
 
+def test_an_event_loop_asks_and_streams(store: tuplet.Store) -> None:
+    async def both() -> tuple[list[dict[str, Any]], list[int]]:
+        answers, other = await asyncio.gather(store.ask_async(PAIRS, k=5), store.ask_async(PAIRS, k=5))
+        assert list(answers.rows()) == list(other.rows())
+        with pytest.raises(tuplet.TupletError, match="unknown relation"):
+            await store.ask_async("?x : nothing(?x, ?x)")
+        return list(answers.rows()), [len(page) async for page in store.stream_async(PAIRS)]
+
+    assert asyncio.run(both()) == (list(store.ask(PAIRS, k=5).rows()), [100, 150])
+
+
+class Endless(Exact):
+    """Searches until its deadline says that nobody waits."""
+
+    name = "endless"
+    ended = threading.Event()
+    began = threading.Event()
+
+    def run(self, plan: Any, limits: Any, deadline: Any) -> Any:
+        self.began.set()
+        while not deadline.over():
+            time.sleep(0.001)
+        self.ended.set()
+        return super().run(plan, limits, deadline)
+
+
+def test_a_cancelled_task_ends_its_search(store: tuplet.Store) -> None:
+    async def leave() -> None:
+        task = asyncio.create_task(store.ask_async(PAIRS, engine=f"{__name__}:Endless"))
+        await asyncio.to_thread(Endless.began.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    assert Endless.ended.wait(60)
+
+
 def test_given_tuples_are_explained_in_their_order(store: tuplet.Store) -> None:
     first = store.explain(PAIRS, {"y": "b010", "x": "a010"})
     assert (first.truth, first.status, first.witness[0].head) == (pytest.approx(0.98), "observed", "a010")
@@ -126,6 +167,7 @@ def test_one_bad_query_of_many(store: tuplet.Store) -> None:
     with pytest.raises(TupletError) as error:
         store.ask_many(queries)
     assert error.value.__notes__ == ["in query 2 of 3"]
+    assert error.value._render_traceback_()[-1] == "in query 2 of 3", "a notebook says it too"
     first, second, third = store.ask_many(queries, errors="return", k=2)
     assert isinstance(second, TupletError)
     assert [len(found) for found in (first, third) if not isinstance(found, TupletError)] == [2, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import tuplet
 from tuplet import build_packaged
 from tuplet.build_packaged import RowWork, beside, joins, with_and_without
 from tuplet.cli.commands import main
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.newest import NewestHoldOut
 from tuplet.pipeline import with_valid
 from tuplet.predict import model_folder
 from tuplet.predict.edges import TrainingEdges
@@ -91,6 +93,29 @@ def test_no_train_on_the_command_line(
     assert capsys.readouterr().err.strip().endswith("--rank is about training, and nothing is trained here")
     with pytest.raises(BadInput, match="predictors is about training"):
         tuplet.build(towns(), tmp_path / "t", train=False, predictors="complex")
+
+
+def test_minutes_that_do_not_suffice_are_said_before_the_work(tmp_path: Path, rows: list[int]) -> None:
+    for facts in (towns(), with_valid(tuplet.read(towns(400)), 0.25, 0)):
+        rows.clear()
+        with pytest.raises(BudgetExceeded, match=r"rows of the packaged network take about .*; minutes=1 would"):
+            tuplet.build(facts, tmp_path / "s", train=False, minutes=1e-6, progress=False)
+        assert len(rows) == TIMED
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a graph that is large enough takes long; make soak")
+def test_the_newest_facts_are_hidden_without_training(tmp_path: Path) -> None:
+    source = tmp_path / "facts.tsv"
+    facts = [fact for fact in towns(1500) if fact[1] != "knows"]
+    years = np.random.default_rng(0).integers(2000, 2020, len(facts))
+    dated = [(*fact, f"{year}-01-01") for fact, year in zip(facts, years, strict=True)]
+    source.write_text("head\trelation\ttail\tdate\n" + "\n".join("\t".join(fact) for fact in dated))
+    store = tuplet.build(source, tmp_path / "s", train=False, holdout="newest", progress=False)
+    newest = NewestHoldOut.of(store.graph)
+    assert newest is not None
+    assert newest.windows > 0
+    assert store.info()["model"]["kind"] == "any-graph"
 
 
 def test_valid_edges_are_hidden_where_there_are_enough(tmp_path: Path, rows: list[int]) -> None:

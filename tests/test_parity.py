@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,11 +20,14 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import TupletError
 from tuplet.query.limits import Limits
-from tuplet.serve.app import create_app
+from tuplet.query.query_shape import query_family, query_shape
+from tuplet.serve.app import Application
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
 from tuplet.settings import flag, types
+from tuplet.truth.guarantees import Guarantees, ShapeScores
+from tuplet.truth.store_folder import writing
 
 QUERY = "?a, ?b, ?c, ?d : r(?a, ?b) & r(?b, ?c) & r(?c, ?d) & r(?d, ?a)"
 FIELDS = {field.name: field for field in fields(Limits)}
@@ -46,6 +50,8 @@ GOOD: dict[str, list[Value]] = {
     "work": [Value(200, "200")],
     "only": [Value("predicted", "predicted"), Value("observed", "observed")],
     "ask_threshold": [Value(0.5, "0.5")],
+    "confidence": [Value(0.8, "0.8"), Value(0.95, "0.95")],  # a set, and everything
+    "max_false": [Value(0.5, "0.5")],
     "evidence": [Value(True, "")],
     "witness": [Value(False, "")],
     "logic": [Value("godel", "godel")],
@@ -63,6 +69,8 @@ WRONG: dict[str, list[Value]] = {
     "work": [Value(0, "0"), Value("x", "x")],
     "only": [Value("predictd", "predictd"), Value("x", "x")],
     "ask_threshold": [Value(0.0, "0"), Value("x", "x")],
+    "confidence": [Value(1.5, "1.5"), Value(0.0, "0"), Value("x", "x")],
+    "max_false": [Value(1.0, "1"), Value("x", "x")],
     "evidence": [],  # a flag has no value; below, of Python and HTTP
     "witness": [],
     "logic": [Value("goedel", "goedel")],
@@ -89,6 +97,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     columns = dict(zip(("head", "relation", "tail"), map(list, zip(*edges, strict=True)), strict=True))
     pq.write_table(pa.table({**columns, "truth": truth, "source": source}), folder / "truth.parquet")
     tuplet.index(graph, None, folder / "s", table=folder / "truth.parquet", progress=False)
+    clauses = tuplet.open(folder / "s").question(QUERY).clauses
+    scores = np.arange(20) / 2000  # of 20 hidden answers, one of them out of reach
+    held = ShapeScores(query_shape(clauses) or "", query_family(clauses), "ring", 20, scores, np.ones(20))
+    with writing(folder / "s") as files:
+        files.noted(files.meta, guarantees=Guarantees.of([held], {}).save)
     return folder / "s"
 
 
@@ -103,7 +116,7 @@ Post = Callable[[dict[str, Any]], "tuple[int, dict[str, Any]]"]
 @pytest.fixture(scope="module")
 def post(store: tuplet.Store) -> Iterator[Post]:
     """`POST /ask` to an application in this process."""
-    app = create_app(Service({"s": store}, ServerLimits(), ServerMetrics()))
+    app = Application(Service({"s": store}, ServerLimits(), ServerMetrics()))
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
     with asyncio.Runner() as runner:
 

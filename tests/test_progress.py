@@ -82,6 +82,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self.cells: list[str] = []
+        self.bars: list[str] = []
         self.kernel = self
 
     def get_ipython(self) -> Kernel:
@@ -94,11 +95,12 @@ class Kernel:
         class Handle:
             def update(self, data: dict[str, str], raw: bool) -> None:
                 kernel.cells[place] = data["text/plain"]
+                kernel.bars.append(data["text/html"])
 
         return Handle() if display_id else None
 
 
-def test_a_notebook_updates_its_text(monkeypatch: Any) -> None:
+def test_a_notebook_updates_its_bar(monkeypatch: Any) -> None:
     kernel, clock = Kernel(), Clock()
     monkeypatch.setitem(tuplet.progress.sys.modules, "IPython", kernel)
     monkeypatch.setitem(tuplet.progress.sys.modules, "IPython.display", kernel)
@@ -107,8 +109,12 @@ def test_a_notebook_updates_its_text(monkeypatch: Any) -> None:
         for second in range(11):
             clock.now = float(second)
             progress("train", second, 10, "")
-        progress("index", 1, 2, "relations")
-    assert kernel.cells == ["135 entities", "train: 100 % (10/10)", "index:  50 % (1/2)  relations"]
+        progress("index", 1, 2, "<relations>")
+        clock.now += 1
+        progress("index", 2, 2, "<relations>")
+    assert kernel.cells == ["135 entities", "train: 100 % (10/10)", "index: 100 % (2/2)  <relations>"]
+    assert 'value="0.1000"' in kernel.bars[0]
+    assert kernel.bars[-1].endswith("</progress> index: 100 % (2/2)  &lt;relations&gt;")
 
 
 def test_true_false_or_a_function(capsys: Any) -> None:

@@ -112,7 +112,7 @@ def test_many_queries_at_once(store: tuplet.Store) -> None:
 
 def test_answers_as_tables(store: tuplet.Store, tmp_path: Path) -> None:
     answers = store.ask("SELECT ?x ?truth WHERE { ?x :likes ?truth }", k=3)
-    assert answers.to_arrow().column_names == ["x", "truth", "x_label", "truth_label", "truth_", "status"]
+    assert answers.to_arrow().column_names == ["x", "truth", "truth_", "status"]
     assert answers.to_pandas()["x"].tolist() == ["p00", "p01", "p02"]
     answers.write(tmp_path / "deep" / "a.json")
     assert json.loads((tmp_path / "deep" / "a.json").read_text()) == answers.to_dict()
@@ -192,7 +192,7 @@ def test_suggestions_can_be_typed_as_shown() -> None:
     for query, hint in (
         ("?x : <is cure off>(?x, b)", "did you mean <is cure of>?"),
         ("?x : r(?x, <http://ex.org/aa>)", "did you mean <http://ex.org/a>?"),
-        ("?x : r(17, ?x)", "does not exist (there are 4, from 0); the name 17 is written :17"),
+        ("?x : r(@17, ?x)", "does not exist (there are 4, from 0); the name 17 is written 17"),
     ):
         with pytest.raises(tuplet.TupletError) as error:
             store.ask(query)
@@ -255,3 +255,33 @@ def test_what_indexing_would_refuse_is_refused_before_training(tmp_path: Path, w
     with pytest.raises(BadInput, match=r"threshold|calibration"):
         tuplet.build(facts(), tmp_path / "s.store", config=QUICK, progress=False, **wrong)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_text_is_read_once_and_anew_after_an_edit(tmp_path: Path) -> None:
+    path = tmp_path / "a.store"
+    file = tmp_path / "facts.tsv"
+    file.write_text("".join("\t".join(fact) + "\n" for fact in facts()))
+    store = tuplet.build(file, path, config=QUICK, calibration="softmax-count")
+    text = "?x, ?y : likes(?x, ?y) & knows(?y, newcomer)"
+    with pytest.raises(TupletError, match="newcomer"):
+        store.ask(text)
+    store.add([("p00", "knows", "newcomer")], new_entities=True)
+    assert ("p21", "p00") in {tuple(answer) for answer in store.ask(text, only="observed")}
+    assert store.question(text).readings is store.question(text).readings
+    assert store.question(text, parameters={}).readings == store.question(text).readings
+
+
+def test_an_answer_makes_its_witness_when_asked_for(store: tuplet.Store) -> None:
+    answer = store.ask(QUERY, k=1)[0]
+    assert answer.witness is answer.witness
+    assert [fact.relation for fact in answer.witness] == ["likes", "knows"]
+    assert answer.to_dict()["witness"] == store.ask(QUERY, k=1).to_dict()["answers"][0]["witness"]
+
+
+@pytest.mark.parametrize("query", ["?x, ?y : likes(?x, ?y) & knows(?y, p01)", "?x, ?y : likes(?x, ?y) | knows(?y, ?x)"])
+def test_statuses_without_existentials_are_those_of_the_facts(store: tuplet.Store, query: str) -> None:
+    given = {tuple(answer) for answer in store.ask(query, engine="crisp", k="all")}
+    answers = store.ask(query, k=200)
+    assert given
+    assert {tuple(a) for a in answers if a.status == "observed"} == given & {tuple(a) for a in answers}
+    assert any(a.status != "observed" for a in answers)

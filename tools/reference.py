@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +283,7 @@ def _class(title: str, kind: Any, level: int = 2) -> list[str]:
         lines += [
             "| field | type |",
             "|---|---|",
-            *(f"| `{f.name}` | `{_cell(str(f.type))}` |" for f in fields(kind)),
+            *(f"| `{f.name}` | `{_cell(str(f.type))}` |" for f in fields(kind) if f.name[0] != "_"),
             "",
         ]
     if kind is Limits:
@@ -294,7 +295,7 @@ def _class(title: str, kind: Any, level: int = 2) -> list[str]:
         for name, member in vars(owner).items():
             if not owner.__module__.startswith("tuplet") or name.startswith("_") or name in HIDDEN or not _doc(member):
                 continue
-            if isinstance(member, property):
+            if isinstance(member, property | cached_property):
                 properties.append(f"| `{name}` | {_cell(' '.join(_doc(member).split()))} |")
             elif callable(member) or isinstance(member, staticmethod):
                 shown = (

@@ -18,7 +18,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ("py.typed", "data/world/facts.tsv", "data/world/labels.tsv", "serve/web/index.html")
+DATA = ("py.typed", "data/world/facts.tsv", "data/world/labels.tsv", "data/attack/facts.tsv.gz", "serve/web/index.html")
 
 
 def main() -> int:
@@ -31,16 +31,22 @@ def main() -> int:
 
 
 def wheel_of(source: Path, work: Path) -> Path:
-    """The wheel, built from a copy of what git knows: nothing that lies around gets into it."""
+    """The wheel, built from a copy."""
+    copy = copy_of(source, work)
+    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(work), str(copy)])
+    (wheel,) = work.glob("tuplet-*.whl")
+    return wheel
+
+
+def copy_of(source: Path, work: Path) -> Path:
+    """A copy of what git knows: nothing that lies around gets into what is built from it."""
     copy = work / "source"
     listed = run(["git", "-C", str(source), "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
     for name in filter(None, listed.split("\0")):
         if (source / name).is_file():  # a file that was removed is listed until that is committed
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((source / name).read_bytes())
-    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(work), str(copy)])
-    (wheel,) = work.glob("tuplet-*.whl")
-    return wheel
+    return copy
 
 
 def installed(wheel: Path, folder: Path) -> Path:

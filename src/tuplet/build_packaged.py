@@ -10,6 +10,7 @@ with it than without.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 
 from tuplet.build_plan import FAST_MESSAGES, MINUTES
+from tuplet.errors import BudgetExceeded, Option
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, kind_of
@@ -85,22 +87,30 @@ class RowWork:
         times = min(PARTS, int(seconds / max(1e-9, self.total)))
         return times if times > 2 else 1
 
-    def sentence(self, parts: int = 1, minutes: float | None = None) -> str:
-        """What is going to be done, and how long that takes: more than the minutes asked for if rows are many.
+    def sentence(self, parts: int = 1) -> str:
+        """What is going to be done, and how long that takes.
 
         >>> print(RowWork(7_000, 0.01).sentence())
         nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s
         >>> print(RowWork(4_000, 0.002).sentence(3))
         nothing is trained: 4,000 rows of the packaged network, 3 times with other facts hidden, about 24 s
-        >>> print(RowWork(7_000, 0.01).sentence(minutes=1))
-        nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s, more than 1 min: every row is needed
         """
         several = f", {parts} times with other facts hidden" if parts > 1 else ""
-        time_taken = duration(parts * self.total)
         rows = counted(self.rows, "row")
-        longer = minutes is not None and parts * self.total > 60 * minutes
-        excuse = f", more than {minutes:g} min: every row is needed" if longer else ""
-        return f"nothing is trained: {rows} of the packaged network{several}, about {time_taken}{excuse}"
+        return f"nothing is trained: {rows} of the packaged network{several}, about {duration(parts * self.total)}"
+
+    def refuse_longer(self, parts: int, minutes: float | None) -> None:
+        """Refuse what would take longer than was asked for: a store needs every row.
+
+        >>> RowWork(7_000, 0.01).refuse_longer(1, minutes=1)
+        Traceback (most recent call last):
+            ...
+        tuplet.errors.BudgetExceeded: 7,000 rows of the packaged network take about 1 min 10 s; minutes=2 would allow it
+        """
+        seconds = parts * self.total
+        if minutes is not None and seconds > 60 * minutes:
+            taken = f"{counted(parts * self.rows, 'row')} of the packaged network take about {duration(seconds)}; "
+            raise BudgetExceeded(taken, Option("minutes", math.ceil(seconds / 60)), " would allow it")
 
 
 def recipe_in_turn(
@@ -114,7 +124,8 @@ def recipe_in_turn(
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
         work = RowWork.of(network, whole)
         parts = hide_twice(facts, seed, work.parts(SECONDS if minutes is None else SHARE * 60 * minutes))
-        report("plan", 0, 0, work.sentence(len(parts), minutes))
+        work.refuse_longer(len(parts), minutes)
+        report("plan", 0, 0, work.sentence(len(parts)))
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
             hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
@@ -127,7 +138,8 @@ def recipe_at_once(
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
     work = RowWork.of(load(model, device), TrainingEdges.of(graph))
-    report("plan", 0, 0, work.sentence(1 + windows, minutes))
+    work.refuse_longer(1 + windows, minutes)
+    report("plan", 0, 0, work.sentence(1 + windows))
     return PredictorRecipe(model, device=device, later=[[model]] * windows, **choices)
 
 
@@ -180,7 +192,8 @@ def joins(
     gain = after - before
     helps = bool(gain.mean() > gain.std() / len(gain) ** 0.5)
     found = f"MRR of {len(gain) // 2:,} held-out facts {before.mean():.3f} without, {after.mean():.3f} with it"
-    report("plan", 0, 0, f"the packaged network {'joins' if helps else 'is left out'}: {found}")
+    unsure = ", a gain that may be chance and does not pay for its time" if not helps and gain.mean() > 0 else ""
+    report("plan", 0, 0, f"the packaged network {'joins' if helps else 'is left out'}: {found}{unsure}")
     return helps
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tuplet.progress import duration
 from tuplet.text_table import counted
-from tuplet.train_config import PRESETS, TrainConfig, suitable
+from tuplet.train_config import PRESETS, TrainConfig, ranked_edges, suitable
 
 MINUTES = 15.0  # of all the work, unless somebody says otherwise
 RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
@@ -178,10 +178,12 @@ def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed
     steps = config.steps or config.epochs * -(-2 * sizes.facts // config.batch)
     rows = steps * config.batch
     if config.model == "paths":
-        measured = rows / 10  # ten times a hundredth of the rows of training
+        # Ten times a hundredth of the rows of training, in the end all.
+        measured = rows / 10 + 2 * (sizes.valid + sizes.test)
     else:
-        measured = 2 * sizes.valid * (config.epochs // config.evaluate_every if config.evaluate_every else 0)
-    measured += 2 * (sizes.valid + sizes.test)
+        valid, test = (ranked_edges(split, sizes.entities) for split in (sizes.valid, sizes.test))
+        times = 1 + (config.epochs // config.evaluate_every if config.evaluate_every else 0)
+        measured = 2 * (times * valid + test)
     work = question_work(config, sizes) / rate(config, speed)
     return rows * work + measured * row_seconds(config, sizes, speed)
 

@@ -14,6 +14,7 @@ from tuplet.listing import Listing
 from tuplet.query.answer import show_entity
 from tuplet.query.bind import resolve
 from tuplet.query.source import Source
+from tuplet.text_table import counted
 from tuplet.truth.table import Row
 
 
@@ -135,9 +136,12 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
     entities, words = source.graph.entities, source.graph.relations
     known = entity_id(source, name)
     found: dict[tuple[int, int, int], EntityFact] = {}
+    total = {True: 0, False: 0}  # stated, and predicted
     for relation in range(len(words)):
         for inverse in (False, True):
             for row in neighbours(source, known, relation, inverse):
+                again = inverse and bool((row.ids == known).any())  # a loop is seen from both ends
+                total[bool(len(row.ids) and row.observed[0])] += len(row.ids) - again
                 for other, truth, observed in zip(*(column[:k].tolist() for column in row), strict=True):
                     head, tail = (other, known) if inverse else (known, other)
                     found[head, relation, tail] = EntityFact(
@@ -149,8 +153,9 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
                         entities.label(head),
                         entities.label(tail),
                     )
-    stated = sum(fact.status == "observed" for fact in found.values())
     shown = show_entity(entities.name(known), entities.label(known))
-    title = f"{shown}: {stated:,} facts, {len(found) - stated:,} predictions (at most {k} of each relation)"
+    title = f"{shown}: {counted(total[True], 'fact')}, {counted(total[False], 'prediction')}"
+    if len(found) < sum(total.values()):
+        title += f" (shown are {k} of each at most, for each relation and direction)"
     values = values_of_entity(source.graph, known)
     return EntityFacts(list(found.values()), EntityFact, title, source.graph.prefixes, values)

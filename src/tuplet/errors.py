@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,9 @@ class Option(NamedTuple):
     def flag(self) -> str:
         """As it is written on the command line."""
         flag = ("--" if len(self.name) > 1 else "-") + self.name.replace("_", "-")
-        return flag if self.value is None or self.value is True else f"{flag} {self.value}"
+        if self.value is None or self.value is True:
+            return flag
+        return f"{flag} {shlex.quote(str(self.value))}"  # as a shell takes it
 
 
 class Argument(Option):
@@ -74,7 +77,7 @@ class TupletError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         # A notebook shows the sentence alone: the mistake is in the cell, not in our code.
-        return [f"{type(self).__name__}: {self}"]
+        return [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An error crosses process boundaries with its fields, whatever its constructor takes.

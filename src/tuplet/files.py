@@ -301,5 +301,8 @@ def _nearest_sibling(path: Path) -> str:
         siblings = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
     except OSError:
         return f" (the folder {path.parent} does not exist)" if not path.parent.exists() else ""
-    close = nearest(path.name, siblings, most=1)
+    # A store is no slip for a table: only what ends alike is suggested, or what has an ending where none was written.
+    alike = [name for name in siblings if not path.suffix or nearest(path.suffix, [Path(name).suffix])]
+    stems = {Path(name).stem: name for name in alike}  # all stores end alike, which makes none of them likely
+    close = [stems[stem] for stem in nearest(path.stem, stems, most=1)]
     return f"; did you mean {path.with_name(close[0])}?" if close else ""

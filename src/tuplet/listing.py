@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tuplet.errors import BadInput
+from tuplet.html_table import html_table
 from tuplet.prefixes import NO_PREFIXES, Prefixes
 from tuplet.text_table import aligned
 
@@ -97,12 +97,10 @@ class Listing(Sequence[R], Generic[R]):
         return str(self)
 
     def _repr_html_(self) -> str:
-        head, *rows = ([self.prefixes.short(cell) for cell in row] for row in self._shown())
-        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        short = self.prefixes.short
+        head, *rows = ([short(cell) for cell in row] for row in self._shown())
         below = "" if self.attributes is None else self.attributes._repr_html_()
-        return f"<table>{title}<tr>{names}</tr>{body}</table>{below}"
+        return html_table(head, rows, short(self.title)) + below
 
 
 def _cell(value: Any) -> str:

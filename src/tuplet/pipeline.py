@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from tuplet.build_plan import MINUTES
+from tuplet.compiling import told
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
@@ -163,6 +164,7 @@ def build(
     keep_model: PathLike | None = None,
     predict_types: bool = False,
     memory: int | None = None,
+    ray: str | None = None,
     force: bool = False,
     progress: bool | Report = True,
     **settings: Unpack[TrainFields],
@@ -175,8 +177,9 @@ def build(
     predictor is trained with these settings, however long it takes, unless `minutes` are given too. With `train=False`
     nothing is trained: the path network that ships with the package reads its scores off the facts.
 
-    `source`, `columns`, `header`, `nodes`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold` and
-    `calibration` those of `index`. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is
+    `source`, `columns`, `header`, `nodes`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold`,
+    `calibration` and `ray` those of `index`; training stays here, and so do the rows of a graph so small that its facts
+    are hidden in turn. Without a valid split, a twentieth of the facts (up to a tenth of a small graph) is
     held out while training, to know when to stop and to learn what a score is worth; with `holdout="newest"` the newest
     tenth of the facts that have dates, where that is few three times as much. All facts are observed in the store. A
     weighted graph brings its own truth values and is not trained. `keep_model` leaves the predictor there, or each in a
@@ -200,7 +203,7 @@ def build(
         if graph.weighted:
             if holdout != "random":
                 raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
-            return index(graph, None, path, memory=memory, force=force, progress=report)
+            return _ready(index(graph, None, path, memory=memory, force=force, progress=report), report)
         from tuplet import build_packaged
         from tuplet.build_hold_outs import train_again, train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
@@ -221,8 +224,10 @@ def build(
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
                 windows = _windows(graph) if newest else 0
-                recipe = build_packaged.recipe_at_once(graph, _device(device), windows, minutes, report, **choices)
-            return Store.of(make(graph, recipe, path, force, report))
+                recipe = build_packaged.recipe_at_once(
+                    graph, _device(device), windows, minutes, report, **choices, ray=ray
+                )
+            return _ready(Store.of(make(graph, recipe, path, force, report)), report)
         graph = Graph.made(_held_out(graph, holdout, seed))
         folder = Path(keep_model) if keep_model is not None else work
         run = ModelRun(graph, folder, device, keep_model is None, force, report)
@@ -249,8 +254,8 @@ def build(
         else:
             again = train_again(run, graph, models, work / "again") if newest else []
             later = [[*places, *ready] for places in again]
-            recipe = PredictorRecipe([*models, *ready], device=_device(device), later=later, **choices)
-        store = Store.of(make(graph, recipe, path, force, report))
+            recipe = PredictorRecipe([*models, *ready], device=_device(device), later=later, **choices, ray=ray)
+        store = _ready(Store.of(make(graph, recipe, path, force, report)), report)
     shutil.rmtree(work, ignore_errors=True)
     return store
 
@@ -276,6 +281,17 @@ def _refuse_wrong(
         from tuplet.truth.make import PredictorRecipe
 
         PredictorRecipe((), threshold=threshold, calibration=calibration)
+
+
+def _ready(store: Store, report: Report) -> Store:
+    """The same store, with all compiled that a first question needs: nobody waits for that later."""
+    from tuplet.query import evidence
+
+    with told(lambda text: report("compile", 0, 0, text)):
+        store.engine()
+        evidence.load()
+        read([("a", "r", "b")]).ask("?x : r(?x, b)")  # the facts alone are searched, too
+    return store
 
 
 def _refuse_training(names: Sequence[str]) -> None:

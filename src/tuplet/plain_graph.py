@@ -16,6 +16,8 @@ from tuplet.settings import keywords
 from tuplet.store import Store
 
 if TYPE_CHECKING:
+    import altair
+
     from tuplet.export.export import ExportReport
 
 
@@ -46,3 +48,10 @@ class Graph(KnowledgeGraph):
     def export(self, path: str | os.PathLike[str], force: bool = False) -> ExportReport:
         """Write facts, labels and attributes to a file: .nt, .ttl, .parquet, .csv or .graphml."""
         return Store(Source(self)).export(path, force=force)
+
+    def plot_query(self, query: str | Query) -> altair.HConcatChart:
+        """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
+        return Store(Source(self)).plot_query(query)
+
+    def _repr_html_(self) -> str:
+        return Store(Source(self))._repr_html_()

@@ -13,7 +13,7 @@ What users give is `progress=True`, `False` or a function; `shown` makes one of 
     with shown(progress) as report:
         report("index", done, total, "relations")
 
-`True` writes to standard error: one line in place on a terminal, a line now and then in a log, and text that updates
+`True` writes to standard error: one line in place on a terminal, a line now and then in a log, and a bar
 in a notebook. Standard output is never touched.
 """
 
@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from importlib import import_module
 from typing import Any, Protocol, TextIO, TypeAlias
 
@@ -81,7 +82,8 @@ class Progress:
         self.last, self.finished = now, done >= total
         left = (now - self.began) / (done - self.first) * (total - done) if self.first < done < total else None
         eta = f", {duration(left)} left" if left is not None else ""
-        self.face.show(f"{step}: {100 * done / total:3.0f} % ({done:,.0f}/{total:,.0f}){eta}{'  ' * bool(note)}{note}")
+        line = f"{step}: {100 * done / total:3.0f} % ({done:,.0f}/{total:,.0f}){eta}{'  ' * bool(note)}{note}"
+        self.face.show(line, done / total)
 
     def counting(self, step: str, note: str = "") -> Callable[[float, float], None]:
         """One step as a function of (done, total)."""
@@ -97,8 +99,8 @@ class Progress:
 class _Face(Protocol):
     """Where progress is shown."""
 
-    def show(self, line: str) -> None:
-        """Show a line in place of the last one, where that is possible."""
+    def show(self, line: str, share: float) -> None:
+        """Show a line in place of the last one, where that is possible; `share` of the work is done."""
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
@@ -116,7 +118,7 @@ class _Terminal:
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.width = stream, 0
 
-    def show(self, line: str) -> None:
+    def show(self, line: str, share: float) -> None:
         self.stream.write("\r" + line.ljust(self.width))
         self.stream.flush()
         self.width = len(line)
@@ -142,11 +144,12 @@ class _Log:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
-    def show(self, line: str) -> None:
+    def show(self, line: str, share: float) -> None:
+        self.say(line)
+
+    def say(self, line: str) -> None:
         self.stream.write(line + "\n")
         self.stream.flush()
-
-    say = show
 
     def end(self) -> None:
         pass
@@ -156,17 +159,19 @@ class _Log:
 
 
 class _Notebook:
-    """Text of a cell's output that updates; each step has its own."""
+    """A bar in a cell's output that updates; each step has its own. Where there is no HTML, the text is shown."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self.display = display
         self.handle: Any = None
 
-    def show(self, line: str) -> None:
+    def show(self, line: str, share: float) -> None:
+        bar = f'<progress max="1" value="{share:.4f}" style="width:20em;max-width:50%"></progress> {escape(line)}'
+        shown = {"text/plain": line, "text/html": bar}
         if self.handle is None:
-            self.handle = self.display({"text/plain": line}, raw=True, display_id=True)
+            self.handle = self.display(shown, raw=True, display_id=True)
         else:
-            self.handle.update({"text/plain": line}, raw=True)
+            self.handle.update(shown, raw=True)
 
     def say(self, line: str) -> None:
         self.end()

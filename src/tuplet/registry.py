@@ -1,4 +1,4 @@
-"""Everything that is chosen by name: engines, predictors, calibrations, readers, languages.
+"""Everything that is chosen by name: engines, predictors, calibrations, readers, languages, indexes of NS3.
 
 Ours are listed here, in the form of entry points, so that they are found where the package is not installed. Everybody
 else's come from entry points of the groups `tuplet.engines`, `tuplet.predictors`, … or, on the command line and in
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from tuplet.errors import BadInput, unknown
 
-Kind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages"]
+Kind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages", "indexes"]
 
 OURS: Mapping[Kind, Mapping[str, str]] = {
     "engines": {
@@ -57,11 +57,13 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         ".rdf": "tuplet.graph.readers.rdf:read_rdfxml",
         ".owl": "tuplet.graph.readers.rdf:read_rdfxml",
         ".jsonld": "tuplet.graph.readers.rdf:read_jsonld",
+        ".json": "tuplet.graph.readers.stix:read_json",
         ".graphml": "tuplet.graph.readers.property_graphs:read_graphml",
         ".duckdb": "tuplet.graph.readers.databases:read_duckdb",
         ".lbug": "tuplet.graph.readers.databases:read_ladybug",
     },
     "languages": {},
+    "indexes": {"neural": "tuplet.baselines.trained.index:NeuralIndex"},  # which entities NS3 searches; beside messages
 }
 
 # What a thing must have to be of its kind; predictors and calibrations are checked where they are used.

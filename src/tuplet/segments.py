@@ -50,6 +50,7 @@ class Segments:
 
     def __init__(self, base: Columns, room: int) -> None:
         self._turn = threading.Lock()  # threads may make two states in one space, each with pieces of its own
+        self._grows = False  # the last piece is memory, and what follows may be one piece with it
         self._fill([(0, base)], place_after(_length(base)) + place_after(room))
 
     def _fill(self, pieces: Sequence[tuple[int, Columns]], size: int) -> None:
@@ -68,11 +69,18 @@ class Segments:
         with self._turn:
             at, last = self._pieces[-1]
             end = at + _length(last)
-            if apart or _has_files(last) or _has_files(piece):
+            alone = apart or _has_files(piece)
+            if alone or _has_files(last):
                 end = place_after(end)
-            if end + _length(piece) > self._size:
-                self._fill(self._pieces, 2 * place_after(end + _length(piece)))
-            self._pieces.append(_put(self._writable, self.columns, end, piece))
+            stop = end + _length(piece)
+            if stop > self._size:
+                self._fill(self._pieces, 2 * place_after(stop))
+            put = _put(self._writable, self.columns, end, piece)
+            if self._grows and not alone:  # a server sees thousands of small ones
+                self._pieces[-1] = at, {name: self.columns[name][at:stop] for name in piece}
+            else:
+                self._pieces.append(put)
+            self._grows = not alone
             return end
 
     def beyond(self, pieces: int) -> int:

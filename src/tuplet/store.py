@@ -28,13 +28,16 @@ from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
-from tuplet.query.limits import Deadline, LimitFields, Limits, whole_number
+from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
 from tuplet.query.many import answer_all
 from tuplet.query.question import Question
 from tuplet.query.source import Source
 from tuplet.settings import keywords
+from tuplet.store_async import StoreAsync
+from tuplet.store_display import StoreDisplay
 from tuplet.store_edits import StoreEdits
 from tuplet.text_table import sizes
+from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.new_entities import stale
 from tuplet.truth.store_folder import StoreFiles, is_store, newest
 from tuplet.truth.store_info import generation
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 PAGE = 100  # answers in the first page of a stream
 
 
-class Store(StoreEdits):
+class Store(StoreEdits, StoreDisplay, StoreAsync):
     """A knowledge graph, with truth values if it has any, that can be asked.
 
     `tuplet.open(path)` makes one from a directory, `tuplet.build(facts, path)` from facts. Any number of threads and
@@ -77,7 +80,10 @@ class Store(StoreEdits):
         about["generation"] = files.generation
         about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
         stated = None if files.facts is None else files.facts.adjacency
-        return Store(Source(files.graph, meta.observed, truth, about, stated), Path(files.path), meta, files)
+        source = Source(
+            files.graph, meta.observed, truth, about, stated, Guarantees.open(Path(files.path), files.folders)
+        )
+        return Store(source, Path(files.path), meta, files)
 
     @property
     def source(self) -> Source:
@@ -131,6 +137,30 @@ class Store(StoreEdits):
         """
         runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
         return asking.ask(question, runner, judge, Limits.of(limits, **fields))
+
+    @keywords(Limits)
+    def prove(
+        self,
+        query: str | Query,
+        path: str | os.PathLike[str],
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        force: bool = False,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """The answers of a query, with a proof file that `tuplet check` verifies; it begins at the first answer."""
+        from tuplet.proof.writer import refuse_unprovable, write_proof
+
+        runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
+        limits, tree = Limits.of(limits, **fields), question.tree
+        files = refuse_unprovable(question, runner, limits, self._held())
+        wanted = limits.from_the_first(tree.limit, tree.offset)
+        question = replace(question, tree=replace(tree, limit=None, offset=0))
+        answers = asking.ask(question, runner, judge, wanted)
+        write_proof(path, question, answers, wanted, files, force)
+        return answers
 
     @overload
     def ask_many(
@@ -197,15 +227,19 @@ class Store(StoreEdits):
         Without `k` it goes on until there are no more. Pages double in size, since each begins its search anew; the
         timeout is for all of them together, and the page that it cuts short (see `pruned`) is the last.
         """
-        runner, question = self.engine(engine), self.question(query, grounding)
         wanted = Limits.of(limits, **fields)
-        deadline = Deadline(wanted.timeout)
-        asked = wanted.k if wanted.k is not None else question.tree.limit
+        return self._pages(self.question(query, grounding), self.engine(engine), wanted)
+
+    def _pages(
+        self, question: Question, engine: Engine[Any], limits: Limits, brake: Brake | None = None
+    ) -> Iterator[Answers]:
+        deadline = Deadline(limits.timeout, brake=brake)
+        asked = limits.k if limits.k is not None else question.tree.limit
         left = float("inf") if asked is None or asked == "all" else int(asked)
-        offset, size = wanted.offset, PAGE
+        offset, size = limits.offset, PAGE
         while left > 0:
             size = int(min(size, left))
-            page = asking.ask(question, runner, judge, replace(wanted, k=size, offset=offset), deadline)
+            page = asking.ask(question, engine, judge, replace(limits, k=size, offset=offset), deadline)
             yield page
             if len(page) < size or page.pruned is not None:
                 return
@@ -353,6 +387,8 @@ class Store(StoreEdits):
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
             about |= stale.told(files)
+        if source.guarantees is not None:
+            about["guarantees"] = {one.name: one.queries for one in source.guarantees.shapes.values()}
         if told := attribute_rows.told(source.graph):
             about["attributes"] = told
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))

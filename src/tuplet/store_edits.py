@@ -46,13 +46,14 @@ class StoreEdits(ABC):
         model: str | os.PathLike[str] = PACKAGED,
         attributes: Any = None,
         replace: bool = False,
+        ray: str | None = None,
     ) -> EditReport:
         """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
 
         With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
         is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
-        folder of kind any-graph; what is left waits for `update`. Writers take turns; who has waited `timeout` seconds
-        in vain gets `StoreBusy`, and nothing has changed.
+        folder of kind any-graph, on the Ray cluster at `ray` if there is one; what is left waits for `update`. Writers
+        take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
 
         `attributes` are values: (entity, attribute, value), a language tag behind a text if it has one; for the
         attribute of a fact (head, relation, tail) stands in place of the entity. Or a file of them, as `tuplet.read`
@@ -61,13 +62,13 @@ class StoreEdits(ABC):
         from tuplet.truth.edit import with_facts
         from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
 
-        refuse_wrong(seconds, model, new_entities)
+        refuse_wrong(seconds, model, new_entities, ray)
         given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
         report, files = with_facts(self._editable(), *given)
         self._edited(files)
         if new_entities:
             with shown(progress) as told:
-                report, files = with_predictions(report, files, seconds, told, timeout, model)
+                report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
             self._edited(files)
         return report
 
@@ -90,15 +91,16 @@ class StoreEdits(ABC):
         timeout: float = PATIENCE,
         progress: bool | Report = False,
         model: str | os.PathLike[str] = PACKAGED,
+        ray: str | None = None,
     ) -> PredictionReport:
         """Compute the predictions that new entities wait for, and bring the rows around these up to date.
 
-        It takes `seconds` at most, if given; what is left then waits on. `model` as in `add`.
+        It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
         """
         from tuplet.truth.new_entities.update import update
 
         with shown(progress) as told:
-            report, files = update(self._editable(), seconds, told, timeout, self._held(), model)
+            report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
         self._edited(files)
         return report
 

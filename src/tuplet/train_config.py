@@ -114,6 +114,8 @@ PRESETS: Mapping[str, TrainConfig] = {
 }
 
 
+RANKED = 2_000_000_000  # scores of held-out edges in one direction: beyond, a sample says as much
+FEWEST_RANKED = 1_000
 FURTHER = 0.002  # learning rate of a training that goes on from another
 
 
@@ -138,6 +140,15 @@ def going_on(about: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
         raise BadInput(f"{given['start']} is a model of kind {about['kind']}; {given['model']} cannot go on from it")
     wanted = {"rank": about["rank"], "layers": about.get("layers")}
     return {"learning_rate": FURTHER, **wanted, **given, "model": about["kind"]}
+
+
+def ranked_edges(held_out: int, entities: int) -> int:
+    """How many held-out edges a measurement ranks against all entities: all of them, of a large graph a sample.
+
+    >>> ranked_edges(17_535, entities=14_505), ranked_edges(500_000, entities=1_000_000)
+    (17535, 2000)
+    """
+    return min(held_out, max(FEWEST_RANKED, RANKED // max(1, entities)))
 
 
 def suitable(train_edges: int, model: str = "complex") -> TrainConfig:

@@ -20,7 +20,7 @@ FILES = {
     "two columns": (
         "f.tsv",
         b"a\tr\n",
-        r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 2; if all .* say columns='id=1,NAME=2'$",
+        r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 2; if all .* say columns='head=1,NAME=2'$",
     ),
     "five columns": (
         "f.tsv",
@@ -41,9 +41,21 @@ FILES = {
     "only blank lines": ("f.tsv", b"\n\r\n\n", r"f\.tsv is empty$"),
     "only a mark": ("f.tsv", b"\xef\xbb\xbf", r"f\.tsv is empty$"),
     "only a header": ("f.tsv", b"head\trelation\ttail\n", r"f\.tsv: no facts, only a header line$"),
-    "empty head": ("f.tsv", b"a\tr\tb\n\tr\tb\n", r"f\.tsv:2: the head is empty$"),
-    "empty relation": ("f.tsv", b"a\t\tb\n", r"f\.tsv:1: the relation is empty$"),
-    "empty tail": ("f.tsv", b"a\tr\tb\na\tr\t\r\n", r"f\.tsv:2: the tail is empty$"),
+    "empty head": (
+        "f.tsv",
+        b"a\tr\tb\n\tr\tb\n",
+        r"f\.tsv:2: the head is empty; missing= among",
+    ),
+    "empty relation": (
+        "f.tsv",
+        b"a\t\tb\n",
+        r"f\.tsv:1: the relation is empty; missing= among",
+    ),
+    "empty tail": (
+        "f.tsv",
+        b"a\tr\tb\na\tr\t\r\n",
+        r"f\.tsv:2: the tail is empty; missing= among",
+    ),
     "not utf-8": ("f.tsv", b"a\tr\tb\na\tr\tb\xff\n", r"f\.tsv:2: not UTF-8 \(byte 0xff at column 6\)$"),
     "not utf-8 at first": ("f.tsv", b"a\xe9\tr\tb\n", r"f\.tsv:1: not UTF-8 \(byte 0xe9 at column 2\)$"),
     "utf-16": ("f.tsv", GOOD.encode("utf-16"), r"f\.tsv: this is UTF-16; save it as UTF-8$"),

@@ -80,7 +80,7 @@ def test_a_row_for_each_entity(tmp_path: Path) -> None:
     path = write(tmp_path / "d.csv", DRUGS)
     graph, report = read_with_report(path, columns="id=drug,relation=targets,relation=treats,split=;")
     assert facts(graph) == LINKS | TREATS
-    assert report.remarks == [f"{path}: column 'phase' not read (--columns …,attribute=phase keeps it)"]
+    assert report.remarks == [f"{path}: column 'phase' not read (attribute=phase among the columns keeps it)"]
     named = read(path, columns={"id": "drug", "hits": "targets", "relation": ["treats"], "split": ";"})
     assert facts(named) == {(h, "hits", t) for h, _, t in LINKS} | TREATS
     frame = pd.read_csv(path)
@@ -88,7 +88,11 @@ def test_a_row_for_each_entity(tmp_path: Path) -> None:
     assert "d2" in read(frame, columns={"id": "drug", "relation": "treats"}).entities  # though it has no fact
     whole, report = read_with_report(path, columns="id=drug,relation=*")
     assert facts(whole) >= TREATS | {("d1", "targets", "g1; g2"), ("d1", "phase", "3")}
-    assert report.remarks == [f"{path}: 1 cells of 'targets' hold ';'; --columns …,split=; reads several names"]
+    assert report.remarks == [
+        f"{path}: 1 cells of 'targets' hold ';'; split=; among the columns reads several names",
+        f"{path}: 'phase' holds numbers, and each is an entity now; "
+        "attribute=phase among the columns keeps them as values that compare",
+    ]
 
 
 def test_pairs_of_one_relation(tmp_path: Path) -> None:
@@ -126,7 +130,7 @@ def test_nodes_bring_labels_and_types(tmp_path: Path) -> None:
         ("label=drug", "columns= names a label, but no id: which entity is each row about?"),
         ("id=drug,lable=treats", "unknown column role 'lable'; did you mean 'label'?"),
         ("id=drug,id=treats,relation=*", "columns= names the id twice"),
-        ("head=drug,tail=treats", "if all rows are of one called NAME, write id=drug,NAME=treats"),
+        ("head=drug,tail=treats", "if all rows are of one called NAME, write head=drug,NAME=treats"),
         ("head=drug,relation=phase,tail=treats", r"d\.csv:3: the tail is empty"),
         ("id=phase,relation=treats", r"d\.csv:3: the id is empty"),
         ("id=drug,relation=treat", r"column 'treat' is not in the first line of .*; did you mean 'treats'"),

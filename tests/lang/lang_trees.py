@@ -42,7 +42,9 @@ names = st.one_of(
 variables: st.SearchStrategy[Term] = st.one_of(
     st.sampled_from(["x", "y", "exists"]).map(Free), st.sampled_from(["z", "z_2", "été"]).map(Exists)
 )
-some_terms: st.SearchStrategy[Term] = st.one_of(variables, variables, names.map(Constant))
+numbers = st.one_of(st.sampled_from(["007", "1", "00"]), st.integers(0, 10**6).map(str))
+entities = st.one_of(names, numbers.map(lambda number: Name(number, "number")))
+some_terms: st.SearchStrategy[Term] = st.one_of(variables, variables, entities.map(Constant))
 plain_atoms: st.SearchStrategy[Formula] = st.builds(Atom, names, some_terms, some_terms)
 relations = st.one_of(names, names, names, st.sampled_from(["p", "q"]).map(lambda name: Name(name, "variable")))
 any_atoms: st.SearchStrategy[Formula] = st.builds(Atom, relations, some_terms, some_terms)
@@ -61,7 +63,7 @@ conditions: st.SearchStrategy[Formula] = st.one_of(
     st.builds(Different, some_terms, some_terms),
     st.builds(Same, some_terms, some_terms),
     st.builds(Compare, st.sampled_from(OPERATORS), operands, operands, st.booleans()),
-    st.builds(Among, some_terms, st.lists(names, max_size=3).map(tuple), st.booleans()),
+    st.builds(Among, some_terms, st.lists(entities, max_size=3).map(tuple), st.booleans()),
     st.builds(Among, some_terms, st.lists(values, max_size=3).map(tuple), st.booleans()),
     st.builds(Among, attributes, st.lists(values, max_size=3).map(tuple), st.booleans()),
     st.builds(Has, attributes, st.booleans(), st.none() | values),

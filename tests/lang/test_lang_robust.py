@@ -178,7 +178,7 @@ def test_text_that_is_not_unicode_is_refused() -> None:
 
 def test_groundings_take_names_and_ids() -> None:
     query = parse("((r1(s1,f1))&(r2(f1,f2)))&(!(r3(f1,f2)))", {"r1": 4, "s1": 17, "r2": "likes", "r3": 9})
-    assert to_logic(query) == "?f1, ?f2 : 2(17, ?f1) & likes(?f1, ?f2) & !4(?f2, ?f1)"
+    assert to_logic(query) == "?f1, ?f2 : @2(@17, ?f1) & likes(?f1, ?f2) & !@4(?f2, ?f1)"
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, "", [3], 10**18])

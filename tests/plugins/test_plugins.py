@@ -2,39 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
+import httpx
 import pytest
 
 import tuplet
+from tuplet import registry
 from tuplet.bench.formats import read_any
 from tuplet.bench.results import read_rows
 from tuplet.bench.run import run
+from tuplet.cli.commands import main
 from tuplet.errors import BadInput
+from tuplet.serve.app import Application
+from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.limits import ServerLimits
+from tuplet.serve.service import Service
 
 PACKAGE = Path(__file__).parent / "tuplet-example"
 CHESS = "?x, ?y : knows(?x, ?y) & joins(?y, chess)"
 
-Shell = Callable[..., "subprocess.CompletedProcess[str]"]
+
+class Done(NamedTuple):
+    """What a command printed."""
+
+    stdout: str
+    stderr: str
 
 
-def shell_in(folder: Path, site: Path | None) -> Shell:
-    """Runs `tuplet` in a folder, in a process that finds packages in `site`."""
+Shell = Callable[..., Done]
 
-    def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        places = [str(site or ""), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-        command = [sys.executable, "-m", "tuplet", *words]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done
+
+@contextmanager
+def beside(*places: Path) -> Iterator[None]:
+    """Packages in these places are found, as in a new process: what was found before is forgotten, and so is this."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place in places:
+            patch.syspath_prepend(place)
+        _forget()
+        yield
+    _forget()
+
+
+def _forget() -> None:
+    sys.modules.pop("tuplet_example", None)
+    for found in (registry._installed, registry._made):
+        found.cache_clear()
+
+
+def shell_in(folder: Path, *places: Path) -> Shell:
+    """Runs `tuplet` in a folder, beside the packages in some places; a process for each would take three seconds."""
+
+    def run(*words: str, code: int = 0) -> Done:
+        out, err = io.StringIO(), io.StringIO()
+        with beside(*places), chdir(folder), redirect_stdout(out), redirect_stderr(err):
+            assert main(words) == code, err.getvalue()
+        return Done(out.getvalue(), err.getvalue())
 
     return run
 
@@ -111,7 +145,20 @@ def test_an_engine_by_its_name(installed: Shell) -> None:
 
 
 def test_an_engine_in_the_benchmark(installed: Shell, folder: Path) -> None:
-    installed("bench", "sample", "my.graph", "--shapes", "2fp,2fpn", "--per-shape", "2", "-o", "queries", "--quiet")
+    installed(
+        "bench",
+        "sample",
+        "my.graph",
+        "--shapes",
+        "2fp,2fpn",
+        "--per-shape",
+        "2",
+        "--workers",
+        "1",
+        "-o",
+        "queries",
+        "--quiet",
+    )
     words = ("--workers", "2", "--quiet", "-o", str(folder / "theirs"))
     installed("bench", "run", "my.store", "queries", "--engine", "loops", *words)
     run(folder / "my.store", read_any(folder / "queries"), folder / "ours")
@@ -124,43 +171,34 @@ def test_an_engine_in_the_benchmark(installed: Shell, folder: Path) -> None:
     assert all(answered for _, _, answered, _, _ in ours)
 
 
-SERVED = """
-import asyncio
-import httpx
-import tuplet
-from tuplet.serve.app import create_app
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.service import Service
-
-service = Service({"my": tuplet.open("my.store")}, ServerLimits(), ServerMetrics())
-
-async def use():
-    transport = httpx.ASGITransport(create_app(service))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        assert "loops" in (await client.get("/schema")).json()["engines"]
-        for engine in ("loops", "tuplet_example:Loops"):
-            found = await client.post("/ask", json={"query": "?x : joins(?x, chess)", "engine": engine})
-            print(found.status_code)
-
-asyncio.run(use())
-"""
+def test_in_a_process_of_its_own(installed: Shell, site: Path, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "tuplet", "ask", "my.store", CHESS, "--engine", "loops", "--json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert json.loads(done.stdout)["engine"] == "loops", done.stderr
 
 
 def test_over_http_by_its_name_and_not_by_its_module(installed: Shell, site: Path, folder: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-c", SERVED]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["200", "400"], done.stderr
+    service = Service({"my": tuplet.open(folder / "my.store")}, ServerLimits(), ServerMetrics())
+
+    async def codes() -> list[int]:
+        transport = httpx.ASGITransport(Application(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            assert "loops" in (await client.get("/schema")).json()["engines"]
+            asked = [{"query": "?x : joins(?x, chess)", "engine": name} for name in ("loops", "tuplet_example:Loops")]
+            return [(await client.post("/ask", json=one)).status_code for one in asked]
+
+    with beside(site):
+        assert asyncio.run(codes()) == [200, 400]
 
 
 def test_by_module_and_class_without_an_installation(installed: Shell, folder: Path) -> None:
-    bare, beside = shell_in(folder, None), shell_in(folder, PACKAGE)
+    bare, near = shell_in(folder), shell_in(folder, PACKAGE)
     assert "file type '.arrows' of train.arrows" in bare("import", "train.arrows", "-o", "no", code=1).stderr
-    assert "unknown engine 'loops'" in beside("ask", "my.store", CHESS, "--engine", "loops", code=1).stderr
+    assert "unknown engine 'loops'" in near("ask", "my.store", CHESS, "--engine", "loops", code=1).stderr
     words = ("ask", "my.store", CHESS, "--engine", "tuplet_example:Loops", "--json")
-    assert json.loads(beside(*words).stdout)["engine"] == "loops"
-    beside("index", "my.graph", "tuplet_example:Popularity", "-o", "by-module.store", "--quiet")
+    assert json.loads(near(*words).stdout)["engine"] == "loops"
+    near("index", "my.graph", "tuplet_example:Popularity", "-o", "by-module.store", "--quiet")
     first, second = (tuplet.open(folder / name).source.values() for name in ("my.store", "by-module.store"))
     assert first.table(range(3)).truth.tolist() == second.table(range(3)).truth.tolist()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import random
 import shutil
 from collections.abc import Iterable
@@ -28,7 +29,7 @@ from tuplet.predict.predictors import model_class
 from tuplet.query.ask import ask
 from tuplet.query.evidence import LEAST, MOST, EvidenceFinder, Reason
 from tuplet.query.limits import Deadline, Limits
-from tuplet.serve.app import create_app
+from tuplet.serve.app import Application
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import ServerLimits
 from tuplet.serve.service import Service
@@ -279,6 +280,7 @@ def test_python_and_json(path: Path) -> None:
     assert "      0.6471  path     born_in(p00, city0), lies_in(city0, country0)\n" in f"{answer.explain()}\n"
     assert "<small>0.6471  path" in answer.explain()._repr_html_()
     assert store.explain(QUERY, ["p00"], evidence=True).witness == answer.witness
+    assert pickle.loads(pickle.dumps(answers)).to_dict() == answers.to_dict()
 
 
 def test_only_what_is_predicted_has_evidence(path: Path) -> None:
@@ -303,7 +305,7 @@ def test_command_line_and_http_say_the_same(path: Path, capsys: pytest.CaptureFi
     assert "path     born_in(p00, city0), lies_in(city0, country0)" in capsys.readouterr().out
 
     async def post(where: str, body: dict[str, Any]) -> Any:
-        app = create_app(Service({"s": store}, ServerLimits(), ServerMetrics()))
+        app = Application(Service({"s": store}, ServerLimits(), ServerMetrics()))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             return (await client.post(where, json=body)).json()
 

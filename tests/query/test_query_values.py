@@ -167,6 +167,8 @@ def test_the_other_direction_is_offered_where_an_entity_was_never_seen(people: G
     said = "as head of likes, carol was never seen; did you mean the other direction?"
     assert people.ask("?x : likes(carol, ?x)").summary().endswith(said)
     assert said not in people.ask("?x : likes(?x, carol)").summary()
+    some = tuplet.read([("a", "r", "b"), ("c", "s", "a")])
+    assert "never seen" not in some.ask("?x, ?p : ?p(?x, a)").summary(), "of a relation that nobody named"
 
 
 def test_conditions_joined_by_or_are_one_reason(tmp_path: Path) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tuplet._version import __version__
+from tuplet.cli.bench_flags import benchmarking
+from tuplet.cli.checking import checking
 from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.common_flags import RAY, engine_flag, json_flag, output_flags, quiet_flag
 from tuplet.cli.exporting import exporting
+from tuplet.cli.front_page import front_page
+from tuplet.cli.guaranteeing import guaranteeing
 from tuplet.cli.reading_flags import reading, tables
 from tuplet.cli.serving_flags import serving
-from tuplet.registry import OURS
+from tuplet.cli.tool_flags import offering_tools
 from tuplet.settings import flags
 from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
 
 FORMATS = ("table", "json", "csv", "parquet")
-RAY = "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent"
 CALIBRATION = (
     "learned (default, given enough valid edges), softmax-count or observed-mass; "
     "with --table given (default) or learned"
@@ -24,32 +29,49 @@ CALIBRATION = (
 
 def parser() -> CommandParser:
     """All commands."""
-    top = CommandParser(prog="tuplet", description="Ask incomplete knowledge graphs for tuples, jointly ranked.")
+    about = "Ask incomplete knowledge graphs for tuples, jointly ranked."
+    page = front_page({name: text for name, (text, _) in COMMANDS.items()})
+    top = CommandParser(
+        prog="tuplet",
+        usage="tuplet COMMAND [options]",
+        description=about,
+        epilog=page,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     top.add_argument("--version", action="version", version=f"tuplet {__version__}")
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
-    for name, (about, fill) in COMMANDS.items():
-        command = commands.add_parser(name, help=about, description=about)
+    commands = top.add_subparsers(
+        required=True, prog="tuplet", metavar="COMMAND", help=SUPPRESS, parser_class=CommandParser
+    )
+    for name, (text, fill) in COMMANDS.items():
+        command = commands.add_parser(name, description=text)
         command.set_defaults(command=name, parser=command)
         command.fill = fill
     return top
 
 
 def _demo(command: CommandParser) -> None:
-    _output(command, "STORE", required=False)
-    _quiet(command)
+    command.add_argument(
+        "graph",
+        metavar="world|attack",
+        nargs="?",
+        default="world",
+        help="which bundled graph: countries of the world (default), or MITRE ATT&CK by date",
+    )
+    output_flags(command, "STORE", required=False)
+    quiet_flag(command)
 
 
 def _import(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", nargs="+", help="files, also as a pattern, or a dataset folder")
     reading(command)
     _memory(command)
-    _output(command, "GRAPH")
-    _json(command)
+    output_flags(command, "GRAPH")
+    json_flag(command)
 
 
 def _train(command: CommandParser) -> None:
     command.add_argument("graph", metavar="GRAPH")
-    _output(command, "MODEL")
+    output_flags(command, "MODEL")
     command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
     _training(command)
     query_models = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
@@ -57,14 +79,14 @@ def _train(command: CommandParser) -> None:
         "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
     )
     query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
-    _quiet(command)
-    _json(command)
+    quiet_flag(command)
+    json_flag(command)
 
 
 def _adopt(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
     command.add_argument("graph", metavar="GRAPH")
-    _output(command, "MODEL")
+    output_flags(command, "MODEL")
     command.add_argument("--model", help="complex, distmult, rotate or transe, if SRC does not say")
     command.add_argument(
         "--entity-names", metavar="F", help="entity names in the order of the rows (default: the order of GRAPH)"
@@ -76,7 +98,7 @@ def _adopt(command: CommandParser) -> None:
     command.add_argument(
         "--trust", action="store_true", help="load a pickle, which can run any code; only for files you trust"
     )
-    _json(command)
+    json_flag(command)
 
 
 def _index(command: CommandParser) -> None:
@@ -84,12 +106,13 @@ def _index(command: CommandParser) -> None:
     command.add_argument(
         "model", metavar="MODEL", nargs="*", help="a trained or adopted predictor; several are calibrated together"
     )
-    _output(command, "STORE")
+    output_flags(command, "STORE")
     command.add_argument(
         "--candidates",
         metavar="PAIRS",
         help="half-links: pairs with an end that has a fact of the relation; wide: more rows of path networks, for a "
-        "GPU; all: every pair (default: the cheapest that hold nearly all valid edges)",
+        "GPU; nearest: search for the best of many ends; all: every pair (default: the cheapest that hold nearly all "
+        "valid edges)",
     )
     command.add_argument(
         "--parts", metavar="FOLDER", help="keep finished relations in this folder, or go on from those in it"
@@ -107,8 +130,8 @@ def _index(command: CommandParser) -> None:
     )
     _indexing(command)
     _memory(command)
-    _quiet(command)
-    _json(command)
+    quiet_flag(command)
+    json_flag(command)
 
 
 def _memory(command: CommandParser) -> None:
@@ -123,7 +146,7 @@ def _build(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", nargs="+", help="anything `import` reads, or a graph directory")
     reading(command)
     _memory(command)
-    _output(command, "STORE")
+    output_flags(command, "STORE")
     command.add_argument(
         "--minutes",
         type=float,
@@ -146,9 +169,10 @@ def _build(command: CommandParser) -> None:
     )
     _indexing(command)
     command.add_argument("--keep-model", metavar="MODEL", help="keep what was trained in this folder")
+    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
     _training(command, device=False)
-    _quiet(command)
-    _json(command)
+    quiet_flag(command)
+    json_flag(command)
 
 
 def _add(command: CommandParser) -> None:
@@ -163,7 +187,7 @@ def _add(command: CommandParser) -> None:
         "--seconds", type=float, metavar="S", help="compute predictions about new entities for S at most (default 300)"
     )
     _network(command)
-    _quiet(command)
+    quiet_flag(command)
 
 
 def _remove(command: CommandParser) -> None:
@@ -177,7 +201,7 @@ def _remove(command: CommandParser) -> None:
     tables(command)
     _turn(command)
     command.set_defaults(new_entities=False)
-    _json(command)
+    json_flag(command)
 
 
 def _update(command: CommandParser) -> None:
@@ -185,21 +209,22 @@ def _update(command: CommandParser) -> None:
     command.add_argument("--seconds", type=float, metavar="S", help="stop after S; what is left waits on")
     _network(command)
     _turn(command)
-    _quiet(command)
-    _json(command)
+    quiet_flag(command)
+    json_flag(command)
 
 
 def _network(command: CommandParser) -> None:
     command.add_argument(
         "--model", default=PACKAGED, help="a model folder of kind any-graph (default: the one in the package)"
     )
+    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
 
 
 def _compact(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
     _turn(command)
-    _quiet(command)
-    _json(command)
+    quiet_flag(command)
+    json_flag(command)
 
 
 def _turn(command: CommandParser) -> None:
@@ -208,18 +233,18 @@ def _turn(command: CommandParser) -> None:
 
 def _upgrade(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
-    _json(command)
+    json_flag(command)
 
 
 def _info(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH")
     command.add_argument("--verify", action="store_true", help="read every byte and compare it with what was written")
-    _json(command)
+    json_flag(command)
 
 
 def _relations(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH", help="a store or a graph directory")
-    _json(command)
+    json_flag(command)
 
 
 def _find(command: CommandParser) -> None:
@@ -227,7 +252,7 @@ def _find(command: CommandParser) -> None:
     command.add_argument("text", metavar="TEXT", help="the beginning of a name or label, or a part of it")
     command.add_argument("-k", type=int, default=20, metavar="N", help="show at most N (default 20)")
     command.add_argument("--relations", action="store_true", help="find relations, not entities")
-    _json(command)
+    json_flag(command)
 
 
 def _entity(command: CommandParser) -> None:
@@ -236,7 +261,7 @@ def _entity(command: CommandParser) -> None:
     command.add_argument(
         "-k", type=int, default=5, metavar="N", help="show at most N facts of each relation (default 5)"
     )
-    _json(command)
+    json_flag(command)
 
 
 def _ask(command: CommandParser) -> None:
@@ -246,7 +271,7 @@ def _ask(command: CommandParser) -> None:
     command.add_argument(
         "query", metavar="QUERY", help="logic text, SPARQL or Cypher; @file reads a file, - standard input"
     )
-    _engine(command, "exact; crisp on a graph")
+    engine_flag(command, "exact; crisp on a graph")
     command.add_argument("--observed", metavar="SPLITS", help="splits that count as facts; only for a graph directory")
     command.add_argument(
         "--grounding", metavar="JSON", help="what the symbols of an EFOk-CQA string stand for: names or ids"
@@ -265,12 +290,13 @@ def _ask(command: CommandParser) -> None:
         "--format", choices=FORMATS, metavar="|".join(FORMATS), help="default: table, or by the ending of -o"
     )
     output.add_argument("-o", "--output", metavar="FILE", help="write to this file")
+    output.add_argument("--proof", metavar="FILE", help="write a proof of the answers, which `tuplet check` verifies")
     output.add_argument("--force", action="store_true", help="overwrite the output file")
-    _json(output)
+    json_flag(output)
 
 
 def _engines(command: CommandParser) -> None:
-    _json(command)
+    json_flag(command)
 
 
 def _data(command: CommandParser) -> None:
@@ -280,87 +306,20 @@ def _data(command: CommandParser) -> None:
     fetch = actions.add_parser("fetch", help="a graph directory of a benchmark graph, checked")
     fetch.add_argument("name", metavar="NAME", help="as `tuplet data list` has it")
     fetch.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
-    _output(fetch, "GRAPH", required=False)
+    output_flags(fetch, "GRAPH", required=False)
     known = actions.add_parser("list", help="the benchmark graphs that are known by name")
     for action in (fetch, known):
         action.set_defaults(parser=action)
-        _json(action)
+        json_flag(action)
 
 
 def _doctor(command: CommandParser) -> None:
     command.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
-    _json(command)
+    json_flag(command)
 
 
-def _bench(command: CommandParser) -> None:
-    """The actions of `tuplet bench`."""
-    from tuplet.query.limits import Limits
-
-    actions = command.add_subparsers(title="actions", dest="action", required=True, parser_class=CommandParser)
-
-    def action(name: str, help: str) -> CommandParser:
-        sub = actions.add_parser(name, help=help, description=help)
-        sub.set_defaults(parser=sub)
-        _json(sub)
-        return sub
-
-    sample = action("sample", "sample grounded queries with easy and hard answers")
-    sample.add_argument("graph", metavar="GRAPH")
-    sample.add_argument(
-        "--shapes", required=True, help="2fp,3fc,1p, paper14, betae14, joint:k=4, published741:k=2,c=2, complete:…"
-    )
-    sample.add_argument("--per-shape", type=int, required=True, metavar="N", help="queries of each shape")
-    sample.add_argument("--seed", type=int, default=0)
-    sample.add_argument(
-        "--known", default="train,valid", metavar="SPLITS", help="splits that are known: answers on these are easy"
-    )
-    sample.add_argument(
-        "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
-    )
-    sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    sample.add_argument("--ray", metavar="ADDRESS", help=RAY)
-    sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
-    _output(sample, "QUERIES")
-    _quiet(sample)
-
-    run = action("run", "run an engine over queries and rank their hard answers; the same command resumes")
-    run.add_argument("store", metavar="STORE")
-    run.add_argument("queries", metavar="QUERIES", help="a file of `bench sample`, or EFOk-CQA or BetaE files")
-    _engine(run, "exact")
-    run.set_defaults(engine="exact")
-    flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
-    run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
-    run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    run.add_argument("--ray", metavar="ADDRESS", help=RAY)
-    run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
-    _quiet(run)
-
-    adopt = action("adopt", "import result rows that were measured on another machine")
-    adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
-    adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
-    adopt.add_argument("store", metavar="STORE")
-    adopt.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    adopt.add_argument("--engines", metavar="NAMES", help="only these, such as betae,cone (default: all)")
-    adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
-
-    report = action("report", "make tables, plots and one page from results")
-    report.add_argument("results", metavar="RESULTS", nargs="+")
-    report.add_argument("--unfinished", action="store_true", help="include runs that are not done yet")
-    _output(report, "DIR")
-
-    reliability = action("reliability", "check whether predicted tuples of truth 0.7 are right 7 times in 10")
-    reliability.add_argument("store", metavar="STORE")
-    reliability.add_argument(
-        "queries", metavar="QUERIES", help="best made by `bench sample --known train --target valid`"
-    )
-    reliability.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    reliability.add_argument(
-        "--top", type=int, default=100, metavar="N", help="judge N tuples of each query (default: 100)"
-    )
-
-    types = action("types", "enumerate query types, as CSV")
-    types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
+def _completion(command: CommandParser) -> None:
+    command.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def _indexing(command: CommandParser) -> None:
@@ -390,31 +349,14 @@ def _training(command: CommandParser, device: bool = True) -> None:
     flags(group, TrainConfig, defaults=False)
 
 
-def _engine(command: CommandParser, default: str) -> None:
-    known = ", ".join(OURS["engines"])  # looking for those of other packages would slow down every start
-    command.add_argument("--engine", metavar="NAME", help=f"{known} or module:Class (default: {default})")
-
-
-def _quiet(command: CommandParser) -> None:
-    command.add_argument("--quiet", action="store_true", help="print no progress")
-
-
-def _json(command: Any) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _output(command: CommandParser, metavar: str, required: bool = True) -> None:
-    command.add_argument("-o", "--output", required=required, metavar=metavar, help="write it here")
-    command.add_argument("--force", action="store_true", help="replace what is there")
-
-
 Fill: TypeAlias = Callable[[CommandParser], None]
 
 COMMANDS: dict[str, tuple[str, Fill]] = {
-    "demo": ("run the main job on a bundled graph: hide facts, learn, ask, explain", _demo),
-    "import": ("make a graph directory from TSV, CSV, Parquet, RDF or a dataset folder", _import),
+    "demo": ("run the main job on a bundled graph: countries, or MITRE ATT&CK by date", _demo),
+    "import": ("make a graph directory from TSV, CSV, Parquet, RDF, STIX or a dataset folder", _import),
     "build": ("import, train and index in one go, with sane defaults", _build),
     "ask": ("answer a query", _ask),
+    "check": ("check the proof of an answer against its store", checking),
     "info": ("describe a graph, model or store", _info),
     "relations": ("list the relations of a store or graph, with counts and examples", _relations),
     "export": ("write facts, predictions and attributes in other formats", exporting),
@@ -430,7 +372,10 @@ COMMANDS: dict[str, tuple[str, Fill]] = {
     "upgrade": ("bring a store of an older format up to date", _upgrade),
     "engines": ("list the engines with their options", _engines),
     "serve": ("answer over HTTP, with a web page", serving),
-    "data": ("list public benchmark graphs, or import one and check it", _data),
-    "bench": ("benchmark engines: sample queries, run, report", _bench),
+    "mcp": ("offer tools to agents (Model Context Protocol)", offering_tools),
+    "data": ("list public graphs, two of them bundled, or import one and check it", _data),
+    "bench": ("benchmark engines: sample queries, run, report", benchmarking),
+    "guarantee": ("learn from held-out queries how long the sets of ask --confidence must be", guaranteeing),
     "doctor": ("show versions, devices, memory and extras", _doctor),
+    "completion": ("print a script that completes commands in a shell", _completion),
 }

@@ -8,15 +8,22 @@ import sys
 from typing import Any
 
 from tuplet.cli.show import echo, lines
+from tuplet.compiling import told
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.settings import given
 
+MIXED = "(mixed: new, but resting on stated facts too; predicted: resting on predicted facts alone)"
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
 
 def run_ask(arguments: argparse.Namespace) -> None:
     """`tuplet ask`."""
+    with told(lambda text: print(text, file=sys.stderr, flush=True)):
+        _ask(arguments)
+
+
+def _ask(arguments: argparse.Namespace) -> None:
     from tuplet.query.limits import Limits
     from tuplet.store import open_store
 
@@ -34,6 +41,8 @@ def run_ask(arguments: argparse.Namespace) -> None:
         refuse_existing(arguments.output, arguments.force)
     elif form == "parquet":
         raise BadInput("Parquet is not for the screen; add -o FILE.parquet")
+    if arguments.proof:
+        store.prove(query, arguments.proof, arguments.engine, limits, grounding, parameters, arguments.force)
     answers = store.ask(query, arguments.engine, limits, grounding, parameters)
     if arguments.output:
         answers.write(arguments.output, form, force=arguments.force)
@@ -44,6 +53,8 @@ def run_ask(arguments: argparse.Namespace) -> None:
         print(answers.to_csv(), end="")
     else:
         print(answers.table(most=None))
+        if limits.only == "predicted" and any(answer.status == "mixed" for answer in answers):
+            print(MIXED, file=sys.stderr)
         if arguments.explain or limits.evidence:
             for answer in answers:
                 print(f"\n{answer.explain()}")

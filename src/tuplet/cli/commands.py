@@ -15,7 +15,7 @@ from importlib import import_module
 
 from tuplet.cli.arguments import parser
 from tuplet.cli.show import echo, lines
-from tuplet.errors import TupletError
+from tuplet.errors import TupletError, unknown
 from tuplet.files import reason
 
 
@@ -55,6 +55,13 @@ def run_serve(arguments: argparse.Namespace) -> None:
     serve(arguments, lambda text: print(text, flush=True))
 
 
+def run_mcp(arguments: argparse.Namespace) -> None:
+    """`tuplet mcp`."""
+    from tuplet.mcp.command import serve_tools
+
+    serve_tools(arguments, lambda text: print(text, flush=True))
+
+
 def run_data(arguments: argparse.Namespace) -> None:
     """`tuplet data fetch` and `list`."""
     from tuplet.graph.datasets import fetch, listed
@@ -86,9 +93,12 @@ def run_doctor(arguments: argparse.Namespace) -> None:
 
 def run_demo(arguments: argparse.Namespace) -> None:
     """`tuplet demo`."""
-    from tuplet.cli.demo import run
+    from tuplet.cli import demo, demo_attack
 
-    run(print, progress=not arguments.quiet, keep=arguments.output, force=arguments.force)
+    demos = {"world": demo.run, "attack": demo_attack.run}
+    if arguments.graph not in demos:
+        raise unknown("demonstration", arguments.graph, demos)
+    demos[arguments.graph](print, progress=not arguments.quiet, keep=arguments.output, force=arguments.force)
 
 
 # Where the functions are; the module of the chosen one alone is imported.
@@ -99,8 +109,11 @@ PLACES: Mapping[str, str] = {
         for name in ("import", "train", "adopt", "index", "build", "update", "compact", "upgrade")
     },
     **dict.fromkeys(("add", "remove"), "making:run_edit"),
+    "check": "checking:run_check",
     "export": "exporting:run_export",
-    **{name: f"commands:run_{name}" for name in ("serve", "data", "bench", "doctor", "demo")},
+    "guarantee": "guaranteeing:run_guarantee",
+    "completion": "completion:run_completion",
+    **{name: f"commands:run_{name}" for name in ("serve", "mcp", "data", "bench", "doctor", "demo")},
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuplet.graph.bundled import bundled
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 
 if TYPE_CHECKING:
@@ -17,20 +18,11 @@ if TYPE_CHECKING:
     from tuplet.query.answer import Answer
     from tuplet.query.answers import Answers
 
-WORLD = Path(__file__).parent.parent / "data" / "world"
-
 QUESTION = "Which countries of Western Africa are in which organisation, together with a neighbour?"
 QUERY = (
     "?country, ?organisation : exists ?neighbour . located_in(?country, western_africa) & borders(?country, ?neighbour)"
     " & member_of(?neighbour, ?organisation) & member_of(?country, ?organisation)"
 )
-
-
-def bundled() -> KnowledgeGraph:
-    """The graph that ships with the package: countries, borders, languages, currencies, organisations."""
-    from tuplet.graph.readers.read import read
-
-    return read(WORLD / "facts.tsv", labels=[WORLD / "labels.tsv"])
 
 
 def hidden(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> KnowledgeGraph:

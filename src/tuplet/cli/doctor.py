@@ -13,6 +13,7 @@ from typing import Any
 from tuplet._version import __version__
 
 CORE = ("numpy", "numba", "pyarrow", "pyoxigraph", "safetensors", "torch")
+MISSING = "not installed"
 FOR_DEVELOPERS = ("test", "docs", "all")  # extras that no user misses
 
 
@@ -29,6 +30,9 @@ def examine(warm: bool = False) -> dict[str, Any]:
         "devices": _devices(),
         "data": os.environ.get("TUPLET_DATA", "TUPLET_DATA is not set"),
     }
+    missing = [extra for extra, packages in about["extras"].items() if MISSING in packages]
+    if missing:
+        about["install"] = f"pip install 'tuplet[{','.join(missing)}]' brings what is missing"
     if warm:
         about["kernels"] = _warm()
     return about
@@ -53,7 +57,7 @@ def _version(package: str, wanted: str = "") -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return f"not installed (pip install {wanted or package})"
+        return f"{MISSING} (pip install {wanted or package})"
 
 
 def _memory() -> str:
@@ -73,15 +77,18 @@ def _devices() -> str:
 
 
 def _warm() -> str:
-    """Answer one small query with every compiled engine, so that the kernels are on disk for the next process."""
+    """Use everything that is compiled on something small, so that it is on disk for the next process."""
     import tuplet
-    from tuplet.cli.demo import bundled
     from tuplet.engines import exact
+    from tuplet.graph.bundled import bundled
     from tuplet.query import evidence
+    from tuplet.truth.two_step import TwoStepRules
 
     start = time.perf_counter()
     tuplet.Store(tuplet.Source(bundled())).ask("?x, ?y : borders(?x, ?y)", k=1, engine="crisp")
     exact.warm()
     exact.warm(weighted=True)
     evidence.load()
+    rules = TwoStepRules.of(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
+    rules.pairs(2, least=0.2)
     return f"ready after {time.perf_counter() - start:.1f} s"

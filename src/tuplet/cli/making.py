@@ -139,6 +139,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         _source(arguments.source),
         arguments.output,
         memory=None if arguments.memory is None else _size(arguments.memory),
+        ray=arguments.ray,
         columns=arguments.columns,
         header=arguments.header,
         nodes=arguments.nodes,
@@ -205,13 +206,13 @@ def run_edit(arguments: argparse.Namespace) -> None:
             print(remark, file=sys.stderr)
     values = read_values(Path(arguments.attributes)) if arguments.attributes else None
     if arguments.command == "add":
-        refuse_wrong(arguments.seconds, arguments.model, arguments.new_entities)
+        refuse_wrong(arguments.seconds, arguments.model, arguments.new_entities, arguments.ray)
         edit = (arguments.new_entities, _patience(arguments), None, values, arguments.replace)
         report, store = with_facts(arguments.store, facts, *edit)
         if arguments.new_entities:
             with shown(not arguments.quiet) as told:
                 report, store = with_predictions(
-                    report, store, arguments.seconds, told, _patience(arguments), arguments.model
+                    report, store, arguments.seconds, told, _patience(arguments), arguments.model, arguments.ray
                 )
     else:
         report, store = without_facts(arguments.store, facts, _patience(arguments), attributes=values)
@@ -230,7 +231,8 @@ def run_update(arguments: argparse.Namespace) -> None:
     from tuplet.truth.new_entities.update import update
 
     with shown(not arguments.quiet) as told:
-        report, store = update(arguments.store, arguments.seconds, told, _patience(arguments), model=arguments.model)
+        settings = {"model": arguments.model, "ray": arguments.ray}
+        report, store = update(arguments.store, arguments.seconds, told, _patience(arguments), **settings)
     if arguments.json:
         echo(asdict(report) | {"generation": generation(store)})
         return

@@ -23,7 +23,8 @@ def tables(command: CommandParser) -> None:
         "--columns",
         metavar="COLUMNS",
         help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
-        "from 1; of a table with a row for each entity id=A,relation=B,attribute=C (also label=, type=)",
+        "from 1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
+        "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty",
     )
     command.add_argument(
         "--header",

@@ -1,7 +1,8 @@
-"""Public benchmark graphs by name, checked: the graph you score on is the one everybody scores on.
+"""Public graphs by name, checked: the graph you score on is the one everybody scores on.
 
-Nothing is downloaded: the public links of these graphs come and go. A copy on disk is found through `--from-dir` or
-the variable TUPLET_DATA, in any file form the readers know, and is accepted only if its facts are the published ones.
+Two ship with the package. Nothing is downloaded: the public links of the others come and go. A copy on disk is found
+through `--from-dir` or the variable TUPLET_DATA, in any file form the readers know, and is accepted only if its facts
+are the published ones.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuplet.errors import BadInput, Option, unknown
+from tuplet.graph.bundled import BUNDLED, bundled
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 
 
 @dataclass(frozen=True)
 class PublicGraph:
-    """A benchmark graph that everybody has: its name, its sizes and the checksum of its facts."""
+    """A graph that everybody has: its name, its sizes and the checksum of its facts."""
 
     name: str
     entities: int
@@ -40,6 +42,26 @@ _PYKEEN = "github.com/pykeen/pykeen"  # in the folder of the package
 DATASETS = {
     graph.name: graph
     for graph in (
+        PublicGraph(
+            "world",
+            1_057,
+            16,
+            5_036,
+            0,
+            0,
+            "9a8e14ccfb02f4739852646f813432521be24878231155581e1a5a7a2b3b5983",
+            "ships with tuplet",
+        ),
+        PublicGraph(
+            "attack",
+            2_472,
+            8,
+            25_960,
+            0,
+            0,
+            "f597a3e6a8f39bd6406dbd45ab297f04b563efeca45ad4b9d6385386ae136c78",
+            "github.com/mitre/cti; ships with tuplet",
+        ),
         PublicGraph(
             "fb15k-237",
             14_505,
@@ -144,12 +166,12 @@ def listed() -> list[PublicGraph]:
 
 
 def fetch(name: str, from_dir: str | os.PathLike[str] | None = None) -> KnowledgeGraph:
-    """The benchmark graph of that name, verified."""
+    """The graph of that name, verified."""
     if name not in DATASETS:
         raise unknown("benchmark graph", name, DATASETS)
     from tuplet.graph.readers.read import read
 
-    graph = read(_folder(name, from_dir))
+    graph = bundled(name) if name in BUNDLED else read(_folder(name, from_dir))
     found = digest(graph)
     wanted = DATASETS[name].sha256
     if found != wanted:

@@ -22,6 +22,8 @@ from tuplet.segments import Columns, Segments, place_after
 # Entries and rows that the layer in memory has room for at first; it takes memory only when it is used.
 ENTRY_ROOM = 1 << 22
 ROW_ROOM = 1 << 20
+# So many rows, and entries, that newer ones hide may stay in memory: a megabyte or two.
+HIDDEN = 1 << 16
 # So many entries of changed rows are in memory beside their place.
 PIECE = 1 << 20
 
@@ -90,7 +92,7 @@ class LayeredRows:
         place, view = _places(a.newer[0])
         starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
         kept = 1 + self.fixed
-        entry_room, row_room = ENTRY_ROOM + 4 * int(lengths.sum()), ROW_ROOM + 8 * len(place)
+        entry_room, row_room = HIDDEN + 4 * int(lengths.sum()), HIDDEN + 8 * len(place)
         if entries.beyond(kept) <= entry_room and rows.beyond(kept) <= row_room:
             return self
         rows, entries = rows.fresh(kept, ROW_ROOM), entries.fresh(kept, ENTRY_ROOM)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-NameKind: TypeAlias = Literal["name", "label", "id", "variable"]  # a variable stands for a relation
+NameKind: TypeAlias = Literal["name", "label", "number", "id", "variable"]  # a variable stands for a relation
 Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
 
 TYPE = "type"  # the relation of node labels where a language does not name it; each graph has its own name for it
@@ -23,7 +23,10 @@ TYPE = "type"  # the relation of node labels where a language does not name it; 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An entity or relation as the user wrote it: its exact name, a quoted label, or a number of the dataset.
+    """An entity or relation as the user wrote it: its exact name, a quoted label, or its number in the dataset (`id`).
+
+    A bare `007` is of the kind `number`: the exact name in the place of an entity or relation, and in the place of a
+    value the number.
 
     `position` and `length` say where it stands in the text, for carets; they are not part of its identity.
     """
@@ -217,22 +220,25 @@ class Query:
 
 def atoms(formula: Formula) -> Iterator[Atom | Condition]:
     """All atoms and conditions of a formula, left to right."""
-    match formula:
-        case Not(body):
-            yield from atoms(body)
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from atoms(part)
-        case _:
-            yield formula
+    left = [formula]
+    while left:
+        part = left.pop()
+        if isinstance(part, Not):
+            left.append(part.body)
+        elif isinstance(part, And | Or):
+            left.extend(reversed(part.parts))
+        else:
+            yield part
 
 
 def terms(formula: Formula) -> Iterator[Term]:
     """All terms of a formula, left to right, with repetitions."""
     for atom in atoms(formula):
+        if isinstance(atom, Atom):  # most of them
+            yield atom.head
+            yield atom.tail
+            continue
         match atom:
-            case Atom(_, head, tail):
-                yield from (head, tail)
             case Different(left, right) | Same(left, right):
                 yield from (left, right)
             case Compare(_, left, right):

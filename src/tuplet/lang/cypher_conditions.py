@@ -33,7 +33,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.cypher_paths import PatternReader
 from tuplet.lang.cypher_patterns import FALSE, TRUE, Part, Relationship, all_of, any_of, joined, none_of
-from tuplet.lang.tokens import Token
+from tuplet.lang.tokens import Token, is_number
 
 FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SIGNS: dict[str, Operator] = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "=~": "matches"}
@@ -247,7 +247,7 @@ class ConditionReader(PatternReader):
             if operator in ("=", "!=") and isinstance(right, Identity):
                 return Same(left.node, right.node) if operator == "=" else Different(left.node, right.node)
             if operator in ("=", "!=") and isinstance(right, Value):
-                named = Constant(as_name(right))
+                named = Constant(self.entity(right))
                 return Same(left.node, named) if operator == "=" else Different(left.node, named)
         one, other = (side.node if isinstance(side, Identity) else side for side in (left, right))
         known = isinstance(other, Value | Attribute) or isinstance(right, Identity)
@@ -302,7 +302,7 @@ class ConditionReader(PatternReader):
         if isinstance(left, TypeOf):
             return self.is_type(left.relationship, right)
         if isinstance(left, Identity):
-            return Among(left.node, tuple(dict.fromkeys(map(as_name, right))))
+            return Among(left.node, tuple(dict.fromkeys(map(self.entity, right))))
         if not isinstance(left, Attribute):
             self.refuse("IN takes a property, id(node) or type(relationship) on its left", token)
         return Among(left, right)
@@ -381,6 +381,11 @@ class ConditionReader(PatternReader):
         if not isinstance(of, Exists):
             self.refuse(f"{token.text}() takes a node; relationships have no name of their own", place)
         return Identity(of)
+
+    def entity(self, value: Value) -> Name:
+        """A value as the name of an entity; a number keeps its spelling, as in 007."""
+        spelt = self.text[value.position :][: value.length]
+        return Name(spelt, "number", value.position, value.length) if is_number(spelt) else as_name(value)
 
     def no_function(self, token: Token) -> NoReturn:
         if token.text.upper() in AGGREGATES:

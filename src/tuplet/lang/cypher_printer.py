@@ -41,6 +41,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.cypher import TRUTH
 from tuplet.lang.rules import disjunctive_normal_form, push_negation
+from tuplet.lang.values import MAX_DIGITS
 
 RESERVED = frozenset(
     """ALL AND ANY AS ASC BY CALL CASE CONTAINS COUNT CREATE DATE DATETIME DELETE DESC DETACH DISTINCT ENDS EXISTS FALSE
@@ -271,7 +272,7 @@ class Block:
             case Compare():
                 return f"{'NOT ' if part.negated else ''}{self.comparison(part)}"
             case Among(item, choices, negated):
-                listed = ", ".join(_text(each.text) if isinstance(each, Name) else _value(each) for each in choices)
+                listed = ", ".join(_entity(each) if isinstance(each, Name) else _value(each) for each in choices)
                 return f"{'NOT ' if negated else ''}{self.side(item)} IN [{listed}]"
             case Has(attribute, negated):
                 return f"{self.side(attribute)} IS {'' if negated else 'NOT '}NULL"
@@ -401,7 +402,9 @@ def _quoted(name: str) -> str:
 
 
 def _entity(name: Name) -> str:
-    if name.kind != "name":
+    if name.kind == "number" and len(name.text) <= MAX_DIGITS:
+        return name.text
+    if name.kind not in ("name", "number"):
         _refuse("labels and numbers of entities")
     return _text(name.text)
 

@@ -157,7 +157,7 @@ class FormulaParser(Reader):
             self.relations.setdefault(variable, token)
             name: Name | None = Name(variable, "variable", token.position, len(token.text))
         else:
-            name = self.named()
+            name = self.word_name()
             if name is None:
                 self.unexpected("an atom such as relation(?x, ?y)")
         self.index += 2  # the name and the bracket
@@ -187,7 +187,7 @@ class FormulaParser(Reader):
             if word in ("starts", "ends"):
                 self.word("with")
             return Compare(word, left.what, self.side().what)  # type: ignore[arg-type]
-        if start.kind in ("word", "prefixed", "exact", "label") and self.tokens[self.index - 1] is start:
+        if start.kind in ("word", "prefixed", "exact", "label", "id") and self.tokens[self.index - 1] is start:
             self.unexpected(f"'(' after the relation {start.text!r}", start)
         self.unexpected("a comparison such as '!=' after a term", near=(*WORDS, "in", "not"))
 
@@ -242,7 +242,7 @@ class FormulaParser(Reader):
         if not self.at_dot():
             self.fail(f"expected '.' and an attribute after the fact, found {self.found()}")
         self.advance()
-        name = self.named()
+        name = self.word_name()
         if name is None:
             self.unexpected("the name of an attribute after '.'")
         self.advance()
@@ -273,6 +273,11 @@ class FormulaParser(Reader):
             self.fail(f"{token.text} is neither asked for nor quantified{advice}", token)
         self.used.add(variable.name)
         return variable
+
+    def word_name(self) -> Name | None:
+        """The name of a relation or an attribute, which is never a value."""
+        name = self.named()
+        return replace(name, kind="name") if name is not None and name.kind == "number" else name
 
     def named(self) -> Name | None:
         token = self.tokens[self.index]

@@ -21,9 +21,9 @@
 
 `∧` and `&&`, `∨` and `||`, `¬`, `∃`, `≠`, `≤`, `≥`, `∈` mean `&`, `|`, `!`, `exists`, `!=`, `<=`, `>=`, `in`. `!` binds
 tightest, then `&`, then `|`; `exists` reaches as far to the right as it can. A word is a name written bare: letters,
-digits, `_`, and inside it `-`, `.` and `/` (a leading `/` too); digits alone are a number of the dataset. A quantified
-variable that has the name of another one is renamed, so each variable of the tree has one meaning. Names, values and
-the prologue (PREFIX) are as in `tokens` and `values`.
+digits, `_`, and inside it `-`, `.` and `/` (a leading `/` too); digits alone are a name in the place of an entity, and
+a number in the place of a value. A quantified variable that has the name of another one is renamed, so each variable of
+the tree has one meaning. Names, values and the prologue (PREFIX) are as in `tokens` and `values`.
 """
 
 from __future__ import annotations

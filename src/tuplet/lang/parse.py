@@ -10,7 +10,7 @@ MATCH … RETURN …                    a subset of openCypher
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
@@ -28,6 +28,9 @@ _LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first: most queries
 _SPARQL = re.compile(  # the usual beginnings: told without splitting the text twice
     r"\s*(?:(?:PREFIX\s+[\w.-]*:|BASE)\s*<[^>]*>\s*)*(?:SELECT\s*(?:DISTINCT\b|[?*(])|ASK\s*\{)", re.IGNORECASE
 )
+_SQL = re.compile(r"\s*(SELECT)\b[^?{}:<]*\bFROM\b\s+(?![<:])[^?{}]*$", re.IGNORECASE)
+_DOTTED = re.compile(r"([?$]\w+)\.([^\W\d]\w*)")
+EXAMPLE = "?x : treats(?x, asthma) or SELECT ?x WHERE { ?x :treats :asthma }"
 _CYPHER = re.compile(  # after comments, a clause with which a query of Cypher may begin
     r"(?:\s|//[^\n]*(?![^\n])|/\*(?:[^*]|\*(?!/))*\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
     r"|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
@@ -40,10 +43,12 @@ def parse(
     grounding: Grounding | None = None,
     prefixes: Mapping[str, str] | None = None,
     parameters: Parameters | None = None,
+    example: Callable[[], str] = lambda: EXAMPLE,
 ) -> Query:
     """Parse a query in any of the languages; a grounding belongs to EFOk-CQA strings, `parameters` to Cypher.
 
-    `prefixes` are known without being declared, as those of the file a graph came from.
+    `prefixes` are known without being declared, as those of the file a graph came from. `example` is shown to those who
+    write something else.
 
     >>> parse("SELECT ?x { ?x :treats :asthma }") == parse("?x : treats(?x, asthma)")
     True
@@ -56,7 +61,7 @@ def parse(
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
-    query = _parse(text, grounding, prefixes, parameters)
+    query = _parse(text, grounding, prefixes, parameters, example)
     check_size(query)
     return query
 
@@ -75,31 +80,52 @@ def language(text: str) -> str:
 
 
 def _parse(
-    text: str, grounding: Grounding | None, prefixes: Mapping[str, str] | None, parameters: Parameters | None
+    text: str,
+    grounding: Grounding | None,
+    prefixes: Mapping[str, str] | None,
+    parameters: Parameters | None,
+    example: Callable[[], str],
 ) -> Query:
     if grounding is not None:
         return parse_efok(text, grounding)
     if _LOGIC.match(text):
         return parse_logic(text, prefixes)
+    if sql := _SQL.match(text):
+        message = f"this is SQL, which is not read here; write for example {example()}"
+        raise ParseError(message, text, sql.start(1), len(sql[1]))
     if _SPARQL.match(text):
-        return parse_sparql(text, prefixes)
+        return _sparql(text, prefixes)
     if _CYPHER.match(text):
         return parse_cypher(text, parameters)
     tokens = tokenize(text)
     if _is_prose(tokens):
-        examples = "?x : treats(?x, asthma) or SELECT ?x WHERE { ?x :treats :asthma }"
         raise ParseError(
-            f"this is not a query; write for example {examples}", text, tokens[0].position, len(tokens[0].text)
+            f"this is not a query; write for example {example()}", text, tokens[0].position, len(tokens[0].text)
         )
     match _language(tokens):
         case "sparql":
-            return parse_sparql(text, prefixes)
+            return _sparql(text, prefixes)
         case "efok":
             return parse_efok(text)
         case "betae":
             return parse_betae(text)
         case _:
             return parse_logic(text, prefixes)
+
+
+def _sparql(text: str, prefixes: Mapping[str, str] | None) -> Query:
+    """SPARQL; where it does not parse because of `?x.year`, that is said."""
+    try:
+        return parse_sparql(text, prefixes)
+    except ParseError:
+        for dotted in _DOTTED.finditer(text):
+            whole, variable, word = dotted.group(), dotted[1], dotted[2]
+            if word.upper() not in (*SUPPORTED, *UNSUPPORTED):
+                message = (
+                    f"{whole} is how logic text writes an attribute; in SPARQL it is a pattern, {variable} :{word} ?"
+                )
+                raise ParseError(f"{message}{word}", text, dotted.start(), len(whole)) from None
+        raise
 
 
 def _is_prose(tokens: list[Token]) -> bool:

@@ -36,7 +36,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.logic_formula import RESERVED
-from tuplet.lang.tokens import tokenize
+from tuplet.lang.tokens import is_number, tokenize
 from tuplet.lang.values import UNQUOTED, is_ambiguous, quoted, write
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
@@ -123,7 +123,7 @@ def formula_to_logic(formula: Formula) -> str:
     """A formula as logic text, its variables taken as given."""
     match formula:
         case Atom(relation, head, tail):
-            return f"{_bare(relation)}({_logic_term(head)}, {_logic_term(tail)})"
+            return f"{_word(relation)}({_logic_term(head)}, {_logic_term(tail)})"
         case Different(left, right):
             return f"{_compared(left)} != {_compared(right)}"
         case Same(left, right):
@@ -161,7 +161,7 @@ def _side(operand: Operand, compare: Compare) -> str:
             return _attribute(operand)
         case Value():
             return write(operand, full=equality and operand is compare.left and isinstance(other, Value))
-        case Constant(name) if name.kind in ("label", "id") or (equality and not clear):
+        case Constant(name) if name.kind in ("label", "number") or (equality and not clear):
             return f"str({_logic_term(operand)})"
         case Constant():
             return _compared(operand)
@@ -173,7 +173,7 @@ def _item(among: Among) -> str:
     if isinstance(among.item, Attribute):
         return _attribute(among.item)
     values = [choice for choice in among.choices if isinstance(choice, Value)]
-    named = isinstance(among.item, Constant) and among.item.name.kind in ("label", "id")
+    named = isinstance(among.item, Constant) and among.item.name.kind in ("label", "number")
     if values and (named or all(map(is_ambiguous, values))):
         return f"str({_logic_term(among.item)})"
     return _compared(among.item)
@@ -198,7 +198,7 @@ def _attribute(attribute: Attribute) -> str:
             of = quoted(name.text) if name.kind == "label" else f"<{name.text}>" if _plain(name) else f"{_bare(name)} "
         case variable:
             of = _logic_term(variable)
-    return f"{of}.{_bare(attribute.name)}" + (f"[{attribute.variable}]" if attribute.variable else "")
+    return f"{of}.{_word(attribute.name)}" + (f"[{attribute.variable}]" if attribute.variable else "")
 
 
 def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
@@ -212,10 +212,10 @@ def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> st
 def written(name: str) -> str:
     """An exact name as logic text reads it: bare if that is enough.
 
-    >>> written("asthma"), written("hay fever"), written("17")
-    ('asthma', '<hay fever>', ':17')
+    >>> written("asthma"), written("hay fever"), written("007")
+    ('asthma', '<hay fever>', '007')
     """
-    return _bare(Name(name))
+    return _word(Name(name))
 
 
 def with_short_names(text: str, short: Callable[[str], str]) -> str:
@@ -238,8 +238,13 @@ def _logic_term(term: Term) -> str:
     return _bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
+def _word(name: Name) -> str:
+    """A name where no value can stand."""
+    return name.text if name.kind == "name" and is_number(name.text) else _bare(name)
+
+
 def _bare(name: Name) -> str:
-    plain = name.kind == "name" and _BARE.fullmatch(name.text) and not name.text.isdigit()
+    plain = name.kind == "name" and _BARE.fullmatch(name.text) and not is_number(name.text)
     return name.text if plain and name.text.lower() not in RESERVED else prefixed(name)
 
 
@@ -249,8 +254,10 @@ def prefixed(name: Name) -> str:
     >>> [prefixed(Name(text)) for text in ("asthma", "hay fever", "a>b")], prefixed(Name('a "b"', "label"))
     ([':asthma', '<hay fever>', ':a\\\\>b'], '"a \\\\"b\\\\""')
     """
-    if name.kind == "id":
+    if name.kind == "number":
         return name.text
+    if name.kind == "id":
+        return f"@{name.text}"
     if name.kind == "variable":
         return f"?{name.text}"
     if name.kind == "label":

@@ -247,7 +247,7 @@ class _Printer:
                 return f"?{self.variable(operand)}"
             case Value():
                 return write_sparql(operand)
-            case Constant(name) if text or name.kind in ("label", "id"):
+            case Constant(name) if text or name.kind in ("label", "number"):
                 return f"STR({_term(operand)})"
             case term:
                 return f"STR({_term(term)})" if text else _term(term)

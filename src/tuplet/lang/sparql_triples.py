@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
 from tuplet.errors import hint, nearest
@@ -166,6 +166,8 @@ class TripleParser(FilterParser):
             name = self.name(token)
         if name is None:
             self.no_name("a relation", token)
+        if name.kind == "number":  # a relation is never a value
+            name = replace(name, kind="name")
         self.advance()
         return name
 
@@ -193,7 +195,7 @@ class TripleParser(FilterParser):
             self.index += 1
             self.note(token, bound, shown)
             return self.variable(token)
-        if token.kind in ("prefixed", "exact"):
+        if token.kind in ("prefixed", "exact", "id"):
             name = self.name(token)
             self.index += 1
             assert name is not None
@@ -280,7 +282,7 @@ class TripleParser(FilterParser):
             if word in SUPPORTED or word in UNSUPPORTED:
                 return False
             return token.text == "_" or not nearest(word, (*SUPPORTED, *UNSUPPORTED))
-        return token.kind in ("variable", "prefixed", "exact", "label", "unclosed") or token.text in ("[", "(")
+        return token.kind in ("variable", "prefixed", "exact", "label", "id", "unclosed") or token.text in ("[", "(")
 
     def unexpected(self, expected: str, near: Iterable[str] = ()) -> NoReturn:
         """Refuse the next word: by name if SPARQL knows it, with a suggestion if it is nearly a keyword."""

@@ -6,7 +6,8 @@ Names are written alike in SPARQL and in logic text:
     :name           the exact name, or the declared expansion of the empty prefix and `name`
     p:name          a declared prefix and a name; `\\` before a character takes it literally, as in `:a\\>b`
     "some label"    a label, with the escapes `\\" \\' \\\\ \\n \\r \\t \\b \\f \\uXXXX \\UXXXXXXXX`; '…' works too
-    17              the number of an entity or relation in its dataset
+    17              the exact name 17; in the place of a value, the number
+    @17             number 17 of the dataset, counted from 0: for benchmarks, whose queries have numbers
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.rules import opposite, rename
-from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, typed, whole_number
+from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, typed
 
 MAX_DEPTH = 64
 MAX_SPLITS = 64  # of `a<b` without a space
@@ -55,6 +56,7 @@ _TOKEN = re.compile(
     | (?P<exact><(?![\s=])[^>]*>)
     | (?P<label>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     | (?P<unclosed><(?![\s=])[^>]*|["'][^\n]*)
+    | (?P<id>@[0-9]+(?!\w))
     | (?P<sign>!=|<=|>=|&&|\|\||\^\^|.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -247,11 +249,11 @@ class Reader:
             label = self._unescape(token) if "\\" in text else text[1:-1]
             return Name(label, "label", token.position, len(text))
         elif kind == "word" and is_number(text):
-            try:
-                number = whole_number(text)
-            except ValueError as error:
-                self.fail(str(error), token)
-            return Name(str(number), "id", token.position, len(text))
+            return Name(text, "number", token.position, len(text))
+        elif kind == "id":
+            if len(text) > 1 + MAX_DIGITS:
+                self.fail(f"a number of the dataset has at most {MAX_DIGITS} digits", token)
+            return Name(str(int(text[1:])), "id", token.position, len(text))
         else:
             return None
         if not written:
@@ -271,7 +273,7 @@ class Reader:
         if match is None:
             return None
         text = match.group()
-        entity = Constant(Name(str(int(text)), "id", token.position, len(text))) if is_number(text) else None
+        entity = Constant(Name(text, "number", token.position, len(text))) if is_number(text) else None
         try:
             value = Value(plain(text), "", token.position, len(text))
         except ValueError as error:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import html
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
+from tuplet.html_table import Markup, html_table, measured, tag
 from tuplet.prefixes import NO_PREFIXES, Prefixes
 from tuplet.query.witness import Fact, Status, percent
 from tuplet.text_table import aligned, printable
 
 # values, labels, truth, status, witness: facts by the names of the fields of `Fact`
 Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[dict[str, Any]]]
-FACT_FIELDS = tuple(f.name for f in fields(Fact))
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,14 +28,19 @@ class Answer:
     labels: Mapping[str, str]
     truth: float
     status: Status | None  # None: the time was up before it was known
-    witness: tuple[Fact, ...]
+    _facts: list[dict[str, Any]]  # the witness, by the names of the fields of `Fact`
     prefixes: Prefixes = NO_PREFIXES  # short forms of names, for people
+    missing: tuple[Fact, ...] = ()  # of a given tuple without truth: what would have to hold and does not
 
     @staticmethod
     def of(parts: Parts, prefixes: Prefixes = NO_PREFIXES) -> Answer:
         """The answer of its parts."""
-        values, labels, truth, status, witness = parts
-        return Answer(values, labels, truth, status, tuple(Fact(**fact) for fact in witness), prefixes)
+        return Answer(*parts, prefixes)
+
+    @cached_property
+    def witness(self) -> tuple[Fact, ...]:
+        """The facts it rests on. Made when asked for: of a list of answers most are read without it."""
+        return tuple(Fact(**fact) for fact in self._facts)
 
     def __getitem__(self, variable: str | int) -> Any:
         return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
@@ -58,8 +63,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer in the JSON schema."""
-        witness = [{name: getattr(fact, name) for name in FACT_FIELDS} for fact in self.witness]
-        return row(dict(self.values), dict(self.labels), self.truth, self.status, witness)
+        return row(dict(self.values), dict(self.labels), self.truth, self.status, [dict(fact) for fact in self._facts])
 
     def __repr__(self) -> str:
         values = ", ".join(f"{variable} = {show(self, variable)}" for variable in self.values)
@@ -108,6 +112,7 @@ class Explanation:
             for fact in facts
         ]
         shown = [printable(self.title)]
+        shown += [f"  missing     {printable(self.answer.prefixes.short(f.labelled()))}" for f in self.answer.missing]
         for fact, line in zip(facts, aligned(rows), strict=True):
             shown += [f"  {line}", *(f"      {printable(self.answer.prefixes.short(text))}" for text in told(fact))]
         return "\n".join(shown)
@@ -117,14 +122,19 @@ class Explanation:
         return self.answer.to_dict()
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{fact.kind}</td><td><code>{html.escape(self.answer.prefixes.short(fact.labelled()))}</code>"
-            + "".join(f"<br><small>{html.escape(text)}</small>" for text in told(fact))
-            + f"</td><td>{percent(fact.truth)}</td></tr>"
+        short = self.answer.prefixes.short
+        rows = [
+            [
+                fact.kind,
+                Markup(
+                    "<br>".join([tag("code", short(fact.labelled())), *(tag("small", short(t)) for t in told(fact))])
+                ),
+                measured(percent(fact.truth), fact.truth),
+            ]
             for fact in self.answer.witness
-        )
-        caption = html.escape(self.title)
-        return f"<table><caption>{caption}</caption><tr><th></th><th>fact</th><th>truth</th></tr>{rows}</table>"
+        ]
+        rows += [["missing", Markup(tag("code", short(f.labelled()))), "0"] for f in self.answer.missing]
+        return html_table(["", "fact", "truth"], rows, self.title)
 
 
 def told(fact: Fact) -> list[str]:

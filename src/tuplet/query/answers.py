@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from tuplet import plots
 from tuplet.errors import BadInput, nearest
 from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.names import Vocabulary
+from tuplet.html_table import html_table, measured, tag
 from tuplet.lang.ast import Form
 from tuplet.listing import data_frame
 from tuplet.query.answer import Answer, Parts, row, show_cell
+from tuplet.query.answer_count import AnswerCount
+from tuplet.query.arrow_column import arrow_column
 from tuplet.query.csv_text import csv_text
 from tuplet.query.evidence import Reason, Triple
+from tuplet.query.guarantee import Guarantee
 from tuplet.query.ranking import Ranking
-from tuplet.query.value_columns import Cell, Named
+from tuplet.query.slim_answers import slim
+from tuplet.query.value_columns import Cell
 from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
 from tuplet.text_table import aligned, counted, shortened
 
 if TYPE_CHECKING:
+    import altair
     import pandas
     import pyarrow
     from numpy.typing import NDArray
@@ -97,6 +102,12 @@ class Answers(Sequence[Answer]):
         """The share of the facts that changed since the truth values were made, where it is more than a tenth."""
         return self.about.get("stale")
 
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is promised of the list, where `confidence` or `max_false` asked for a promise."""
+        found = self.about.get("guarantee")
+        return None if found is None else Guarantee(**found)
+
     def __len__(self) -> int:
         return len(self.ranking.tuples)
 
@@ -123,38 +134,47 @@ class Answers(Sequence[Answer]):
 
     def _parts(self, start: int, stop: int) -> Iterator[Parts]:
         found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
-        atoms = [
-            (c, e.relation, relations.name(e.relation), e.negated)
-            for c, e in zip(found.clause, found.edges, strict=True)
-        ]
-        if not self.with_witness:
-            atoms = []
-        told, rates = self._evidence, self.rates
-        name, label = self._words(self.ranking.tuples[span], found.heads[span], found.tails[span])
-        columns = (found.heads, found.tails, found.truth, found.observed, found.counts)
-        lists = (self.ranking.tuples, self.ranking.truth, *(column[:, : len(atoms)] for column in columns))
-        for status, ids, joint, *facts in zip(
-            self._statuses[span], *(array[span].tolist() for array in lists), strict=True
+        tuples = self.ranking.tuples[span].tolist()
+        # one list for each atom, which is quicker than one for each answer
+        heads, tails, truths, observed, counts = (
+            column[span].T.tolist() if self.with_witness else []
+            for column in (found.heads, found.tails, found.truth, found.observed, found.counts)
+        )
+        name, label = self._words(*tuples, *heads, *tails)
+        told = self._evidence
+        facts: list[list[dict[str, Any] | None]] = []
+        for j in range(len(heads)):
+            clause, (_, number, _, negated) = found.clause[j], found.edges[j]
+            relation = relations.name(number)
+            rate = self.rates[number] if self.rates and not negated else 0.0
+            seek = told.get if told and not negated else None
+            facts.append(
+                [
+                    {
+                        "clause": clause,
+                        "head": name[head],
+                        "relation": relation,
+                        "tail": name[tail],
+                        "negated": negated,
+                        "truth": truth,
+                        "observed": stated,
+                        "head_label": label[head],
+                        "tail_label": label[tail],
+                        "evidence": seek((head, number, tail)) if seek else None,
+                        "lift": truth / rate if rate and not stated else None,
+                    }
+                    if there
+                    else None
+                    for head, tail, truth, stated, there in zip(
+                        heads[j], tails[j], truths[j], observed[j], counts[j], strict=True
+                    )
+                ]
+            )
+        rows = zip(*facts, strict=True) if facts else ((),) * len(tuples)
+        for status, ids, joint, row_facts in zip(
+            self._statuses[span], tuples, self.ranking.truth[span].tolist(), rows, strict=True
         ):
-            witness = [
-                {
-                    "clause": clause,
-                    "head": name[head],
-                    "relation": relation,
-                    "tail": name[tail],
-                    "negated": negated,
-                    "truth": truth,
-                    "observed": observed,
-                    "head_label": label[head],
-                    "tail_label": label[tail],
-                    "evidence": told.get((head, number, tail)) if told and not negated else None,
-                    "lift": truth / rates[number] if rates and rates[number] and not (observed or negated) else None,
-                }
-                for (clause, number, relation, negated), head, tail, truth, observed, counts in zip(
-                    atoms, *facts, strict=True
-                )
-                if counts
-            ]
+            witness = [fact for fact in row_facts if fact is not None]
             if self.columns is None:
                 values: dict[str, Any] = dict(zip(self.variables, [name[i] for i in ids], strict=True))
                 labels = dict(zip(self.variables, [label[i] for i in ids], strict=True))
@@ -166,14 +186,13 @@ class Answers(Sequence[Answer]):
                 start += 1
             yield values, labels, joint, status, witness
 
-    def _words(self, *ids: NDArray[np.int32]) -> tuple[dict[int, str], dict[int, str]]:
+    def _words(self, *ids: list[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Names and labels of entities, each read once: answers repeat them."""
-        distinct = np.unique(np.concatenate([part.ravel() for part in ids]))
-        distinct = distinct[np.searchsorted(distinct, 0) :]  # -1 is where there is none
-        entities, keys = self.graph.entities, distinct.tolist()
+        keys = list(set().union(*ids) - {-1})  # -1 is where there is none
+        entities = self.graph.entities
         return (
-            dict(zip(keys, entities.names(distinct), strict=True)),
-            dict(zip(keys, entities.labels_of(distinct), strict=True)),
+            dict(zip(keys, entities.names(keys), strict=True)),
+            dict(zip(keys, entities.labels_of(keys), strict=True)),
         )
 
     @cached_property
@@ -234,9 +253,9 @@ class Answers(Sequence[Answer]):
             if isinstance(place, int):
                 columns[variable] = self._dictionary(self.ranking.tuples[:, place], entities.name)
             else:
-                columns[variable] = _typed(place)
+                columns[variable] = arrow_column(place)
         for variable, place in zip(self.variables, places, strict=True):
-            if isinstance(place, int):
+            if isinstance(place, int) and entities.labelled:  # where nothing has a label, a column of them says nothing
                 label = self._free_column(f"{variable}_label", columns)
                 columns[label] = self._dictionary(self.ranking.tuples[:, place], entities.label)
         columns[self._free_column("truth", columns)] = pa.array(self.ranking.truth)
@@ -303,17 +322,20 @@ class Answers(Sequence[Answer]):
     def _shown(self, most: int | None) -> tuple[list[str], list[tuple[int, list[str]]], int]:
         """Header, rows with their numbers (offset included), and how many lie between the first and the last."""
         number = len(self)
-        short = self.graph.prefixes.short
         first, last = shortened(number, number if most is None else most, FIRST, LAST)
         rows = [
             (
                 self._offset + i,
-                [*(short(show_cell(values[v], labels[v])) for v in values), percent(truth), status or "?"],
+                [*self._cells(values, labels), percent(truth), status or "?"],
             )
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
         return [*self.variables, "truth", "status"], rows, last.start - first.stop
+
+    def _cells(self, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
+        """The values of an answer for people."""
+        return [self.graph.prefixes.short(show_cell(value, labels[name])) for name, value in values.items()]
 
     def __str__(self) -> str:
         return self.table()
@@ -332,6 +354,8 @@ class Answers(Sequence[Answer]):
             skipped = f" after the first {self._offset:,}" if self._offset else ""
             found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
+        if self.guarantee is not None:
+            parts.append(self.guarantee.words())
         reason = self.about.get("not_calibrated")
         if self.calibrated is False:
             parts.append(f"truth values are not calibrated{f': {reason}' if reason else ''}")
@@ -374,77 +398,45 @@ class Answers(Sequence[Answer]):
     def _offset(self) -> int:
         return int(self.about.get("offset", 0))
 
+    def plot(self, most: int = 20) -> altair.Chart:
+        """The first answers as bars of truth, coloured by status (extra `plots`)."""
+        shown = range(min(most, len(self)))
+        rows = zip(shown, self._parts(0, len(shown)), strict=True)
+        return plots.bars(
+            [
+                {
+                    "answer": f"{self._offset + i + 1}  {' · '.join(self._cells(values, labels))}",
+                    "truth": truth,
+                    "status": status or "not known",
+                }
+                for i, (values, labels, truth, status, _) in rows
+            ],
+            self.query,
+        )
+
+    def plot_ranks(self) -> altair.LayerChart:
+        """Truth against rank, and the bound that no tuple further down exceeds (extra `plots`)."""
+        truth, status = self.ranking.truth.tolist(), self._statuses
+        points = [
+            {"rank": self._offset + i + 1, "truth": truth[i], "status": status[i] or "not known"}
+            for i in range(len(self))
+        ]
+        return plots.ranks(points, self.bound, self.query)
+
     def _repr_html_(self) -> str:
-        head, rows, gap = self._shown(MOST)
-        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in cells) for _, cells in rows]
+        if self.number is not None:
+            head, *rows = self.number.rows()
+            return html_table(head, rows) + tag("p", self.summary())
+        head, shown, gap = self._shown(MOST)
+        lines = [
+            [*cells[:-2], measured(cells[-2], float(self.ranking.truth[i - self._offset])), cells[-1]]
+            for i, cells in shown
+        ]
         if gap:
-            lines.insert(FIRST, f'<td colspan="{len(head)}">… {gap:,} more …</td>')
-        title = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<table><tr>{title}</tr>{body}</table><p>{html.escape(self.summary())}</p>"
+            lines.insert(FIRST, [f"… {gap:,} more …"])
+        return html_table(head, lines) + tag("p", self.summary())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the graph: a pickle holds the names that occur, whatever the size of the store.
-        slim = self if self.graph is None else self._slim()
-        return Answers, tuple(getattr(slim, f.name) for f in fields(Answers))
-
-    def _slim(self) -> Answers:
-        """The same answers on a graph of no facts that has only the names they need."""
-        ranking, found = self.ranking, self.witnesses
-        arrays = [ranking.tuples, *ranking.assignments, found.heads, found.tails]
-        used = np.unique(np.concatenate([array.ravel() for array in arrays]))
-        used = used[used >= 0]
-        relations = np.unique(np.array([edge.relation for edge in found.edges], dtype=np.int64))
-
-        def number(ids: NDArray[np.int32]) -> NDArray[np.int32]:
-            return np.where(ids >= 0, np.searchsorted(used, ids), ids).astype(np.int32)
-
-        edges = tuple(e._replace(relation=int(np.searchsorted(relations, e.relation))) for e in found.edges)
-        empty = np.zeros(0, np.int32)
-        return replace(
-            self,
-            ranking=replace(
-                ranking, tuples=number(ranking.tuples), assignments=tuple(map(number, ranking.assignments))
-            ),
-            witnesses=replace(found, edges=edges, heads=number(found.heads), tails=number(found.tails)),
-            graph=KnowledgeGraph.of(
-                _part(self.graph.entities, used),
-                _part(self.graph.relations, relations),
-                *(empty, empty, empty),
-                notes={"prefixes": known} if (known := self.graph.notes.get("prefixes")) else {},
-            ),
-            about=dict(self.about),
-        )
-
-
-@dataclass(frozen=True)
-class AnswerCount:
-    """How many distinct answers there are, and how many of them to expect to be true: the sum of their truth."""
-
-    name: str
-    answers: int
-    expected: float
-    complete: bool  # False: the search was stopped, there are at least so many
-
-    def __str__(self) -> str:
-        least = "" if self.complete else "at least "
-        return f"{least}{counted(self.answers, 'answer')}; {least}{self.expected:,.6g} of them expected to be true"
-
-    def rows(self) -> list[list[str]]:
-        """A small table."""
-        return [[self.name, "expected"], [f"{self.answers:,}", f"{self.expected:,.6g}"]]
-
-
-def _typed(values: list[Cell]) -> Any:
-    """Values as an Arrow column of their type; of several types, as text."""
-    import pyarrow as pa
-
-    plain = [str(value) if isinstance(value, Named) else value for value in values]
-    try:
-        return pa.array(plain)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else show_cell(value, "") for value in plain], pa.string())
-
-
-def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
-    return Vocabulary.of(words.names(ids), [words.label(int(i)) for i in ids])
+        slender = self if self.graph is None else slim(self)
+        return Answers, tuple(getattr(slender, f.name) for f in fields(Answers))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask_values import ask_values, ranked
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
+from tuplet.query.guaranteed_lists import guaranteed
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given, loose_plan
 from tuplet.query.question import Question
@@ -35,8 +36,12 @@ def ask(
 ) -> Answers:
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
-    start = deadline.clock()
+    start = deadline.worked()
     limits = typed(limits.settled(question.tree.limit, question.tree.offset), engine)
+    if limits.guaranteed:
+        limits = replace(limits, only="predicted")
+        ranking, guarantee = guaranteed(question, engine, limits, deadline)
+        return explained(question, ranking, engine, judge, limits, deadline, start, {"guarantee": asdict(guarantee)})
     if not question.plain:
         return ask_values(question, engine, judge, limits, deadline, start)
     ranking = ranked(question.readings[0], question.source, engine, limits, deadline)
@@ -59,10 +64,11 @@ def explained(
     limits: Limits,
     deadline: Deadline,
     start: float,
+    promised: Mapping[str, Any] = {},
 ) -> Answers:
     """A ranking with names, witnesses and statuses: what people see."""
     source, clauses = question.source, question.clauses
-    ranking = in_name_order(ranking, source.graph).after(limits.offset)
+    ranking = (ranking if engine.arranges else in_name_order(ranking, source.graph)).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
     crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, deadline)
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
@@ -80,8 +86,8 @@ def explained(
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         with_witness=limits.witness,
-        elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
-        about=about(source, engine, limits, clauses),
+        elapsed_ms=round(1000 * (deadline.worked() - start), 3),
+        about={**about(source, engine, limits, clauses), **promised},
     )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.lang.ast import Name, Order
-from tuplet.query.answers import AnswerCount, Answers
+from tuplet.query.answer_count import AnswerCount
+from tuplet.query.answers import Answers
 from tuplet.query.bind import resolve
 from tuplet.query.bind_conditions import ConditionBinder
 from tuplet.query.engine import Engine
@@ -45,6 +46,10 @@ def ask_values(
     if tree.form == "count":
         count = AnswerCount(tree.counted or "count", found.number, found.expected, found.pruned is None)
         found = found.emptied()
+    # The number is one row, which LIMIT 0 and OFFSET 1 leave out.
+    unseen = count is not None and (limits.k == 0 or limits.offset > 0)
+    if count is not None and unseen:
+        found = replace(found, names=(count.name,), columns=([],), bound=1.0)
     parts: list[tuple[Ranking, Witnesses, NDArray[np.int8]]] = []
     pruned = found.pruned
     for bound, ranking in zip(question.readings, found.rankings, strict=True):
@@ -71,11 +76,12 @@ def ask_values(
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         with_witness=limits.witness,
-        elapsed_ms=round(1000 * (deadline.clock() - start - deadline.idle), 3),
-        about=about(source, engine, limits, [c for r in question.readings[:1] for c in r.clauses]),
+        elapsed_ms=round(1000 * (deadline.worked() - start), 3),
+        # where a relation is a variable, that an entity does not fit one of its choices is no slip
+        about=about(source, engine, limits, question.clauses if len(question.readings) == 1 else ()),
         columns=found.columns,
-        form=tree.form,
-        number=count,
+        form="select" if unseen else tree.form,
+        number=None if unseen else count,
     )
 
 

@@ -33,6 +33,8 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.printer import written
 from tuplet.lang.rules import Clause, clauses
+from tuplet.lang.tokens import is_number
+from tuplet.lang.values import MAX_DIGITS
 from tuplet.query.alternatives import Alternatives, merged
 from tuplet.query.bind_conditions import ConditionBinder, NeverHolds
 from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
@@ -104,7 +106,7 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
         note = f"does not exist (there are {len(words)}, from 0)"
         if words.find(name.text) >= 0:
             note += f"; the name {name.text} is written {written(name.text)}"
-        raise UnknownName(f"{kind} number", name.text, note=note, **_place(name, text))
+        raise UnknownName(f"{kind} number", f"@{name.text}", note=note, **_place(name, text))
     if name.kind == "label":
         matches = words.find_label(name.text)
         if len(matches) > 1:
@@ -118,7 +120,10 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
     if number < 0:
         close = _choices(name, words)
         few = [written(words.name(i)) for i in range(len(words))] if not close and len(words) <= FEW else []
-        raise UnknownName(kind, name.text, close or few, sure=bool(close), **_place(name, text))
+        note = ""
+        if not close and is_number(name.text) and len(name.text) <= MAX_DIGITS and int(name.text) < len(words):
+            note = f"is not the name of any; number {int(name.text)} of the dataset is written @{int(name.text)}"
+        raise UnknownName(kind, name.text, close or few, note, sure=bool(close), **_place(name, text))
     return number
 
 
@@ -165,12 +170,12 @@ def relation_id(name: Name, graph: Names, text: str = "") -> int:
 
 def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
     """What may have been meant, as it has to be written: a name, a label in quotes; each entity once."""
-    if name.kind == "name" and words.find_label(name.text):
+    if name.kind != "label" and words.find_label(name.text):
         return [f'"{name.text}"']  # right word, but it is a label
     chosen: dict[int, str] = {}
     for word in words.suggest(name.text, 3 * most):
         number = words.find(word)
-        if number >= 0 and (name.kind == "name" or number not in chosen):
+        if number >= 0 and (name.kind != "label" or number not in chosen):
             chosen[number] = written(word)
         elif number < 0:
             for labelled in words.find_label(word)[:1]:

@@ -1,13 +1,13 @@
-"""Queries to start from: written for the bundled graph, made from the facts of any other."""
+"""Queries to start from: written for the bundled graphs, made from the facts of any other."""
 
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import numpy as np
 
 from tuplet.graph.adjacency import Adjacency, consecutive
+from tuplet.graph.bundled import example_files
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
@@ -16,13 +16,12 @@ from tuplet.lang.printer import to_logic, written
 from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.source import Source
 
-WORLD = Path(__file__).parents[1] / "data" / "world" / "examples.toml"
 _TRIED = 20  # relations, and facts of each, that are looked at
 
 
 def examples(source: Source) -> list[dict[str, str]]:
     """A few queries that this source can answer: `title`, `query`, and `only` where predictions are asked for."""
-    written = tomllib.loads(WORLD.read_text(encoding="utf-8"))["example"]
+    written = [one for file in example_files() for one in tomllib.loads(file.read_text(encoding="utf-8"))["example"]]
     known = [example for example in written if _names_are_known(parse(example["query"]), source.graph)]
     if source.truth is None:
         known = [{key: value for key, value in example.items() if key != "only"} for example in known]

@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from tuplet.errors import Argument, BadInput, unknown
+from tuplet.errors import Option as Given
 from tuplet.query.logic import Logic
 from tuplet.settings import knob
 
@@ -19,6 +20,7 @@ Only: TypeAlias = Literal["predicted", "observed"]
 Count: TypeAlias = int | Literal["all"]
 
 DEFAULT_K = 10
+MOST_GUARANTEED = 10_000  # answers of a set or list that keeps a promise, where nobody asks for more
 DEFAULT_BUDGET = 4000
 MERGES = ("progressive", "simultaneous", "adaptive")
 
@@ -46,6 +48,12 @@ class Limits:
     ask_threshold: float | None = knob(
         None, "what an ASK query takes for true: a tuple of this truth at least (default: stated facts alone)"
     )
+    confidence: float | None = knob(
+        None, "a set that holds a true tuple beyond the facts this often, such as 0.9 (tuplet guarantee comes first)"
+    )
+    max_false: float | None = knob(
+        None, "the longest list beyond the facts of which at most this share is expected to be wrong, such as 0.1"
+    )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     witness: bool = knob(True, "leave out the facts that each answer rests on", flag="--no-witness")
     logic: str = knob("product", "how truth values combine", ("product", "godel"))
@@ -56,16 +64,20 @@ class Limits:
     )
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 0), ("offset", 0), ("memory", 1), ("work", 1), ("budget", 1)):
-            value, all_too = getattr(self, name), name in ("k", "budget")
-            if value is not _FIELDS[name].default and not (all_too and value == "all"):
-                object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
+        for name, least, default, all_too in _WHOLE:
+            value = getattr(self, name)
+            if value is default or (type(value) is int and value >= least) or (all_too and value == "all"):
+                continue
+            object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
-        if self.ask_threshold is not None:
-            _positive("ask_threshold", self.ask_threshold)
-        for name in ("only", "logic", "merge"):
-            value, choices = getattr(self, name), _FIELDS[name].metadata["choices"]
+        _share("ask_threshold", self.ask_threshold, most=1.0)
+        for name in ("confidence", "max_false"):
+            _share(name, getattr(self, name))
+        if self.guaranteed:
+            self._check_guarantee()
+        for name, choices in _CHOICES:
+            value = getattr(self, name)
             if value is not None and value not in choices:
                 raise unknown(name, value, choices)
         for name in ("evidence", "witness"):
@@ -86,9 +98,36 @@ class Limits:
 
     def settled(self, limit: int | None, offset: int = 0) -> Limits:
         """The same for a query that brings its own LIMIT and OFFSET, which what is given here overrides."""
-        k = self.k if self.k is not None else limit if limit is not None else DEFAULT_K
+        k = self.k if self.k is not None else limit if limit is not None else self.usual_k
         offset = self.offset or offset
         return self if (k, offset) == (self.k, self.offset) else replace(self, k=k, offset=offset)
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether a set or list is asked for that keeps a promise."""
+        return self.confidence is not None or self.max_false is not None
+
+    @property
+    def usual_k(self) -> int:
+        """How many answers there are where nobody says: what is promised of a list is promised of all of it."""
+        return MOST_GUARANTEED if self.guaranteed else DEFAULT_K
+
+    def _check_guarantee(self) -> None:
+        name, other = ("confidence", "max_false") if self.confidence is not None else ("max_false", "confidence")
+        if getattr(self, other) is not None:
+            raise BadInput("give either ", Argument(name), " or ", Argument(other), ", not both")
+        if self.only == "observed":
+            raise BadInput(
+                Argument(name), " is about what the facts do not imply: not with ", Given("only", "observed")
+            )
+        if self.logic != "product":
+            raise BadInput(Argument(name), " is for the product logic: not with ", Given("logic", self.logic))
+
+    def from_the_first(self, limit: int | None, offset: int = 0) -> Limits:
+        """The same, settled, with the answers that the offset would skip."""
+        settled = self.settled(limit, offset)
+        k = settled.k if settled.k is None or settled.k == "all" else settled.k + settled.offset
+        return replace(settled, k=k, offset=0)
 
     def count(self, most: int) -> int:
         """k as a number, offset included, where `most` is everything there can be."""
@@ -116,6 +155,8 @@ class LimitFields(TypedDict, total=False):
     work: int | None
     only: Only | None
     ask_threshold: float | None
+    confidence: float | None
+    max_false: float | None
     evidence: bool
     witness: bool
     logic: str
@@ -136,7 +177,19 @@ def _positive(name: str, value: Any) -> None:
         raise BadInput(Argument(name), f" must be a positive number, not {value!r}")
 
 
+def _share(name: str, value: Any, most: float = math.nextafter(1.0, 0.0)) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= most:
+        raise BadInput(Argument(name), f" must be a share between 0 and 1, such as 0.9, not {value!r}")
+
+
 _FIELDS = {f.name: f for f in fields(Limits)}
+_WHOLE = tuple(
+    (name, least, _FIELDS[name].default, name in ("k", "budget"))
+    for name, least in (("k", 0), ("offset", 0), ("memory", 1), ("work", 1), ("budget", 1))
+)
+_CHOICES = tuple((name, _FIELDS[name].metadata["choices"]) for name in ("only", "logic", "merge"))
 NO_LIMITS = Limits()
 
 
@@ -151,6 +204,7 @@ class Brake:
     """
 
     stopped = False
+    slice: int | None = None  # edges between two looks, where that should be fewer than usual
 
     def stop(self) -> None:
         """Nobody waits for the answer: the search ends at its next look, as if its time were up."""
@@ -159,6 +213,10 @@ class Brake:
     def pressed(self) -> bool:
         """Whether the question has to end here; called by the thread that searches."""
         return self.stopped
+
+    def may_hold(self, size: int) -> bool:
+        """Whether there is room for a search that holds so many bytes; its own limit aside."""
+        return True
 
 
 class Deadline:
@@ -185,6 +243,10 @@ class Deadline:
         self.brake = brake or Brake()
         self.idle = 0.0  # seconds that were not the question's
         self.end = math.inf if seconds is None else clock() + seconds
+
+    def worked(self) -> float:
+        """The time on the clock, less what was not the question's: two of these tell how long a question took."""
+        return self.clock() - self.idle
 
     def left(self) -> float:
         """Seconds that are left, at least 0; infinite without a limit."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
 from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.ast import Column, Free, Name, Query
-from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
+from tuplet.lang.ast import Atom, Column, Constant, Free, Name, Query
+from tuplet.lang.parse import EXAMPLE, parse
+from tuplet.lang.printer import to_logic, written
+from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind, bind_clauses, resolve
 from tuplet.query.ranking import Clauses
 from tuplet.query.readings import Reading, is_plain, readings
 from tuplet.query.source import Source
+
+KEPT = 256  # texts whose meaning is kept, for those who ask again
+LONGEST_KEPT = 4096  # characters of such a text
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,17 @@ class Question:
     ) -> Question:
         """The question of a text or a syntax tree; `text` is what a tree was read from: errors point into it."""
         graph = source.graph
-        if isinstance(query, Query):
-            tree, shown = query, text or to_logic(query)
-        elif isinstance(query, str):
-            tree, shown, text = read_query(query, grounding, graph, parameters), query, query
-        else:
-            raise BadInput(f"a query is text, not {type(query).__name__}")
-        plain = is_plain(tree, graph)
         try:
-            found = _as_it_stands(tree, graph, text) if plain else _meant(tree, source, text)
+            if isinstance(query, Query):
+                shown = text or to_logic(query)
+                tree, found = query, _as_it_stands(query, graph, text)
+            elif isinstance(query, str):
+                shown = text = query
+                tree, found = _read(source, query, grounding, parameters)
+            else:
+                raise BadInput(f"a query is text, not {type(query).__name__}")
+            plain = found is not None
+            found = _meant(tree, source, text) if found is None else found
         except UnknownName as error:
             raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
         return Question(source, shown, tree, found, tree.form == "select" and (plain or _shows_entities(tree, found)))
@@ -100,8 +107,32 @@ def _shows_entities(tree: Query, found: tuple[BoundReading, ...]) -> bool:
     return reading.free == tree.free and not reading.order and tuple(c.what for c in reading.columns) == tree.free
 
 
-def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundReading, ...]:
-    """The one reading of a query that speaks of nothing but entities and relations."""
+def _read(
+    source: Source, text: str, grounding: Mapping[str, Any] | None, parameters: Mapping[str, Any] | None
+) -> tuple[Query, tuple[BoundReading, ...] | None]:
+    """A text as a syntax tree, with its reading if it is plain; of the last texts both are kept."""
+    if grounding is not None or parameters is not None or len(text) > LONGEST_KEPT:
+        return _read_plain(source.graph, text, grounding, parameters)
+    kept: Callable[[str], tuple[Query, tuple[BoundReading, ...] | None]] | None = source.prepared.get("texts")
+    if kept is None:  # holds the graph alone: a cycle would keep an old source in memory
+        kept = source.prepared["texts"] = lru_cache(KEPT)(partial(_read_plain, source.graph))
+    return kept(text)
+
+
+def _read_plain(
+    graph: KnowledgeGraph,
+    text: str,
+    grounding: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> tuple[Query, tuple[BoundReading, ...] | None]:
+    tree = read_query(text, grounding, graph, parameters)
+    return tree, _as_it_stands(tree, graph, text)
+
+
+def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundReading, ...] | None:
+    """The one reading of a query that speaks of nothing but entities and relations; None for any other query."""
+    if not is_plain(tree, graph):
+        return None
     columns = tuple(Column(variable.name, variable) for variable in tree.free)
     return (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
 
@@ -143,7 +174,19 @@ def read_query(
     parameters: Mapping[str, Any] | None = None,
 ) -> Query:
     """A text as a syntax tree, with the prefixes of the graph."""
-    return parse(text, grounding, graph.prefixes.known, parameters)
+    return parse(text, grounding, graph.prefixes.known, parameters, partial(_example, graph))
+
+
+def _example(graph: KnowledgeGraph) -> str:
+    """A query about a fact of the graph, of the relation that has most."""
+    relation = int(graph.relation_edges.argmax()) if len(graph.relation_edges) else -1
+    head = graph.adjacency.first_entity(2 * relation) if relation >= 0 else -1
+    if head < 0:
+        return EXAMPLE
+    tail = graph.entities.name(int(graph.adjacency.row(head, 2 * relation)[0]))
+    query = Query((Free("x"),), Atom(Name(graph.relations.name(relation)), Free("x"), Constant(Name(tail))))
+    logic = f"?x : {written(graph.relations.name(relation))}(?x, {written(tail)})"
+    return f"{logic} or {to_sparql(query)}"
 
 
 def _is_tuple(given: object, width: int) -> bool:

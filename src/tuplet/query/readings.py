@@ -45,10 +45,12 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.rules import Clause, Literal, clauses, rename
+from tuplet.lang.values import whole_number
 from tuplet.query.bind import find_relation
 from tuplet.query.relation_variables import relation_choices
 
 F = TypeVar("F", bound=Formula)
+ENTITY_KINDS = ("name", "id")  # the other kinds of names may be values: a label is a text
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def _choices(
             attribute = words.find(atom.relation.text) is not None
             relation = not attribute
         if relation and attribute and isinstance(atom.tail, Constant):
-            if atom.tail.name.kind == "name":
+            if atom.tail.name.kind in ENTITY_KINDS:
                 attribute = False  # an entity is no value
             elif isinstance(literal, Not):
                 relation = False  # readings are alternatives, but both would have to be denied
@@ -294,11 +296,11 @@ class _ClauseReader:
         return literal
 
     def _means_value(self, name: Name) -> bool:
-        """Whether a word is written like a value, and is no label or number of an entity."""
+        """Whether a word is written like a value, and is no label or name of an entity."""
         entities = self.graph.entities
         if name.kind == "label":
             return not entities.find_label(name.text) and entities.find(name.text) < 0
-        return name.kind == "id" and int(name.text) >= len(entities)
+        return name.kind == "number" and entities.find(name.text) < 0
 
     def _value_atom(self, literal: Literal) -> None:
         """`age(x, a)`: a is a value of x's age; said twice, both values are equal."""
@@ -307,7 +309,7 @@ class _ClauseReader:
         negated = isinstance(literal, Not)
         if isinstance(atom.tail, Constant):
             attribute = self.attribute(Attribute(atom.head, atom.relation))
-            value = _as_value(atom.tail.name)
+            value = self._as_value(atom.tail.name)
             self.made.append(Has(attribute, True, value) if negated else Compare("=", attribute, value))
             return
         attribute = self.attribute(Attribute(atom.head, atom.relation, atom.tail.name))
@@ -335,7 +337,7 @@ class _ClauseReader:
                 if one is None:
                     one, right, other = other, left, None
                 assert one is not None
-                if other is None and not (isinstance(right, Constant) and right.name.kind != "name"):
+                if other is None and not (isinstance(right, Constant) and right.name.kind not in ENTITY_KINDS):
                     if equal:
                         raise Impossible  # an entity is no value
                     return None
@@ -349,9 +351,9 @@ class _ClauseReader:
                     attribute = self.attribute(item)
                 if attribute is not None:
                     values = tuple(
-                        _as_value(word) if isinstance(word, Name) else word
+                        self._as_value(word) if isinstance(word, Name) else word
                         for word in listed
-                        if not (isinstance(word, Name) and word.kind == "name")  # an entity is no value
+                        if not (isinstance(word, Name) and word.kind in ENTITY_KINDS)  # an entity is no value
                     )
                     return Among(attribute, values, negated)
                 names = tuple(word if isinstance(word, Name) else _as_name(word) for word in listed)
@@ -389,8 +391,16 @@ class _ClauseReader:
 
     def _value_of(self, term: Term) -> Operand:
         if isinstance(term, Constant):
-            return _as_value(term.name)
+            return self._as_value(term.name)
         raise Impossible  # an entity is no value
+
+    def _as_value(self, name: Name) -> Value:
+        """A name in the place of a value: a quoted word is text, a number a number."""
+        try:
+            plain = whole_number(name.text) if name.kind == "number" else name.text
+        except ValueError as error:
+            raise WrongKind(f"{name.text} is no value: {error}", self.text, name.position, name.length) from None
+        return Value(plain, "", name.position, name.length)
 
     def attribute(self, attribute: Attribute) -> Attribute:
         """An attribute by its own name; `x.a` of a value is refused, and what nobody has is unknown."""
@@ -401,7 +411,7 @@ class _ClauseReader:
             raise Impossible  # a value is no end of a fact
         found = self.words.find(name.text, facts=isinstance(of, Atom))
         if found is None:
-            if graph_has(self.graph, name):
+            if self.graph.relations.find(name.text) >= 0:
                 note = f"is a relation, not an attribute; write {name.text}(?x, ?y)"
                 raise UnknownName("attribute", name.text, (), note, self.text, name.position, name.length)
             choices = self.words.suggest(name.text)
@@ -423,11 +433,6 @@ class _ClauseReader:
         return tuple(settled), order
 
 
-def graph_has(graph: KnowledgeGraph, name: Name) -> bool:
-    """Whether a name is that of a relation."""
-    return graph.relations.find(name.text) >= 0
-
-
 def _attributes(literal: Formula) -> Iterator[Attribute]:
     """The attributes that a condition speaks of."""
     match literal:
@@ -435,12 +440,6 @@ def _attributes(literal: Formula) -> Iterator[Attribute]:
             yield from (operand for operand in (left, right) if isinstance(operand, Attribute))
         case Among(Attribute() as item) | Has(item):
             yield item
-
-
-def _as_value(name: Name) -> Value:
-    """A name in the place of a value: a quoted word is text, a number a number."""
-    plain = int(name.text) if name.kind == "id" else name.text
-    return Value(plain, "", name.position, name.length)
 
 
 def _as_name(value: Value) -> Name:

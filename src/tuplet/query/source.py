@@ -16,6 +16,7 @@ from tuplet.graph.attribute_words import AttributeWords
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.query.ranking import Clauses
+from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.promise import base_rates, promise
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import Truth, TruthTable
@@ -31,6 +32,7 @@ class Source:
     about: Mapping[str, Any] = field(default_factory=dict)  # what made the truth: threshold, calibration, predictor
 
     stated: Adjacency | None = None  # the observed facts, where they are known without looking at splits
+    guarantees: Guarantees | None = None  # what held-out queries showed, where `tuplet guarantee` was run
 
     @cached_property
     def facts(self) -> Adjacency:

@@ -36,7 +36,7 @@ def about(source: Source, engine: Engine[Any], limits: Limits, clauses: Clauses 
         "observed": list(source.splits) if source.splits is not None else "all",
         **made,
         **{name: value for name, value in limits.given().items() if name not in ("k", "logic")},
-        **({"hints": said} if (said := hints(clauses, source)) else {}),
+        **({"hints": said} if (said := hints(clauses, source, engine.needs_truth)) else {}),
     }
 
 
@@ -52,7 +52,7 @@ def status(
     """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because the time was up; and what stopped it.
 
     A witness made of facts settles it at once; the others, whose best witness rests on a prediction although another
-    one may not, are judged.
+    one may not, are judged. Without existential variables there is no other one.
     """
     if not engine.needs_truth:
         return np.ones(len(ranking.tuples), dtype=np.int8), None
@@ -61,6 +61,6 @@ def status(
         if not clause.edges:  # conditions alone, which are about what is stated
             crisp[(assigned >= 0).all(axis=1)] = 1
     open_cases = np.flatnonzero(crisp == 0)
-    if len(open_cases):
+    if len(open_cases) and not (ranking.exact and all(len(c.free) == len(c.variables) for c in clauses)):
         crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline)
     return crisp, "timeout" if (crisp < 0).any() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +15,8 @@ from tuplet.query.query_graph import Edge
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
 
-Status: TypeAlias = Literal["observed", "mixed", "predicted"]
+# `none` is said of a given tuple that nothing makes true.
+Status: TypeAlias = Literal["observed", "mixed", "predicted", "none"]
 
 
 class Step(NamedTuple):
@@ -56,7 +58,9 @@ class Witnesses:
                 column[:, j] = assigned[:, node] if node >= 0 else ~node
             if assigned.shape[1]:
                 counts[:, j] = assigned[:, 0] >= 0
-        relations = np.tile(np.array([edge.relation for edge in atoms], dtype=np.int32), n)
+        each = np.empty((n, len(atoms)), np.int32)
+        each[:] = [edge.relation for edge in atoms]
+        relations = each.ravel()
         if source.truth is None or stated:
             observed = source.facts.find_many(heads.ravel(), relations, tails.ravel()) >= 0
             value = observed.astype(np.float64)
@@ -67,9 +71,10 @@ class Witnesses:
             value, observed = np.zeros(0), np.zeros(0, dtype=bool)
         # an entity of an absent clause is -1, which no row has
         value, observed = value.reshape(heads.shape), observed.reshape(heads.shape)
-        negated = np.array([edge.negated for edge in atoms], dtype=bool)
-        truth = np.where(negated, 1.0 - value, value)
-        return Witnesses(tuple(number), tuple(atoms), heads, tails, truth, observed, counts)
+        for j, edge in enumerate(atoms):
+            if edge.negated:
+                value[:, j] = 1.0 - value[:, j]
+        return Witnesses(tuple(number), tuple(atoms), heads, tails, value, observed, counts)
 
     @staticmethod
     def merged(parts: Sequence[Witnesses], order: NDArray[np.int64]) -> Witnesses:
@@ -108,10 +113,16 @@ class Witnesses:
             if counts
         )
 
+    @cached_property
+    def _negated(self) -> NDArray[np.bool_]:
+        return np.array([edge.negated for edge in self.edges], dtype=bool)
+
     def rest_on_facts(self) -> NDArray[np.bool_]:
         """Whether some clause of the witness holds on facts alone: positive atoms observed, negated ones not. [n]"""
-        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
-        holds = self.counts & (self.observed != negated)
+        holds = self.counts & (self.observed != self._negated)
+        if len(set(self.clause)) == 1:  # most queries
+            found: NDArray[np.bool_] = np.logical_and.reduce(holds, axis=1)
+            return found
         by_clause = [
             holds[:, [j for j, other in enumerate(self.clause) if other == c]].all(axis=1)
             for c in dict.fromkeys(self.clause)
@@ -123,8 +134,7 @@ class Witnesses:
 
         Where it is not known if they do (-1), the status is None.
         """
-        negated = np.array([edge.negated for edge in self.edges], dtype=bool)
-        stated = (self.counts & self.observed & ~negated).any(axis=1)
+        stated = np.logical_or.reduce(self.counts & (self.observed > self._negated), axis=1)
         return [
             None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
             for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)

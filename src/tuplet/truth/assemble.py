@@ -121,8 +121,8 @@ def overlaid(
 class TableWriter:
     """Writes a table into a sink, one relation after the other."""
 
-    def __init__(self, sink: ArraySink, entities: int, double: bool) -> None:
-        self._sink, self._views, self._entities = sink, ViewsWriter(sink), entities
+    def __init__(self, sink: ArraySink, entities: int, double: bool, may_miss: Floats | None = None) -> None:
+        self._sink, self._views, self._entities, self._may_miss = sink, ViewsWriter(sink), entities, may_miss
         self._kind: type[np.floating] = np.float64 if double else np.float32
         self._facts = [0]
 
@@ -141,6 +141,9 @@ class TableWriter:
     def _write(
         self, views: RelationViews, columns: Mapping[str, NDArray[Any]], facts: Mapping[str, NDArray[Any]]
     ) -> None:
+        if self._may_miss is not None:
+            bound = np.float32(self._may_miss[len(self._facts) - 1])
+            columns = {**columns, "row_dropped": np.full(len(columns["row_best"]), bound)}
         self._views.relation(views, {"observed": _NONE, **columns, **facts})
         self._facts.append(self._facts[-1] + len(facts["fact_source"]))
 
@@ -186,9 +189,15 @@ def row_order(row_best: Floats) -> Ints:
     return np.argsort(-row_best, kind="stable").astype(np.int32)
 
 
-def write_table(sink: ArraySink, entities: int, relations: Iterable[RelationEdges], double: bool) -> None:
-    """Write the edges of all relations, from the first to the last."""
-    writer = TableWriter(sink, entities, double)
+def write_table(
+    sink: ArraySink,
+    entities: int,
+    relations: Iterable[RelationEdges],
+    double: bool,
+    may_miss: Floats | None = None,
+) -> None:
+    """Write the edges of all relations, from the first to the last; `may_miss` as in `table_writer`."""
+    writer = TableWriter(sink, entities, double, may_miss)
     for edges in relations:
         writer.relation(edges)
     writer.finish()

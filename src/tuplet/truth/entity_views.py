@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -41,12 +42,27 @@ class EntityViews:
         both = together(start, views, size)
         return EntityViews(start, views, both / (both.diagonal()[:, None] + SHRINK))
 
-    def support(self, view: int) -> Tensor:
-        """How surely each entity has a view: 1 where it is known to, else the best that its views say. [entities]"""
-        said = self.confidence[:, view].index_select(0, self.views)
-        said[self.views == view] = 1.0
-        lengths = self.start[1:] - self.start[:-1]
-        return torch.segment_reduce(said, "max", lengths=lengths, initial=0.0)
+    def support(self, view: int, least: float = 0.0) -> Tensor:
+        """How surely each entity has a view: 1 where it is known to, else the best that its views say. [entities]
+
+        What is below `least` may be 0: views that say less are not looked at.
+        """
+        start, members = self.members
+        said = self.confidence[:, view].clone()
+        said[view] = 1.0
+        speak = torch.nonzero((said > 0) & (said >= least)).view(-1)
+        owner, place = expand(start[speak], (start[1:] - start[:-1])[speak])
+        out = torch.zeros(len(self.start) - 1, device=said.device)
+        return out.scatter_reduce_(0, members[place], said[speak][owner], "amax")
+
+    @cached_property
+    def members(self) -> tuple[Tensor, Tensor]:
+        """Where the entities of each view begin [views + 1], and those entities."""
+        count = self.start[1:] - self.start[:-1]
+        owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+        views, order = torch.sort(self.views, stable=True)
+        begin = torch.searchsorted(views, torch.arange(len(self.confidence) + 1, device=views.device))
+        return begin, owner[order]
 
 
 def together(start: Tensor, views: Tensor, size: int) -> Tensor:

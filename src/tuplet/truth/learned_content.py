@@ -42,7 +42,9 @@ def learned_content(
         return StoreMeta(graph.hash, splits, least, found.as_dict(), models, table, report=report)
 
     arrays = found.fit.learned.arrays()
-    return StoreContent(graph, table_writer(graph, splits, found.edges, least), meta, calibration=arrays)
+    may_miss = None if isinstance(scores, Predictions) else scores.may_miss(len(graph.relations), least)
+    writer = table_writer(graph, splits, found.edges, least, may_miss)
+    return StoreContent(graph, writer, meta, calibration=arrays)
 
 
 def _report(graph: KnowledgeGraph, table: TruthTable, found: CalibrationResult) -> StoreReport:

@@ -29,6 +29,7 @@ from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.learned_content import learned_content
 from tuplet.truth.predictor_choice import model_meta, open_predictors
+from tuplet.truth.scored import SearchCheck
 from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
 from tuplet.truth.store_meta import GIVEN, LEARNED, StoreMeta, StoreReport
@@ -160,16 +161,16 @@ class PredictorRecipe:
     other_graph: bool = False
     device: str = "cpu"  # where a model folder is opened; an object computes where it lies
     memory: int | None = None  # bytes of scores held at a time
-    candidates: str | None = None  # half-links, wide or all; None: the cheapest with nearly all valid edges
+    candidates: str | None = None  # half-links, wide, nearest, all; None: the cheapest with nearly all valid edges
     later: Sequence[Sequence[PathLike]] = ()  # the same predictors at the end of each window of the newest facts
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
     ray: str | None = None  # the address of a Ray cluster that scores relations
 
     def __post_init__(self) -> None:
-        from tuplet.truth.candidates.sources import ALL, HALF_LINKS, WIDE
+        from tuplet.truth.candidates.sources import KINDS
 
-        if self.candidates not in (None, *(kinds := (HALF_LINKS, WIDE, ALL))):
-            raise unknown("kind of candidates", self.candidates, kinds)
+        if self.candidates not in (None, *KINDS):
+            raise unknown("kind of candidates", self.candidates, KINDS)
         _check_threshold(self.threshold)
         _rule(self.calibration)
 
@@ -184,9 +185,9 @@ class PredictorRecipe:
         why = _why_not_learned(graph, self.calibration)
         scorers, about = open_predictors(_listed(self.predictor), graph, self.device, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
-        floor = least if why == "" else min(FLOOR, 4 * least)
         counted = graph.edges(*COUNTED)
         choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates, scorers.values())
+        floor = least if why == "" else max(choice.floor, min(FLOOR, 4 * least))
         choice, two_step = join_rules(choice, *graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
         if progress:
             progress("index", 0, 0, str(choice))
@@ -197,14 +198,17 @@ class PredictorRecipe:
         if self.ray is not None:
             from tuplet.truth.candidates.cluster_parts import ScoredCandidates, score_on_cluster
 
-            folders, opened = _listed(self.predictor), list(scorers.values())
+            folders = _listed(self.predictor)
             wanted = ScoredCandidates(choice.sources, floor, rule, self.memory, two_step)
-            score_on_cluster(self.ray, graph, COUNTED, folders, opened, wanted, cache, progress)
+            score_on_cluster(self.ray, graph, COUNTED, folders, scorers, wanted, cache, progress)
         scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress, two_step)
+        scores = replace(scores, floor=choice.floor if why != "" else 0.0)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
         whole = [name for name, scorer in scorers.items() if not scores_columns(scorer)]
         told = choice.as_dict() | {"listed": len(scores)} | ({"whole_rows": whole} if whole else {})
+        if scores.searched:
+            told |= {"search": sum(scores.searched.values(), SearchCheck()).as_dict()}
         if why is None:
             later = [
                 self._later(models, as_of(graph, number), choice.sources, two_step, floor, work, progress)
@@ -219,7 +223,8 @@ class PredictorRecipe:
             report = replace(_report(graph, table, splits, as_if_unknown=True), candidates=told)
             return StoreMeta(graph.hash, splits, table.threshold, rule.as_dict(), about, report=report)
 
-        return StoreContent(graph, table_writer(graph, splits, edges, least), meta)
+        may_miss = scores.may_miss(len(graph.relations), least)
+        return StoreContent(graph, table_writer(graph, splits, edges, least, may_miss), meta)
 
     def _later(
         self,

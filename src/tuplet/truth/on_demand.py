@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import Ints
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.candidates.score import CandidateScorer, joined
+from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.candidates.score import joined
 from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edge_counts import EdgeCounts
 from tuplet.truth.edges import Floats, Predictions

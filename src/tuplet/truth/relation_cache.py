@@ -63,10 +63,14 @@ class RelationCache:
     def save(self, relation: int | str, part: Mapping[str, NDArray[Any]]) -> None:
         """Keep the part of a relation."""
         with replacing(self.folder / f"{relation}.npz", force=True) as fresh, open(fresh, "wb") as stream:
-            if self.small:
+            if self.small and "logs" in part:
                 np.savez_compressed(stream, **_packed(part))  # type: ignore[arg-type]
             else:
                 np.savez(stream, **dict(part))  # type: ignore[arg-type]
+
+    def drop(self, relation: int | str) -> None:
+        """A part is not needed any more."""
+        (self.folder / f"{relation}.npz").unlink(missing_ok=True)
 
     def load_array(self, name: str) -> NDArray[np.float32] | None:
         """An array that was kept, or None."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,54 @@ from numpy.typing import NDArray
 from tuplet.truth.edges import HIGHEST_PREDICTION, Floats, Predictions
 
 EdgeColumns: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]  # heads, relation, tails
+
+
+@dataclass(frozen=True)
+class SearchCheck:
+    """What is listed of rows that were also scored whole: a search may miss an edge, and a row lists its most.
+
+    >>> one, other = SearchCheck(10, 150, 100, 99, 0.02), SearchCheck(5, 100, 100, 100, 0.0)
+    >>> (one + other).as_dict()
+    {'rows': 15, 'edges': 250, 'beyond_most': 0.2, 'recall': 0.995, 'missed_truth': 0.02}
+    """
+
+    rows: int = 0
+    edges: int = 0  # that reach the floor there
+    wanted: int = 0  # of these, those that a row may list
+    found: int = 0  # of these, those that are listed
+    missed: float = 0.0  # the largest truth of an edge that reaches the floor and is not listed
+
+    def __add__(self, other: SearchCheck) -> SearchCheck:
+        return SearchCheck(
+            self.rows + other.rows,
+            self.edges + other.edges,
+            self.wanted + other.wanted,
+            self.found + other.found,
+            max(self.missed, other.missed),
+        )
+
+    @staticmethod
+    def of_part(part: Mapping[str, NDArray[Any]]) -> SearchCheck:
+        """As it lies in a part."""
+        if "searched" not in part:
+            return SearchCheck()
+        rows, edges, wanted, found, missed = part["searched"].tolist()
+        return SearchCheck(int(rows), int(edges), int(wanted), int(found), missed)
+
+    def in_part(self) -> dict[str, NDArray[Any]]:
+        """For a part; nothing where all that reaches the floor is listed anyway."""
+        counts = self.rows, self.edges, self.wanted, self.found
+        return {"searched": np.array([*counts, self.missed])} if self.rows else {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store."""
+        return {
+            "rows": self.rows,
+            "edges": self.edges,
+            "beyond_most": round(1 - self.wanted / self.edges, 4) if self.edges else 0.0,
+            "recall": round(self.found / self.wanted, 4) if self.wanted else 1.0,
+            "missed_truth": round(self.missed, 4),
+        }
 
 
 @dataclass(frozen=True)
@@ -31,9 +80,18 @@ class ScoredEdges:
     tails: NDArray[np.int32]
     scorers: tuple[str, ...]
     logs: Floats  # [scorers, 2, edges]
+    searched: Mapping[int, SearchCheck] = field(default_factory=dict)  # relations that may miss an edge
+    floor: float = 0.0  # an edge that is not listed may have this truth, before it is calibrated
 
     def __len__(self) -> int:
         return len(self.heads)
+
+    def may_miss(self, relations: int, least: float) -> Floats | None:
+        """Of each relation the truth up to which an edge may be missing, at least `least`; None: that of all."""
+        bounds = np.full(relations, max(least, self.floor), dtype=np.float32)
+        for number, check in self.searched.items():
+            bounds[number] = max(bounds[number], check.missed)
+        return bounds if (bounds > np.float32(least)).any() else None
 
     def predictions(self) -> Predictions:
         """The edges with the mean truth of all scorers; that of a scorer is the mean of the directions it knows."""

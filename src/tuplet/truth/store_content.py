@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tuplet.array_writer import FolderWriter
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
-from tuplet.truth.edges import Predictions
+from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.store_folder import FolderMaker, MetaMaker, RowSource
 from tuplet.truth.table import KIND as TABLE
 
@@ -29,9 +29,16 @@ class StoreContent:
 
 
 def table_writer(
-    graph: KnowledgeGraph, observed: Sequence[str], predicted: Predictions | None, threshold: float
+    graph: KnowledgeGraph,
+    observed: Sequence[str],
+    predicted: Predictions | None,
+    threshold: float,
+    may_miss: Floats | None = None,
 ) -> FolderMaker:
-    """What writes the table of the observed facts of a graph over predicted edges, relation by relation."""
+    """What writes the table of the observed facts of a graph over predicted edges, relation by relation.
+
+    `may_miss` [relations]: an edge that is not listed may have this truth; by default it is below the threshold.
+    """
     if predicted is not None and graph.unpredicted >= 0:
         predicted = predicted.where(predicted.relation != graph.unpredicted)
 
@@ -40,7 +47,7 @@ def table_writer(
         facts = (graph_facts(graph, relation, observed) for relation in range(relations))
         with FolderWriter(folder, TABLE) as writer:
             edges = overlaid(facts, predicted, entities, relations)
-            write_table(writer, entities, edges, given_truth(graph, observed))
+            write_table(writer, entities, edges, given_truth(graph, observed), may_miss)
             return writer.finish({"entities": entities, "threshold": threshold})
 
     return write

@@ -9,6 +9,7 @@
       model-51be…/       on demand: the predictor
       calibration-02d4…/ a learned calibration (kind "calibration"); the rest of it is in store.json
       newcomers-5e10…/   the calibration of entities that came since (kind "newcomers"); likewise
+      guarantees-6ad2…/  scores of held-out queries, where `tuplet guarantee` was run (kind "guarantees")
       attributes-81c9…/  all attributes, where many were changed since the graph was written (kind "attributes")
       layer-4b7d…/       many changes since graph and table were written, with the rows they touch (kind "layer")
       delta-e01c….npz    the last changes; read over all that
@@ -227,16 +228,14 @@ class StoreFiles:
             manifest = _switch(root, folders, meta, rest, self.generation)
         return after._named(manifest) if folders == self.folders else newest(self.path)
 
-    def noted(self, meta: StoreMeta, newcomers: Mapping[str, NDArray[Any]] | None = None) -> StoreFiles:
-        """The next generation, in which the meta is another one, and perhaps the calibration of new entities.
+    def noted(self, meta: StoreMeta, **parts: FolderMaker) -> StoreFiles:
+        """The next generation, in which the meta is another one, and some parts, if any are given.
 
         The caller holds `writing(path)`.
         """
-        root, folders = Path(os.path.realpath(self.path)), self.folders
+        root = Path(os.path.realpath(self.path))
         with system_errors(self.path):
-            if newcomers is not None:
-                write = partial(write_directory, kind="newcomers", arrays=newcomers, meta={})
-                folders = folders | {"newcomers": place(root, "newcomers", lambda folder: write(folder))}
+            folders = self.folders | {part: place(root, part, write) for part, write in parts.items()}
             manifest = _switch(root, folders, meta, replace(self.delta, counts=self.graph.counts), self.generation)
         return replace(self, folders=folders)._named(manifest)
 
@@ -386,7 +385,8 @@ def _commit(
     generation: int = 0,
 ) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
-    folders = {part: keep[part] for part in ("rows", "model", "calibration", "newcomers") if part in keep}
+    kept = ("rows", "model", "calibration", "newcomers", "guarantees")
+    folders = {part: keep[part] for part in kept if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
     folders["table"] = place(root, "table", table.save if isinstance(table, TruthTable) else table)
     folders["graph"] = place(root, "graph", graph.save if isinstance(graph, KnowledgeGraph) else graph)

@@ -12,7 +12,7 @@ from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.errors import TupletError
 from tuplet.files import rename
 
-PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes")
+PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
 
 
 def folder_name(part: str, digest: str) -> str:

@@ -219,10 +219,10 @@ class TruthTable:
     ) -> tuple[NDArray[np.float64], Bools]:
         """Truth of many edges, and whether they are stated facts. [n], [n]"""
         entry = self.adjacency.find_many(heads, relations, tails)
-        found = np.flatnonzero(entry >= 0)
-        value, observed = np.zeros(len(heads)), np.zeros(len(heads), dtype=bool)
-        value[found], observed[found] = self.truth[entry[found]], self.observed[entry[found]]
-        return value, observed
+        if not len(self.truth):
+            return np.zeros(len(heads)), np.zeros(len(heads), dtype=bool)
+        there = entry >= 0  # the others are read at the end, and not counted
+        return np.where(there, self.truth[entry], 0.0), there & self.observed[entry]
 
     def fact_values(
         self, heads: NDArray[np.int32], relations: NDArray[np.int32], tails: NDArray[np.int32]

@@ -13,9 +13,7 @@ import pyarrow.compute as pc
 from tuplet.graph.attributes import Kind
 
 # What stands for a missing value where the others are no texts; an empty cell always does.
-_MISSING = pa.array(
-    ["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "\\N"], pa.large_string()
-)
+MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "none", "\\N"], pa.large_string())
 
 _PATTERNS: dict[Kind, str] = {
     "integer": r"^[+-]?(0|[1-9][0-9]{0,18})$",
@@ -57,7 +55,7 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     coded = whole(cells).cast(pa.large_string()).dictionary_encode()
     words = coded.dictionary
     empty = pc.equal(words, "")
-    said = pc.invert(pc.or_(empty, pc.is_in(words, _MISSING)))
+    said = pc.invert(pc.or_(empty, pc.is_in(words, MISSING)))
     fitting = {kind: pc.match_substring_regex(words, pattern) for kind, pattern in _PATTERNS.items()}
     for checked in _CHECKED:
         fitting[checked] = _real(checked, words, fitting[checked])

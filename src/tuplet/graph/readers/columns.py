@@ -12,7 +12,7 @@ ROLES = ("head", "relation", "tail")
 ALL_ROLES = (*ROLES, "truth", "date")
 ENTITY_ROLES = ("id", "label", "type")
 _SEVERAL = ("relation", "attribute")  # of these a table may have several columns
-_WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split")
+_WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split", "missing")
 REST = "*"  # all columns that are not named
 
 Place: TypeAlias = str | int  # the name of a column, or its position from 1
@@ -32,6 +32,8 @@ class Choice(Mapping[str, Place]):
     attributes: Mapping[str, Place] = field(default_factory=dict)
     rest: str = ""  # what the columns are that are not named: relation, attribute or nothing
     split: str = ""  # what stands between several values in one cell
+    relation_name: str = ""  # of all facts, where no column has it
+    missing: tuple[str, ...] = ()  # words that stand for an empty cell
     header: bool | None = None  # whether the first line is one; None: find out
     names: tuple[str, ...] = ()  # of the columns, where another file has the header
 
@@ -48,6 +50,11 @@ class Choice(Mapping[str, Place]):
     def by_entity(self) -> bool:
         """Whether each row is about an entity."""
         return "id" in self.role
+
+    @property
+    def pairs(self) -> bool:
+        """Whether two columns are enough."""
+        return self.by_entity or self.relation_name != ""
 
     @property
     def says_something(self) -> bool:
@@ -68,6 +75,9 @@ def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | N
     >>> drugs = choice_of("id=drug,relation=targets,treats=disease,attribute=*")
     >>> drugs.relations, drugs.rest
     ({'targets': 'targets', 'treats': 'disease'}, 'attribute')
+    >>> transfers = choice_of("head=from,transfers_to=to,missing=N/A")
+    >>> dict(transfers), transfers.relation_name, transfers.missing
+    ({'head': 'from', 'tail': 'to'}, 'transfers_to', ('N/A',))
     >>> choice_of({"head": "A", "tial": "B"})
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown column role 'tial'; did you mean 'tail'?
@@ -86,7 +96,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
         columns = parts
     if isinstance(columns, Mapping):
         pairs = ((role, [place] if isinstance(place, str | int) else place) for role, place in columns.items())
-        return [(role, _place(one)) for role, several in pairs for one in several]
+        return [(role, _meant(role, one)) for role, several in pairs for one in several]
     if len(columns) not in (3, 4):
         raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
     return [(role, _place(column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
@@ -94,9 +104,14 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
 
 def _pair(text: str) -> tuple[str, Place]:
     role, sign, name = text.partition("=")
-    if not sign or not name.strip():
+    if not sign or not (name.strip() or role.strip() == "missing"):
         raise BadInput(Option("columns", None), f" is written head=A,relation=B,tail=C; {text!r} has no name")
-    return role.strip(), _place(name.strip())
+    return role.strip(), _meant(role.strip(), name.strip())
+
+
+def _meant(role: str, given: Any) -> Place:
+    """A column, by name or number; or the text that is split at or stands for nothing, which may look like a number."""
+    return str(given) if role in ("split", "missing") else _place(given)
 
 
 def _place(column: Any) -> Place:
@@ -108,25 +123,31 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
     roles: dict[str, Place] = {}
     relations: dict[str, Place] = {}
     attributes: dict[str, Place] = {}
-    rest = split = ""
+    rest = split = relation_name = ""
+    missing: list[str] = []
+    one_relation = not by_entity and not any(role in ("relation", "tail") for role, _ in pairs)
     for role, column in pairs:
         if role in _SEVERAL and column == REST:
             rest = role
         elif role == "split":
             split = str(column)
+        elif role == "missing":
+            missing.append(str(column))
         elif role == "attribute":
             attributes[_called(column)] = column
         elif by_entity and role == "relation":
             relations[_called(column)] = column
         elif by_entity and role not in _WORDS and not hint(role, _WORDS):
             relations[role] = column  # a relation by its own name
+        elif one_relation and not relation_name and role not in _WORDS and not hint(role, _WORDS):
+            relation_name, roles["tail"] = role, column  # the same, of all facts
         elif role not in _WORDS:
             raise unknown("column role", role, (*ALL_ROLES, *ENTITY_ROLES, "attribute"))
         elif role in roles:
             raise BadInput(Option("columns", None), f" names the {role} twice")
         else:
             roles[role] = column
-    choice = Choice(roles, relations, attributes, rest, split)
+    choice = Choice(roles, relations, attributes, rest, split, relation_name, tuple(missing))
     _refuse_wrong(choice)
     return choice
 
@@ -153,13 +174,13 @@ def _refuse_wrong(choice: Choice) -> None:
     for role in choice.role:
         if role in ENTITY_ROLES:
             raise BadInput(Option("columns", None), f" names a {role}, but no id: which entity is each row about?")
-    missing = [role for role in ROLES if role not in choice.role]
+    missing = [role for role in ROLES if role not in choice.role and not (role == "relation" and choice.relation_name)]
     if missing == ["relation"] and choice.rest != "relation":
-        pair = f"id={choice['head']},NAME={choice['tail']}"
+        pair = f"head={choice['head']},NAME={choice['tail']}"
         raise BadInput(
             Option("columns", None), f" does not name the relation; if all rows are of one called NAME, write {pair}"
         )
-    if missing and (choice.role or not (choice.attributes or choice.rest)):
+    if missing and (choice.role or not (choice.attributes or choice.rest or choice.missing)):
         raise BadInput(Option("columns", None), f" does not name the {missing[0]}; it needs head, relation and tail")
     if choice.rest == "relation":
         raise BadInput(Option("columns", None), " names a relation for each fact, so the others cannot be relations")

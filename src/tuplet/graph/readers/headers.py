@@ -28,6 +28,7 @@ from tuplet.graph.readers.neo4j import apoc_layout, is_apoc_header, is_neo4j_hea
 
 _FIRST = re.compile(rb"[\r\n]*([^\r\n]+)(?:\r\n|\r|\n|$)")
 _FEW = 10  # facts: of so few, many names occur once
+_SAMPLE = 100  # rows from which it is guessed what columns may be
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Opening:
 
 def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bool = False) -> Opening:
     """The separator, the header and the layout of a file; `usual` is what its name lets expect between columns."""
-    separator = separator_of(path, data, usual, 2 if nodes or (choice is not None and choice.by_entity) else 3)
+    separator = separator_of(path, data, usual, 2 if nodes or (choice is not None and choice.pairs) else 3)
     remarks: tuple[str, ...] = ()
     if separator != usual:
         remarks = (f"{path}: the columns are separated by {SEPARATORS[separator]}",)
@@ -64,7 +65,10 @@ def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bo
             raise BadInput(f"{place}: {len(first)} columns where the header before it has {len(choice.names)}")
         layout = neo4j_layout(place, choice.names)
         return Opening(separator, layout, start, False, True, tuple(first), match.end(), remarks)
-    layout, header, sure = _layout(path, place, separator, first, choice, nodes)
+    sample = [fields for _, fields in islice(rows(path, data, separator), 1, _SAMPLE)]
+    layout, header, sure = _layout(path, place, separator, first, choice, nodes, sample)
+    if choice is not None and choice.missing:
+        layout = replace(layout, missing=choice.missing)
     return Opening(
         separator,
         layout,
@@ -78,7 +82,13 @@ def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bo
 
 
 def _layout(
-    path: Path, place: str, separator: str, first: Sequence[str], choice: Choice | None, nodes: bool
+    path: Path,
+    place: str,
+    separator: str,
+    first: Sequence[str],
+    choice: Choice | None,
+    nodes: bool,
+    sample: Sequence[Sequence[str]],
 ) -> tuple[TableLayout, bool, bool]:
     """Where everything stands, whether the first line is a header, and whether that is certain."""
     said = None if choice is None else choice.header
@@ -97,22 +107,23 @@ def _layout(
             raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
         layout = layout_of(f"the first line of {path}", first, choice, numbers_are_names=False)
         if not layout.role:
-            raise header_unnamed(place, first)
+            raise header_unnamed(place, first, sample)
         return layout, header, True
     if known and said is not False:
         return plain(first, known), True, True
     if len(first) == 2:
+        headed = sample and not any(name in row for name in first for row in sample)
         raise BadInput(
             f"{place}: {_wrong_width(first, separator)}; if all are of one relation NAME, say ",
-            Option("columns", "id=1,NAME=2"),
+            Option("columns", f"head={first[0]},NAME={first[1]}" if headed else "head=1,NAME=2"),
         )
     if len(first) < 2:
         raise BadInput(f"{place}: {_wrong_width(first, separator)}{wrong_separator(first, separator)}")
     if len(first) == 4 and not _is_number(first[3]) and said is not False:
-        raise header_unnamed(place, first)
+        raise header_unnamed(place, first, sample)
     if len(first) > 4:
         if said is not False and not any(map(_is_number, first)):
-            raise header_unnamed(place, first)
+            raise header_unnamed(place, first, sample)
         raise BadInput(f"{place}: {_wrong_width(first, separator)}; choose some with ", Option("columns", None))
     role = dict(zip(ALL_ROLES, range(len(first)), strict=False))
     return TableLayout(len(first), role), said is True, said is not None
@@ -172,10 +183,16 @@ def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ..
         return begin
     line = " ".join(begin.first)
     if row.repeated and row.rows > _FEW:
-        remark = f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else (--no-header)"
+        remark = (
+            f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else; "
+            "if it is a fact, say --no-header (in Python header=False)"
+        )
         return replace(begin.with_header(), remarks=(*begin.remarks, remark))
     if row.relations < row.among or row.rows > _FEW:  # other relations occur again, or might well
-        remark = f"{path}: the first line ({line}) is read as a fact, but may be a header (--header)"
+        remark = (
+            f"{path}: the first line ({line}) is read as a fact; "
+            "if it is a header, say --header (in Python header=True)"
+        )
         return replace(begin, remarks=(*begin.remarks, remark))
     return begin
 

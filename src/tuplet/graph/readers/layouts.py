@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,6 +44,8 @@ class TableLayout:
     only: int | None = None  # only rows that have something here are of this layout
     also: TableLayout | None = None  # the layout of other rows
     unused: tuple[str, ...] = ()  # names of columns that nobody asked for
+    missing: tuple[str, ...] = ()  # words that stand for an empty cell
+    unnamed: frozenset[str] = frozenset()  # relations that the user did not name: `relation=*`
 
     @property
     def by_entity(self) -> bool:
@@ -121,7 +124,18 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
     unused = () if choice.rest else tuple(others)
     split = choice.split or (";" if "type" in role else "")
     lists = frozenset(attributes if choice.split else ())
-    return TableLayout(len(names), role, relations, attributes, lists=lists, split=split, unused=unused)
+    return TableLayout(
+        len(names),
+        role,
+        relations,
+        attributes,
+        lists=lists,
+        split=split,
+        relation_name=choice.relation_name,
+        unused=unused,
+        missing=choice.missing,
+        unnamed=frozenset(others if choice.rest == "relation" else ()),
+    )
 
 
 def _twice(where: str, name: str) -> BadInput:
@@ -142,19 +156,46 @@ def unused_remark(where: str, layout: TableLayout) -> tuple[str, ...]:
     one = len(layout.unused) == 1
     what = "column" if one else "columns"
     keep = f"attribute={layout.unused[0]}" if one else "attribute=*"
-    return (f"{where}: {what} {named} not read (--columns …,{keep} keeps {'it' if one else 'them'})",)
+    return (f"{where}: {what} {named} not read ({keep} among the columns keeps {'it' if one else 'them'})",)
 
 
-def header_unnamed(place: str, names: Sequence[str]) -> BadInput:
+def header_unnamed(place: str, names: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> BadInput:
     """The error for a first line that is a header whose names do not say which column is which.
 
-    >>> header_unnamed("f.csv:1", ["drug", "does", "gene", "source"]).shell.split("; ")[1]
-    'name the columns with --columns head=drug,relation=does,tail=gene'
+    What may be meant is guessed from the rows that follow.
+
+    >>> rows = [["ann", "tea", "2.5"], ["bob", "tea", "2.5"], ["ann", "ham", "9.1"]]
+    >>> header_unnamed("f.csv:1", ["who", "what thing", "price"], rows).shell.split("; ")[1]
+    "name the columns with --columns 'head=who,NAME=what thing,attribute=*' (NAME: what you call the relation)"
     """
-    guess = ",".join(f"{role}={name}" for role, name in zip(ROLES, names, strict=False))
+    guess = _guess(names, [row for row in rows if len(row) == len(names)])
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return BadInput(
         f"{place}: the first line looks like a header ({shown}); name the columns with ",
         Option("columns", guess),
-        f", or id={names[0]},relation=* if each row is about an entity" if len(names) > 4 else "",
+        " (NAME: what you call the relation)" if ",NAME=" in guess else "",
     )
+
+
+def _guess(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """What the columns of a table may be: few relations in the second, a row for each entity, or for each pair."""
+    columns = [[row[i] for row in rows if row[i]] for i in range(len(names))]
+    values = [bool(column) and all(map(_VALUE.fullmatch, column)) for column in columns]
+    different = [len(set(column)) for column in columns]
+    ends = [i for i, value in enumerate(values) if not value and i]
+    few = len(names) > 2 and not values[2] and different[1] <= min(12, max(1, len(rows) // 3)) < different[2]
+    called = names[1].strip().lower() in (*_KNOWN["relation"], "rel", "edge", "does", "verb", "link")
+    if len(names) > 2 and 1 in ends and (few or called or not rows):
+        role, used = f"head={names[0]},relation={names[1]},tail={names[2]}", 3
+    elif len(rows) > 2 and different[0] == len(rows):
+        links = ends if len(ends) < len(names) - 1 else []
+        role, used = ",".join([f"id={names[0]}", *(f"relation={names[i]}" for i in links)]), 1 + len(links)
+        if not links:
+            return f"{role},{'relation' if ends else 'attribute'}=*"
+    else:
+        role, used = f"head={names[0]},NAME={names[ends[0] if ends else 1]}", 2
+    return role + (",attribute=*" if rows and used < len(names) else "")
+
+
+# Numbers with fractions and dates, which are rarely names.
+_VALUE = re.compile(r"[+-]?[0-9]*[.][0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}.*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.readers.cells import inferred, normal, of_kind, whole
 from tuplet.graph.readers.dates import seconds_of
+from tuplet.graph.readers.doubts import like_missing, like_values, shared
 from tuplet.graph.readers.facts import AttributeBatch, FactColumns
 from tuplet.graph.readers.layouts import TYPE_RELATION, TableLayout
 
@@ -27,6 +29,7 @@ _WORDS = {
 
 
 NO_ROW = -1
+LEAVES_OUT = "; missing= among the columns leaves such rows out"
 
 
 class BadRow(Exception):
@@ -39,6 +42,11 @@ class BadRow(Exception):
 
 def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
     """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
+    if layout.missing:
+        whole_rows, remarks = _without_missing(where, columns, layout)
+        filled = replace(layout, missing=())
+        yield from (part.said(*remarks) for part in facts_of(where, whole_rows, filled, text))
+        return
     if layout.only is None:
         yield _said_by(where, columns, layout, text)
     else:
@@ -51,6 +59,32 @@ def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> I
                 raise BadRow(rows[error.row].as_py() if error.row >= 0 else NO_ROW, error.message) from None
     if layout.also is not None:
         yield from facts_of(where, columns, layout.also, text)
+
+
+def _without_missing(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
+    """The columns with empty cells where a word stands for nothing, and only the rows that have the names they need."""
+    found: dict[int, pa.Array] = {}
+    for i, column in columns.items():
+        cells = whole(column)
+        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+            words = pa.array(layout.missing, cells.type)
+            cells = pc.if_else(pc.is_in(cells, words), pa.scalar("", cells.type), cells)
+        found[i] = cells
+    there: NDArray[np.bool_] | None = None
+    for place in (layout.role[role] for role in ("head", "relation", "tail", "id") if role in layout.role):
+        cells = found[place]
+        some = pc.is_valid(cells)
+        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+            some = pc.and_(some, pc.fill_null(pc.not_equal(cells, ""), False))
+        kept = some.to_numpy(zero_copy_only=False)
+        there = kept if there is None else there & kept
+    if there is None or there.all():
+        return found, []
+    left_out = int(np.count_nonzero(~there))
+    rows = pa.array(np.flatnonzero(there))
+    return {i: cells.take(rows) for i, cells in found.items()}, [
+        f"{where}: {left_out:,} {'row' if left_out == 1 else 'rows'} without a name where one is needed, left out"
+    ]
 
 
 def _said_by(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
@@ -68,6 +102,11 @@ def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> F
     truth = truth_of(columns[role["truth"]]) if "truth" in role else None
     date = seconds_of(where, _chunked(columns[role["date"]])) if "date" in role else None
     values, remarks = _attributes(where, columns, layout, text, None)
+    said = [*like_missing(where, "head", ends[0]), *like_missing(where, "tail", ends[1])]
+    if layout.relation_name:
+        plain = [whole(end).cast(pa.large_string()) for end in ends]
+        said += shared(where, dict(zip(("head", "tail"), plain, strict=True)))
+    remarks = (*said, *remarks)
     return FactColumns(ends[0], _chunked(relation), ends[1], truth, date, values=values, remarks=remarks)
 
 
@@ -80,6 +119,10 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
         facts.append((heads, name, tails))
         if text and not layout.split:
             remarks += _several(where, name, tails)
+        remarks += like_missing(where, name, tails)
+        if name in layout.unnamed:
+            remarks += like_values(where, name, tails)
+    remarks += shared(where, {"id": ids} | {name: tails for _, name, tails in facts})
     notes = {}
     if "type" in layout.role:
         heads, types = _linked(ids, names_of("type", columns[layout.role["type"]], needed=False), layout.split)
@@ -140,7 +183,8 @@ def _several(where: str, name: str, tails: pa.Array) -> list[str]:
     for mark in (";", "|"):
         found = pc.sum(pc.match_substring(tails, mark)).as_py() or 0
         if found:
-            return [f"{where}: {found:,} cells of {name!r} hold {mark!r}; --columns …,split={mark} reads several names"]
+            several = f"split={mark} among the columns reads several names"
+            return [f"{where}: {found:,} cells of {name!r} hold {mark!r}; {several}"]
     return []
 
 
@@ -219,9 +263,9 @@ def names_of(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True)
 
 def _refuse_missing(role: str, strings: pa.ChunkedArray) -> None:
     if strings.null_count:
-        raise BadRow(pc.index(pc.is_null(strings), True).as_py(), f"the {role} is missing")
+        raise BadRow(pc.index(pc.is_null(strings), True).as_py(), f"the {role} is missing{LEAVES_OUT}")
     if len(strings) and pc.min(pc.binary_length(strings)).as_py() == 0:
-        raise BadRow(pc.index(strings, "").as_py(), f"the {role} is empty")
+        raise BadRow(pc.index(strings, "").as_py(), f"the {role} is empty{LEAVES_OUT}")
 
 
 def truth_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:

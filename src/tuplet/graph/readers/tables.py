@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,4 +136,5 @@ def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes:
             f"{where} needs the columns head, relation and tail (perhaps truth); it has {found}; name them with ",
             Option("columns", None),
         )
-    return plain(names, role)
+    layout = plain(names, role)
+    return layout if choice is None else replace(layout, missing=choice.missing)

@@ -24,7 +24,7 @@ from tuplet.graph.readers.facts import FactColumns, NameList
 from tuplet.graph.readers.headers import Opening, judged, line_of, opening
 from tuplet.graph.readers.lines import is_quoted, rows
 from tuplet.graph.readers.load import BOM, CONTENT, Data, load, release
-from tuplet.graph.readers.rows import NO_ROW, BadRow, facts_of
+from tuplet.graph.readers.rows import LEAVES_OUT, NO_ROW, BadRow, facts_of
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _BLOCK = 16 << 20  # bytes read at a time
@@ -154,7 +154,7 @@ def _diagnose(path: Path, data: Data, begin: Opening, otherwise: str) -> NoRetur
             raise BadInput(f"{path}:{number}: {what}{' (there are no comment lines)' if fields[0][:1] == '#' else ''}")
         for role in ROLES:
             if role in layout.role and not fields[layout.role[role]]:
-                raise BadInput(f"{path}:{number}: the {role} is empty")
+                raise BadInput(f"{path}:{number}: the {role} is empty{LEAVES_OUT}")
         if "truth" in layout.role:
             _check_truth(f"{path}:{number}", fields[layout.role["truth"]])
         if "date" in layout.role:

@@ -1,0 +1,119 @@
+"""Tables as people have them: one relation for all rows, blanks, words for nothing, prices among the names."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from graph_content import fact_values, facts
+
+from tuplet.errors import BadInput
+from tuplet.graph.readers.read import read, read_with_report
+
+TRANSFERS = "from,to,amount,day\n007,1,9.5,2024-01-02\n1,x,3,2024-01-03\nx,N/A,4,\n,1,2,2024-01-05\n"
+KEPT = {("007", "transfers_to", "1"), ("1", "transfers_to", "x")}
+
+
+@pytest.fixture
+def transfers(tmp_path: Path) -> Path:
+    path = tmp_path / "transfers.csv"
+    path.write_text(TRANSFERS)
+    return path
+
+
+def test_one_relation_for_all_rows(transfers: Path) -> None:
+    columns = "head=from,transfers_to=to,date=day,attribute=amount,missing=N/A"
+    graph, report = read_with_report(transfers, columns=columns)
+    assert facts(graph) == KEPT
+    assert fact_values(graph, "1", "transfers_to", "x") == {"amount": 3.0}
+    assert report.remarks[-1:] == [f"{transfers}: 2 rows without a name where one is needed, left out"]
+
+
+def test_the_same_in_python() -> None:
+    table = pa.table({"from": ["007", "1", "1", None], "to": ["1", "N/A", "x", "x"]})
+    assert facts(read(table, columns={"head": "from", "transfers_to": "to", "missing": ["N/A"]})) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("head=from,transfers_to=to", ":5: the head is empty; missing= among the columns leaves such rows out"),
+        ("head=from,a=to,b=amount", "unknown column role 'b'"),
+        ("head=from,transfers=to,relation=day", "unknown column role 'transfers'"),
+        ("head=from,tial=to", "unknown column role 'tial'; did you mean 'tail'?"),
+    ],
+)
+def test_mistakes_are_one_line(transfers: Path, columns: str, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        read(transfers, columns=columns)
+    assert message in str(error.value)
+
+
+def test_words_for_nothing_are_told(transfers: Path) -> None:
+    graph, report = read_with_report(transfers, columns="head=from,transfers_to=to,missing=")
+    assert facts(graph) == KEPT | {("x", "transfers_to", "N/A")}
+    assert report.remarks[:2] == [
+        f"{transfers}: cells of 'tail' hold 'N/A', which is an entity like any other; "
+        "missing=N/A among the columns reads them as empty",
+        f"{transfers}: 1 row without a name where one is needed, left out",
+    ]
+
+
+def test_blanks_of_a_plain_table(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("head,relation,tail\na,r,b\na,r,-\nb,r,\n")
+    assert facts(read(path, columns="missing=-")) == {("a", "r", "b")}
+    path.write_text("a\tr\tb\na\tr\t007\n")  # spelt so, not 7
+    assert facts(read(path, columns="missing=007")) == {("a", "r", "b")}
+
+
+def test_what_may_not_be_meant_as_a_name_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    rows = [f"{i},{i % 7},{i % 3 * 1.5},2024-01-{i % 28 + 1:02},code-{i * i}" for i in range(30)]
+    path.write_text("\n".join(["order,customer,price,day,code", *rows]))
+    remarks = "\n".join(read_with_report(path, columns="id=order,relation=*")[1].remarks)
+    assert "'customer' holds numbers, and each is an entity now; attribute=customer among the columns" in remarks
+    assert "'price' holds numbers" in remarks
+    assert "'day' holds dates" in remarks
+    assert "'code' holds something else in nearly every row, so nothing is learnt from it; attribute=code" in remarks
+    assert "'id' and 'customer' have names in common, such as '0', which are one entity each" in remarks
+    named = read_with_report(path, columns="id=order,relation=customer,attribute=*")[1].remarks
+    assert [remark for remark in named if "holds" in remark] == []
+
+
+def test_people_who_know_people_are_not_doubted(tmp_path: Path) -> None:
+    path = tmp_path / "knows.csv"
+    path.write_text("who,whom\nann,bob\nbob,cid\ncid,ann\n")
+    assert read_with_report(path, columns="head=who,knows=whom")[1].remarks == []
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "guess"),
+    [
+        (
+            "customer,product,price,date",
+            ["a,x,1.5,2024-01-01", "b,x,2.5,2024-01-02", "a,y,3.5,2024-01-03"],
+            "head=customer,NAME=product,attribute=*",
+        ),
+        (
+            "drug,targets gene,phase,made by",
+            ["d1,g1,1.5,m", "d2,g1,2.5,n", "d3,g2,3.5,m"],
+            "id=drug,relation=targets gene,relation=made by,attribute=*",
+        ),
+        (
+            "who,how,whom,since",
+            [f"a{i % 9},{'knows' if i % 2 else 'likes'},a{i % 7},x" for i in range(20)],
+            "head=who,relation=how,tail=whom,attribute=*",
+        ),
+        ("from,to", ["a,b", "b,c"], "head=from,NAME=to"),
+    ],
+)
+def test_the_hint_of_a_header_makes_sense(tmp_path: Path, header: str, rows: list[str], guess: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([header, *rows]))
+    with pytest.raises(BadInput) as error:
+        read(path)
+    assert guess in shlex.split(error.value.shell.replace(" (NAME: what you call the relation)", ""))
+    assert len(facts(read(path, columns=guess)))

@@ -1,0 +1,85 @@
+"""The gallery and the page on troubleshooting print what they show; the recipes of the cookbook can be followed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tuplet
+from tuplet.cli.commands import main
+from tuplet.cli.demo import hidden
+from tuplet.graph.bundled import bundled
+
+PAGES = Path(__file__).parents[1] / "docs" / "how-to"
+FILES = re.compile(r"^`(\S+)`\n\n```\n(.*?)```", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^\$ tuplet (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def page(name: str) -> str:
+    return (PAGES / name).read_text(encoding="utf-8")
+
+
+def printed(command: str) -> tuple[int, str]:
+    """The exit code of a command and all it prints, but for the time it took."""
+    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.redirect_stderr(text):
+        try:
+            code = main(shlex.split(command))
+        except SystemExit as wrong:
+            code = int(str(wrong.code))
+    return code, re.sub(r" · [\d.,]+ m?s(?= · |$)", "", text.getvalue(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["gallery.md", "troubleshooting.md"])
+def test_every_command_prints_what_is_shown(name: str) -> None:
+    text = page(name)
+    for file, content in FILES.findall(text):
+        Path(file).write_text(content, encoding="utf-8")
+    commands = COMMANDS.findall(text)
+    assert len(commands) > 10
+    for command, shown in commands:
+        code, said = printed(command)
+        assert said == shown, command
+        assert code == (1 if "error: " in shown else 2 if shown.startswith("tuplet") else 0), command
+
+
+def test_the_recipes_can_be_followed() -> None:
+    """On a store of the same graph whose truth is given, so that nothing is trained: same columns, other figures."""
+    graph = hidden(bundled())
+    heads, relation, tails = graph.edges("test")
+    names = graph.entities.names(heads), graph.relations.names(relation), graph.entities.names(tails)
+    guesses = dict(zip(("head", "relation", "tail"), names, strict=True))
+    pq.write_table(pa.table({**guesses, "truth": np.linspace(0.2, 0.9, len(heads))}), "guesses.parquet")
+    store = tuplet.index(graph, None, "world.store", table="guesses.parquet", progress=False)
+    text = page("cookbook.md")
+    commands = COMMANDS.findall(text)
+    assert len(commands) == 5
+    for command, shown in commands:
+        code, said = printed(command)
+        assert code == 0, said
+        assert said.split("\n")[0].split() == shown.split("\n")[0].split(), command
+        assert said.split("\n")[1].startswith("1 "), "there is an answer"
+    for code_block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        with contextlib.redirect_stdout(io.StringIO()) as text_out:
+            exec(code_block, {"store": store})
+    assert len(text_out.getvalue().splitlines()) == 4
+    fragments = re.findall(r"^\| .* \| `(& .*)` \|$", text, re.MULTILINE)
+    assert len(fragments) == 6
+    for fragment in fragments:
+        if "population" not in fragment:  # an attribute, which this graph has not
+            free = "?a, ?b" if "?a" in fragment else "?country"
+            positive = "borders(?a, ?b)" if "?a" in fragment else "is_a(?country, republic)"
+            store.ask(f"{free} : {positive} {fragment}".replace("\\|", "|"))
+    assert store.explain("?x : member_of(?x, nato)", ["switzerland"]).values == {"x": "switzerland"}
