@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,16 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import PathModel
 from tuplet.store import Store
+from tuplet.truth.candidates import counted_rows
+from tuplet.truth.candidates.counted_rows import RowProgress
+from tuplet.truth.candidates.score import finished_relations, score_candidates
+from tuplet.truth.candidates.sources import CandidateSources
+from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.learned import fit
 from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.new_entities.learn import edge_numbers
+from tuplet.truth.rules import Calibration
+from tuplet.truth.store_folder import StoreFiles
 
 TIMED = 2  # calls that compute rows to see how long one takes
 
@@ -95,13 +104,87 @@ def test_no_train_on_the_command_line(
         tuplet.build(towns(), tmp_path / "t", train=False, predictors="complex")
 
 
-def test_minutes_that_do_not_suffice_are_said_before_the_work(tmp_path: Path, rows: list[int]) -> None:
+def timed(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Rows are as slow as if so large a share of them could be computed in half of a minute."""
+
+    def slow(network: Any, edges: TrainingEdges) -> RowWork:
+        rows = edges.half_links_of_one_end
+        return RowWork(rows, 30 / (share * rows))
+
+    monkeypatch.setattr(RowWork, "of", staticmethod(slow))
+
+
+def test_minutes_that_are_far_too_few_are_said_before_the_work(tmp_path: Path, rows: list[int]) -> None:
     for facts in (towns(), with_valid(tuplet.read(towns(400)), 0.25, 0)):
         rows.clear()
-        with pytest.raises(BudgetExceeded, match=r"rows of the packaged network take about .*; minutes=1 would"):
+        with pytest.raises(BudgetExceeded, match=r"a tenth of .* rows .* takes about .*; minutes=1"):
             tuplet.build(facts, tmp_path / "s", train=False, minutes=1e-6, progress=False)
         assert len(rows) == TIMED
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("has_valid", [False, True])
+def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
+    has_valid: bool, tmp_path: Path, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 0.4)
+    monkeypatch.setattr(RowProgress, "over", False)  # whatever else the machine has to do
+    graph = tuplet.Graph.made(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
+    said: list[str] = []
+    store = tuplet.build(
+        graph,
+        tmp_path / "s",
+        train=False,
+        minutes=1,
+        progress=lambda step, done, total, note: None if total else said.append(note),
+    )
+    done = store.info()["report"]["candidates"]["rows"]
+    assert any(note.startswith("nothing is trained: the most useful ") for note in said)
+    assert sum(rows) == done["computed"] <= 0.4 * TrainingEdges.of(graph).half_links_of_one_end
+    assert done["facts_in_them"] > 1.2 * done["computed"] / done["of"], "rows with more facts come first"
+    assert store.ask("?c : citizen_of(p1, ?c)").summary().endswith("were computed in the time given: more may be true")
+    files = StoreFiles.open(tmp_path / "s")
+    starts = files.table.adjacency.view_ptr
+
+    def bounds(name: str) -> set[float]:
+        number = files.graph.relations.find(name)
+        return {*files.table.row_dropped[starts[2 * number] : starts[2 * number + 2]].tolist()}
+
+    assert bounds("lies_in") == {np.float32(files.meta.threshold)}, "five facts in a row: all are computed"
+    assert bounds("knows") == {np.float32(HIGHEST_PREDICTION)}, "nobody has looked"
+
+
+def test_when_the_time_is_up_no_row_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was computed is as without a limit; what was not is not listed, and not kept as if it were finished."""
+    graph = tuplet.read(towns())
+    known = graph.edges("train")
+    network = model_folder.load_for(TrainingEdges.of(graph), model_folder.located("packaged"), "cpu")
+    half_links = CandidateSources(one_side=True)
+    whole = score_candidates({"any-graph": network}, known, half_links)
+    monkeypatch.setattr(counted_rows, "_BATCHES", 1)
+    monkeypatch.setattr(RowProgress, "over", property(lambda self: self.done >= 50))
+    cache = finished_relations(tmp_path, ["x"], half_links, 0.002, Calibration(), known)
+    assert cache is not None
+    cut = score_candidates({"any-graph": network}, known, half_links, cache=cache, until=1e18)
+    assert cut.rows is not None
+    assert 50 <= sum(cut.rows.computed.values()) < sum(cut.rows.all.values())
+    keys = [edge_numbers(len(graph.entities), (one.heads, one.relation, one.tails)) for one in (whole, cut)]
+    assert 0 < len(keys[1]) < len(keys[0])
+    np.testing.assert_allclose(cut.logs, whole.logs[:, :, np.isin(keys[0], keys[1])], atol=1e-4)
+    finished = {relation for relation in range(len(graph.relations)) if cache.has(relation)}
+    assert finished == {*range(len(graph.relations))} - {*cut.rows.lacking}
+    assert 0 < len(finished) < len(graph.relations)
+
+
+def test_a_fit_without_time_promises_by_the_line_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start, label = torch.randn(4000, generator=generator), torch.rand(4000, generator=generator).round()
+    bins, fold = (64 * label).to(torch.uint8)[None], torch.arange(4000) % fit.FOLDS
+    given = bins, label, torch.ones(4000), start, fold, TreeSettings(trees=3, depth=2)
+    for until, trees in ((time.monotonic() - 1, 0), (time.monotonic() + 1e6, 3)):
+        folds, logit, _ = fit._cross_fit(*given, until=until)
+        assert [len(grown) for grown in folds] == [trees] * fit.FOLDS
+        assert torch.equal(logit, start) == (trees == 0)
 
 
 @pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a graph that is large enough takes long; make soak")

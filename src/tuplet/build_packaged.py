@@ -1,7 +1,8 @@
 """The network that ships with the package: it reads its scores off the facts of any graph, alone or beside others.
 
 Without training, hiding facts is leaving them out, and the rows are what takes the time. Of few facts, as many parts
-are hidden in turn as there is time for. Of many, and where there is a valid split, the valid edges are hidden.
+are hidden in turn as there is time for. Of many, and where there is a valid split, the valid edges are hidden. Where
+the minutes that somebody says do not suffice for all rows, the most useful are computed, and the store says so.
 
 Beside predictors that were trained, it joins them if there is time for its rows, and if held-out facts are found better
 with it than without.
@@ -31,6 +32,7 @@ from tuplet.predict.model_folder import describe, load, load_for, located
 from tuplet.progress import Report, duration
 from tuplet.text_table import counted
 from tuplet.train_config import PACKAGED
+from tuplet.truth.candidates.row_limit import RowLimit
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
 from tuplet.truth.learned.hold_out import hide_twice
 from tuplet.truth.make import PredictorRecipe
@@ -40,7 +42,9 @@ Tensor = torch.Tensor
 
 PARTS = 5  # times at most that others of few facts are hidden
 SECONDS = 20.0  # that all these rows may take, unless somebody says otherwise; once they are computed in any case
-SHARE = 0.5  # of the minutes that somebody says, for the rows
+SHARE = 0.5  # of the minutes that somebody says, for the rows …
+CALIBRATED = 0.8  # … and until the calibration is learned; what is left is for the table
+LEAST_ROWS = 0.1  # share of the rows that are worth a store
 _PROBES = 3  # batches for each core that are timed
 CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
 DECISION = "packaged.json"
@@ -87,60 +91,84 @@ class RowWork:
         times = min(PARTS, int(seconds / max(1e-9, self.total)))
         return times if times > 2 else 1
 
-    def sentence(self, parts: int = 1) -> str:
+    def sentence(self, parts: int = 1, limit: RowLimit | None = None) -> str:
         """What is going to be done, and how long that takes.
 
         >>> print(RowWork(7_000, 0.01).sentence())
         nothing is trained: 7,000 rows of the packaged network, about 1 min 10 s
         >>> print(RowWork(4_000, 0.002).sentence(3))
         nothing is trained: 4,000 rows of the packaged network, 3 times with other facts hidden, about 24 s
+        >>> print(RowWork(4_000, 0.02).sentence(1, RowLimit(1_500, 0.0, 0.0)))
+        nothing is trained: the most useful 1,500 of 4,000 rows of the packaged network, about 30 s
         """
         several = f", {parts} times with other facts hidden" if parts > 1 else ""
-        rows = counted(self.rows, "row")
-        return f"nothing is trained: {rows} of the packaged network{several}, about {duration(parts * self.total)}"
+        rows, seconds = counted(self.rows, "row"), parts * self.total
+        if limit is not None and limit.rows < self.rows:
+            rows, seconds = f"the most useful {limit.rows:,} of {rows}", parts * limit.rows * self.seconds
+        return f"nothing is trained: {rows} of the packaged network{several}, about {duration(seconds)}"
 
-    def refuse_longer(self, parts: int, minutes: float | None) -> None:
-        """Refuse what would take longer than was asked for: a store needs every row.
+    def limit(self, times: int, left: float | None, minutes: float | None) -> RowLimit | None:
+        """What rows there is time for, `times` over, if so many seconds of the minutes are left.
 
-        >>> RowWork(7_000, 0.01).refuse_longer(1, minutes=1)
+        >>> made = RowWork(7_000, 0.01).limit(1, left=50.0, minutes=1)
+        >>> made.rows, round(made.over - made.until)
+        (2500, 15)
+        >>> RowWork(70_000, 0.01).limit(1, left=50.0, minutes=1)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        tuplet.errors.BudgetExceeded: 7,000 rows of the packaged network take about 1 min 10 s; minutes=2 would allow it
+        tuplet.errors.BudgetExceeded: a tenth of 70,000 rows of the packaged network takes about 1 min ...
         """
-        seconds = parts * self.total
-        if minutes is not None and seconds > 60 * minutes:
-            taken = f"{counted(parts * self.rows, 'row')} of the packaged network take about {duration(seconds)}; "
-            raise BudgetExceeded(taken, Option("minutes", math.ceil(seconds / 60)), " would allow it")
+        if left is None or minutes is None:
+            return None
+        needed = LEAST_ROWS * times * self.total / SHARE
+        if needed > left:
+            rows = counted(times * self.rows, "row")
+            taken = f"a tenth of {rows} of the packaged network takes about {duration(SHARE * needed)}; "
+            raise BudgetExceeded(taken, Option("minutes", math.ceil(minutes + (needed - left) / 60)), " would do")
+        now = time.monotonic()
+        return RowLimit(int(SHARE * left / (times * self.seconds)), now + SHARE * left, now + CALIBRATED * left)
+
+
+@dataclass(frozen=True)
+class TimeGiven:
+    """The minutes that somebody says, and when they began."""
+
+    minutes: float | None
+    began: float
+
+    def left(self) -> float | None:
+        """Seconds; None if nothing was said."""
+        return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
 
 def recipe_in_turn(
-    graph: KnowledgeGraph, device: str, seed: int, minutes: float | None, report: Report, **choices: Any
+    graph: KnowledgeGraph, device: str, seed: int, given: TimeGiven, report: Report, **choices: Any
 ) -> HoldOutRecipe:
     """What the network says while some of the facts are hidden, then others: as often as there is time for."""
     model = located(PACKAGED)
-    name, facts, hold_outs = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut]()
+    name, facts, hold_outs, limit = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut](), None
     if len(facts[0]) > 2:  # two are hidden at least
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
-        work = RowWork.of(network, whole)
-        parts = hide_twice(facts, seed, work.parts(SECONDS if minutes is None else SHARE * 60 * minutes))
-        work.refuse_longer(len(parts), minutes)
-        report("plan", 0, 0, work.sentence(len(parts)))
+        work, left = RowWork.of(network, whole), given.left()
+        parts = hide_twice(facts, seed, work.parts(SECONDS if left is None else SHARE * left))
+        limit = work.limit(len(parts), left, given.minutes)
+        report("plan", 0, 0, work.sentence(len(parts), limit))
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
             hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
-    return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), **choices)
+    return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), limit=limit, **choices)
 
 
 def recipe_at_once(
-    graph: KnowledgeGraph, device: str, windows: int, minutes: float | None, report: Report, **choices: Any
+    graph: KnowledgeGraph, device: str, windows: int, given: TimeGiven, report: Report, **choices: Any
 ) -> PredictorRecipe:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
     work = RowWork.of(load(model, device), TrainingEdges.of(graph))
-    work.refuse_longer(1 + windows, minutes)
-    report("plan", 0, 0, work.sentence(1 + windows))
-    return PredictorRecipe(model, device=device, later=[[model]] * windows, **choices)
+    limit = work.limit(1 + windows, given.left(), given.minutes)
+    report("plan", 0, 0, work.sentence(1 + windows, limit))
+    return PredictorRecipe(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
 
 def seconds_left(elapsed: float, minutes: float | None) -> float:

@@ -175,7 +175,8 @@ def build(
     takes at most `minutes` (15 if nothing is said); a small graph takes seconds. `predictors` are names such as
     ("complex", "paths") instead of those that fit. With `config` or further keywords, which are those of `train`, one
     predictor is trained with these settings, however long it takes, unless `minutes` are given too. With `train=False`
-    nothing is trained: the path network that ships with the package reads its scores off the facts.
+    nothing is trained: the path network that ships with the package reads its scores off the facts, and if `minutes` do
+    not suffice for all of its rows, it computes the most useful ones, and the store says so.
 
     `source`, `columns`, `header`, `nodes`, `valid`, `test`, `labels` and `memory` are those of `read`, `threshold`,
     `calibration` and `ray` those of `index`; training stays here, and so do the rows of a graph so small that its facts
@@ -219,13 +220,14 @@ def build(
         choices: dict[str, Any] = {"threshold": threshold, "calibration": calibration, "memory": memory}
         recipe: HoldOutRecipe | PredictorRecipe
         if not train:
+            time_given = build_packaged.TimeGiven(minutes, began)
             if holdout == "random" and learn and worth_hiding(graph):
-                recipe = build_packaged.recipe_in_turn(graph, _device(device), seed, minutes, report, **choices)
+                recipe = build_packaged.recipe_in_turn(graph, _device(device), seed, time_given, report, **choices)
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
                 windows = _windows(graph) if newest else 0
                 recipe = build_packaged.recipe_at_once(
-                    graph, _device(device), windows, minutes, report, **choices, ray=ray
+                    graph, _device(device), windows, time_given, report, **choices, ray=ray
                 )
             return _ready(Store.of(make(graph, recipe, path, force, report)), report)
         graph = Graph.made(_held_out(graph, holdout, seed))

@@ -79,6 +79,7 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         about["predictor"] = " + ".join(map(str, meta.models)) or None
         about["generation"] = files.generation
         about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
+        about |= meta.report.told()
         stated = None if files.facts is None else files.facts.adjacency
         source = Source(
             files.graph, meta.observed, truth, about, stated, Guarantees.open(Path(files.path), files.folders)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,3 +267,62 @@ def test_a_later_fact_makes_its_row_stale_again_and_no_other(store: Store, netwo
     assert (done.stale_rows, store.info()["new_entities"]["stale"]["rows"]) == (0, 0)
     assert StoreFiles.open(store.path).meta.new.later == ()
     sizes_agree(store)
+
+
+def test_a_calibration_that_had_little_time_is_learned_again_with_more(
+    made: Path, tmp_path: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = tuplet.read(facts())
+    model = untrained(len(graph.entities), len(graph.relations))
+    tuplet.index(graph, model, tmp_path / "t", calibration="softmax-count", progress=False)
+    store = tuplet.open(tmp_path / "t")
+    monkeypatch.setattr(learn, "TREES", TreeSettings(trees=5, depth=2, rate=0.2))
+    monkeypatch.setattr(learn.KnownGraph, "portion", lambda self: 32)
+    monkeypatch.setattr(predict, "_LEARNING", 1e-9)
+    monkeypatch.setattr(predict, "_SHARE_OF_LEARNING", 0.0)
+
+    def told() -> dict[str, object]:
+        found: dict[str, object] = store.info()["new_entities"]["calibration"]["made"]
+        return found
+
+    store.add([("first", "lives_in", "town0")], new_entities=True, model=network)
+    hurried = told()
+    assert hurried["short"] is True
+    store.add([("second", "lives_in", "town0")], new_entities=True, model=network)
+    assert told() == hurried, "there is no more time than before"
+    monkeypatch.setattr(predict, "_LEARNING", 1e9)
+    store.add([("third", "lives_in", "town0")], new_entities=True, model=network, seconds=1e9)
+    assert told()["short"] is False
+    assert told()["rows"] > hurried["rows"]  # type: ignore[operator]
+    learned = told()
+    store.add([("fourth", "lives_in", "town0")], new_entities=True, model=network, seconds=1e12)
+    assert told() == learned, "it has learned from all there is"
+
+
+def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_rows(
+    store: Store, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.path is not None
+    ends: list[float] = []
+    original = learn.fit_together
+
+    def noted(*given: Any) -> Any:
+        ends.append(given[-1])
+        return original(*given)
+
+    monkeypatch.setattr(learn, "fit_together", noted)
+    monkeypatch.setattr(learn, "TREES", TreeSettings(trees=2, depth=2, rate=0.2))
+    files = StoreFiles.open(store.path)
+    began = time.monotonic()
+    known = known_facts(files)
+    learn.learn(*predict.sizes_of(files), known, predict.network_of(network)[0], limit=5000)
+    assert began + 5000 <= ends[0] <= time.monotonic() + 5000
+    store.add(NEW, new_entities=True, seconds=0, model=network)
+    files = StoreFiles.open(store.path)
+    ready = files.meta.new.calibration["made"]["ready"] if files.meta.new.calibration else 0.0
+    assert ready > 0
+    monkeypatch.setattr(learn.KnownGraph, "of", None)  # whoever made one would see
+    learned = files.newcomers()
+    assert learned is not None
+    report, _ = predict._predict(files, network, learned, predict._Clock(ready / 2), None, 60)  # type: ignore[arg-type]
+    assert (report.rows, report.waiting) == (0, 1)

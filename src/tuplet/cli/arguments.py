@@ -151,7 +151,7 @@ def _build(command: CommandParser) -> None:
         "--minutes",
         type=float,
         metavar="N",
-        help="the most that all of it may take (default 15); what is trained is chosen to fit",
+        help="the most that all of it may take (default 15); what is trained, or computed without, is chosen to fit",
     )
     command.add_argument(
         "--holdout",

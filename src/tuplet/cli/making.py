@@ -179,6 +179,9 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
             if report["predicted"] != 0
             else f"nothing is predicted: {reason}"
         )
+    if rows := (report.get("candidates") or {}).get("rows"):
+        there = f"{rows['computed']:,} of {counted(rows['of'], 'row')} were computed in the time given; in them are"
+        print(f"{there} {100 * rows['facts_in_them']:.0f} % of the facts. What the others would say is not known")
     print(arguments.output)
     path = shlex.quote(arguments.output)
     for query in about["try"][:1]:

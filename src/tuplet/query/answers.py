@@ -367,6 +367,8 @@ class Answers(Sequence[Answer]):
                 f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
             )
         parts += map(self.graph.prefixes.short, self.about.get("hints", []))
+        if (share := self.about.get("rows_computed")) is not None:
+            parts.append(f"{100 * share:.0f} % of the rows were computed in the time given: more may be true")
         if waiting := self.about.get("waiting"):
             parts.append(
                 f"nothing is predicted yet about {counted(waiting, 'new entity', 'new entities')} (tuplet update)"

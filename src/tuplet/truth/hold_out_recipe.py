@@ -6,6 +6,7 @@ all train edges: there the valid edges are all that was hidden (`bounded`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +18,15 @@ from tuplet.progress import Report
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.promise import NOTIONAL
+from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_meta import LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
+    from tuplet.truth.candidates.row_limit import RowLimit
     from tuplet.truth.learned.hold_out import HeldOutResult, HiddenPart
-    from tuplet.truth.scored import ScoredEdges
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class HoldOutRecipe:
     threshold: float | None = None
     calibration: str | None = None  # "learned": nothing less will do
     memory: int | None = None
+    limit: RowLimit | None = None  # of the rows, where these are dear and the time is limited
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
@@ -70,12 +73,17 @@ class HoldOutRecipe:
             split = self.hold_outs[0].part
         scorers = self.hold_outs[0].scorers.values() if self.hold_outs else ()
         choice = choose(*sizes, *split, HALF_LINKS if several else None, scorers)
+        if self.limit is not None:
+            choice = replace(choice, sources=self.limit.within(choice.sources, split.known))
         trials = []
         for number, one in enumerate(self.hold_outs):
             floor, rule, known = min(FLOOR, 4 * least), Calibration(), one.part.known
             cache = finished_relations(work, [one.name], choice.sources, floor, rule, known)
             shown = None if progress is None else _part_of(progress, number, len(self.hold_outs))
-            scored = score_candidates(one.scorers, known, choice.sources, floor, rule, self.memory, cache, shown)
+            until = math.inf if self.limit is None else self.limit.sweep(len(self.hold_outs) - number)
+            scored = score_candidates(
+                one.scorers, known, choice.sources, floor, rule, self.memory, cache, shown, until=until
+            )
             trials.append((one.part, scored))
         facts = sum(len(part.hidden[0]) for part, _ in trials)
         test = graph.split_edges["test"] if "test" not in splits else 0
@@ -85,7 +93,8 @@ class HoldOutRecipe:
         twice = missing_as_often(distinct / len(trials), missing, test) if distinct < facts else None
         if progress and distinct:
             progress("calibrate", 0, 0, f"learning a calibration from {distinct:,} hidden facts")
-        found = calibrate_hidden(sizes, trials, correction, least, twice)
+        over = math.inf if self.limit is None else self.limit.over
+        found = calibrate_hidden(sizes, trials, correction, least, twice, over)
         why = None
         if not trials:
             why = "there are too few facts to hide some of them and see whether they are found"
@@ -94,7 +103,8 @@ class HoldOutRecipe:
         if why and self.calibration == LEARNED:
             raise BadInput(f"no learned calibration: {why}")
         told = choice.as_dict() | {"listed": listed_once(sizes[0], trials)}
-        return _content(graph, splits, found, least, why, self.models, told)
+        told |= missing_rows([scored for _, scored in trials])
+        return _content(graph, splits, found, least, why, self.models, told, [scored for _, scored in trials])
 
 
 def _part_of(progress: Report, number: int, parts: int) -> Report:
@@ -123,7 +133,7 @@ def bounded(
         correction = SplitCorrection.of(valid, test, "valid" in observed, "test" in observed)
     part = HiddenPart(graph.edges("train"), graph.edges("valid"))
     found = calibrate_hidden(graph_sizes(graph), [(part, scored)], correction, least)
-    return _content(graph, observed, found, least, why, models, candidates)
+    return _content(graph, observed, found, least, why, models, candidates, [scored])
 
 
 def _content(
@@ -134,6 +144,7 @@ def _content(
     why: str | None,
     models: tuple[ModelMeta, ...],
     candidates: Mapping[str, Any],
+    trials: Sequence[ScoredEdges],
 ) -> StoreContent:
     """The store of what hidden facts bear out; `why` nothing was learned from them, if so."""
     if why is not None and found.facts:
@@ -145,7 +156,16 @@ def _content(
         return StoreMeta(graph.hash, observed, least, found.as_dict(), models, report=report)
 
     arrays = None if found.learned is None else found.learned.arrays()
-    return StoreContent(graph, table_writer(graph, observed, found.edges, least), meta, calibration=arrays)
+    may_miss = ScoredEdges.may_miss_together(trials, len(graph.relations), least)
+    return StoreContent(graph, table_writer(graph, observed, found.edges, least, may_miss), meta, calibration=arrays)
+
+
+def missing_rows(trials: Sequence[ScoredEdges]) -> dict[str, Any]:
+    """What the store says of rows that there was no time for; nothing if there are none."""
+    from tuplet.truth.candidates.row_limit import RowsDone
+
+    rows = sum((one.rows for one in trials if one.rows is not None), RowsDone())
+    return {"rows": rows.as_dict()} if rows.lacking else {}
 
 
 def _report(graph: KnowledgeGraph, table: TruthTable, observed: tuple[str, ...], found: HeldOutResult) -> StoreReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,13 @@ import numpy as np
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
+from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_content import StoreContent, table_writer
 from tuplet.truth.store_meta import ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.truth.learned.calibrate import CalibrationResult
-    from tuplet.truth.scored import ScoredEdges
 
 
 def learned_content(
@@ -30,19 +31,21 @@ def learned_content(
     candidates: Mapping[str, Any] | None = None,
     progress: Report | None = None,
     later: Sequence[ScoredEdges] = (),
+    until: float = math.inf,
 ) -> StoreContent:
-    """What the store is made of; `later` as in `calibrate`."""
+    """What the store is made of; `later` and `until` as in `calibrate`."""
     from tuplet.truth.learned import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
-    found = calibrate.calibrate(graph, scores, splits, least, progress=progress, later=later)
+    found = calibrate.calibrate(graph, scores, splits, least, progress=progress, later=later, until=until)
 
     def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
         report = replace(_report(graph, made, found), candidates=candidates)
         return StoreMeta(graph.hash, splits, least, found.as_dict(), models, table, report=report)
 
     arrays = found.fit.learned.arrays()
-    may_miss = None if isinstance(scores, Predictions) else scores.may_miss(len(graph.relations), least)
+    several = [] if isinstance(scores, Predictions) else [scores, *later]
+    may_miss = ScoredEdges.may_miss_together(several, len(graph.relations), least)
     writer = table_writer(graph, splits, found.edges, least, may_miss)
     return StoreContent(graph, writer, meta, calibration=arrays)
 

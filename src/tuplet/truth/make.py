@@ -6,6 +6,7 @@ a table made elsewhere, and the stated facts alone. `make` follows any of them.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from tuplet.graph.newest import as_of
 from tuplet.progress import Report
 from tuplet.truth.assemble import write_table
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
-from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded
+from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded, missing_rows
 from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.learned_content import learned_content
 from tuplet.truth.predictor_choice import model_meta, open_predictors
@@ -38,6 +39,7 @@ from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
+    from tuplet.truth.candidates.row_limit import RowLimit
     from tuplet.truth.candidates.sources import CandidateSources
     from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
     from tuplet.truth.rules import Calibration
@@ -165,6 +167,7 @@ class PredictorRecipe:
     later: Sequence[Sequence[PathLike]] = ()  # the same predictors at the end of each window of the newest facts
     parts: PathLike | None = None  # a folder of finished relations, made elsewhere or before; it is kept
     ray: str | None = None  # the address of a Ray cluster that scores relations
+    limit: RowLimit | None = None  # of the rows, where these are dear and the time is limited
 
     def __post_init__(self) -> None:
         from tuplet.truth.candidates.sources import KINDS
@@ -189,6 +192,8 @@ class PredictorRecipe:
         choice = choose(*graph_sizes(graph), counted, graph.edges("valid"), self.candidates, scorers.values())
         floor = least if why == "" else max(choice.floor, min(FLOOR, 4 * least))
         choice, two_step = join_rules(choice, *graph_sizes(graph), counted, graph.edges("valid"), self.candidates)
+        if self.limit is not None:
+            choice = replace(choice, sources=self.limit.within(choice.sources, counted))
         if progress:
             progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
@@ -201,7 +206,9 @@ class PredictorRecipe:
             folders = _listed(self.predictor)
             wanted = ScoredCandidates(choice.sources, floor, rule, self.memory, two_step)
             score_on_cluster(self.ray, graph, COUNTED, folders, scorers, wanted, cache, progress)
-        scores = score_candidates(scorers, counted, choice.sources, floor, rule, self.memory, cache, progress, two_step)
+        scores = score_candidates(
+            scorers, counted, choice.sources, floor, rule, self.memory, cache, progress, two_step, self._until(0)
+        )
         scores = replace(scores, floor=choice.floor if why != "" else 0.0)
         if why is None:
             why = _too_few(graph, scores, self.calibration)
@@ -211,10 +218,13 @@ class PredictorRecipe:
             told |= {"search": sum(scores.searched.values(), SearchCheck()).as_dict()}
         if why is None:
             later = [
-                self._later(models, as_of(graph, number), choice.sources, two_step, floor, work, progress)
-                for number, models in enumerate(self.later, 1)
+                self._later(number, as_of(graph, number), choice.sources, two_step, floor, work, progress)
+                for number in range(1, 1 + len(self.later))
             ]
-            return learned_content(graph, scores, splits, self.threshold, about, None, told, progress, later)
+            told |= missing_rows([scores, *later])
+            over = self.limit.over if self.limit else math.inf
+            return learned_content(graph, scores, splits, self.threshold, about, None, told, progress, later, over)
+        told |= missing_rows([scores])
         if why:
             return bounded(graph, scores, splits, self.threshold, why, about, told)
         edges = scores.predictions().reaching(least)
@@ -226,9 +236,13 @@ class PredictorRecipe:
         may_miss = scores.may_miss(len(graph.relations), least)
         return StoreContent(graph, table_writer(graph, splits, edges, least, may_miss), meta)
 
+    def _until(self, number: int) -> float:
+        """When the rows of the graph as it was at the end of a window must be computed; 0: before the first."""
+        return self.limit.sweep(1 + len(self.later) - number) if self.limit else math.inf
+
     def _later(
         self,
-        models: Sequence[PathLike],
+        number: int,
         graph: KnowledgeGraph,
         sources: CandidateSources,
         two_step: TwoStepPairs | None,
@@ -240,10 +254,12 @@ class PredictorRecipe:
         from tuplet.truth.candidates.score import finished_relations, score_candidates
 
         rule, counted = _rule(self.calibration), graph.edges(*COUNTED)
-        scorers, about = open_predictors(_listed(models), graph, self.device, other_graph=True)
+        scorers, about = open_predictors(_listed(self.later[number - 1]), graph, self.device, other_graph=True)
         pairs = None if two_step is None else two_step.counted_on(counted)
         cache = finished_relations(work, [model.sha256 for model in about], sources, floor, rule, counted)
-        return score_candidates(scorers, counted, sources, floor, rule, self.memory, cache, progress, pairs)
+        return score_candidates(
+            scorers, counted, sources, floor, rule, self.memory, cache, progress, pairs, self._until(number)
+        )
 
 
 @dataclass(frozen=True)
@@ -270,6 +286,7 @@ class OnDemandRecipe:
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
         from tuplet.predict.model_folder import located
+        from tuplet.truth.on_demand_bounds import measured_rows
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = None
@@ -282,7 +299,7 @@ class OnDemandRecipe:
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             told, bounds = why, None
             if why is not None:
-                more, bounds = _measured_rows(graph, table, folder, rule, least, splits)
+                more, bounds = measured_rows(graph, table, folder, rule, least, splits, COUNTED)
                 told = f"{why}; {more}"
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
             return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
@@ -396,27 +413,6 @@ def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | No
         return ""
     valid = graph.split_edges["valid"]
     return _not_learned(f"{valid:,} valid edges, {LEAST_VALID} needed", calibration) if valid < LEAST_VALID else None
-
-
-def _measured_rows(
-    graph: KnowledgeGraph, facts: TruthTable, model: Path, rule: Calibration, least: float, observed: tuple[str, ...]
-) -> tuple[str, dict[str, Any] | None]:
-    """What bounds rows on demand, in words, and the bounds, if they can be had."""
-    from tuplet.predict import model_folder
-    from tuplet.predict.edges import TrainingEdges
-    from tuplet.truth.on_demand import TruthOnDemand
-    from tuplet.truth.on_demand_bounds import is_cheap, measured
-
-    predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
-    rows = TruthOnDemand(predictor, facts, graph.edges(*COUNTED), rule, least)
-    if not is_cheap(rows):
-        return "nothing was measured, for that would take as long as the table", None
-    bounds = measured(rows, graph, observed)
-    tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
-    if not graph.split_edges["valid"]:
-        return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
-    found = f"{tried:,} candidates with {right:,} valid edges among them"
-    return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
 
 
 def _too_few(graph: KnowledgeGraph, edges: ScoredEdges | Predictions, calibration: str | None) -> str | None:

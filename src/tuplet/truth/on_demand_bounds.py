@@ -7,21 +7,49 @@ bound of `learned.bounds`, of all relations together.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict import model_folder
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.edges import Floats
 from tuplet.truth.learned.bounds import MeasuredBounds
 from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.on_demand import TruthOnDemand
+from tuplet.truth.rules import Calibration
+from tuplet.truth.table import TruthTable
 
 _RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction
 _SCORES = 4_000_000  # of a relation and direction at most: a large graph has fewer rows
 _LARGE = 2_000  # entities from which on the rows of a predictor that offers no part of a row are not cheap
+
+
+def measured_rows(
+    graph: KnowledgeGraph,
+    facts: TruthTable,
+    model: Path,
+    rule: Calibration,
+    least: float,
+    observed: tuple[str, ...],
+    counted: tuple[str, ...],
+) -> tuple[str, dict[str, Any] | None]:
+    """What bounds rows on demand, in words, and the bounds, if they can be had."""
+    predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
+    rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
+    if not is_cheap(rows):
+        return "nothing was measured, for that would take as long as the table", None
+    bounds = measured(rows, graph, observed)
+    tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
+    if not graph.split_edges["valid"]:
+        return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
+    found = f"{tried:,} candidates with {right:,} valid edges among them"
+    return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
 
 
 def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ...], seed: int = 0) -> MeasuredBounds:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.truth.edges import HIGHEST_PREDICTION, Floats, Predictions
+
+if TYPE_CHECKING:
+    from tuplet.truth.candidates.row_limit import RowsDone
 
 EdgeColumns: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]  # heads, relation, tails
 
@@ -82,6 +85,7 @@ class ScoredEdges:
     logs: Floats  # [scorers, 2, edges]
     searched: Mapping[int, SearchCheck] = field(default_factory=dict)  # relations that may miss an edge
     floor: float = 0.0  # an edge that is not listed may have this truth, before it is calibrated
+    rows: RowsDone | None = None  # those that there was time for, if it was limited
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -91,7 +95,14 @@ class ScoredEdges:
         bounds = np.full(relations, max(least, self.floor), dtype=np.float32)
         for number, check in self.searched.items():
             bounds[number] = max(bounds[number], check.missed)
+        bounds[self.rows.lacking if self.rows else []] = HIGHEST_PREDICTION  # nobody has looked
         return bounds if (bounds > np.float32(least)).any() else None
+
+    @staticmethod
+    def may_miss_together(several: Sequence[ScoredEdges], relations: int, least: float) -> Floats | None:
+        """The same of edges that none of several lists."""
+        bounds = [bound for one in several if (bound := one.may_miss(relations, least)) is not None]
+        return np.maximum.reduce(bounds) if bounds else None
 
     def predictions(self) -> Predictions:
         """The edges with the mean truth of all scorers; that of a scorer is the mean of the directions it knows."""

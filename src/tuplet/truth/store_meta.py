@@ -106,12 +106,22 @@ class StoreReport:
     reliability: Mapping[str, Any] | None = None
     reliability_before: Mapping[str, Any] | None = None  # of a learned calibration: what it started from
     held_out_listed: float | None = None  # share of the held-out facts that the table lists
-    candidates: Mapping[str, Any] | None = None  # which pairs were scored, and the share of the valid edges they hold
+    # which pairs were scored, the share of the valid edges they hold, and `rows` if there was no time for some
+    candidates: Mapping[str, Any] | None = None
     not_learned: str | None = None  # why the calibration is not a learned one, where it would have been
 
     def as_dict(self) -> dict[str, Any]:
         always = ("edges", "facts", "predicted", "reliability")
         return {key: value for key, value in asdict(self).items() if value is not None or key in always}
+
+    def told(self) -> dict[str, float]:
+        """What every answer says: the share of the rows that were computed, if there was no time for all.
+
+        >>> StoreReport(5, 3, 2, candidates={"rows": {"computed": 5, "of": 20}}).told()
+        {'rows_computed': 0.25}
+        """
+        rows = (self.candidates or {}).get("rows")
+        return {} if rows is None else {"rows_computed": round(rows["computed"] / rows["of"], 4)}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, has_one_side, scores_columns, sees_facts
 from tuplet.truth.candidates.counted_rows import CountedRows, RowProgress
+from tuplet.truth.candidates.row_limit import usefulness
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.sources import CandidateSources
 from tuplet.truth.edge_counts import EdgeCounts
@@ -190,7 +191,7 @@ class CandidateScorer:
             rows = None if sees_facts(scorer) and len(self.scorers) > 1 else everyone
             both = [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
             return fewer_rows(both) if rows is None and has_one_side(scorer) else both
-        links, support = [], self._support(number)
+        links, support = list[HalfLinks](), self._support(number)
         for inverse in (False, True):
             near, far = support[inverse], support[not inverse]
             columns = torch.nonzero(far >= self.sources.least).view(-1)
@@ -199,7 +200,16 @@ class CandidateScorer:
             if self.sources.rows_from is not None and least is not None:
                 rows = torch.nonzero(near >= least).view(-1)
             links.append(self._looking(HalfLinks.of(number, inverse, heads, tails, columns, rows)))
-        return fewer_rows(links) if self.sources.rows_from is None and has_one_side(scorer) else links
+        if self.sources.rows_from is not None or not has_one_side(scorer):
+            return links
+        return [self._useful(side) for side in fewer_rows(links)]
+
+    def _useful(self, links: HalfLinks) -> HalfLinks:
+        """The same without rows that there is no time for."""
+        if self.sources.useful_from is None:
+            return links
+        useful = usefulness(links.facts(), links.rows)
+        return links.only(torch.nonzero(useful >= self.sources.useful_from).view(-1))
 
 
 def fewer_rows(both: Sequence[HalfLinks]) -> list[HalfLinks]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +23,20 @@ _BATCH = 64  # of a predictor that does not say how many rows it computes at a t
 class RowProgress:
     """How far the scoring of a graph is: in rows, where some are dear, else in relations, or their shards."""
 
-    def __init__(self, progress: Report | None, dear_rows: Sequence[int], cut: bool = False) -> None:
-        """`dear_rows`: how many each task has; `cut`: a relation may be several."""
+    def __init__(
+        self, progress: Report | None, dear_rows: Sequence[int], cut: bool = False, until: float = math.inf
+    ) -> None:
+        """`dear_rows`: how many each task has; `cut`: a relation may be several; `until`: no row is begun later."""
+        self.until, self.late = until, Counter[int]()  # by relation: rows that there was no time for
         self.progress, self.note = progress, "rows" if any(dear_rows) else "shards" if cut else "relations"
         self.ends = np.cumsum(dear_rows if any(dear_rows) else np.ones(len(dear_rows), dtype=np.int64)).tolist()
         self.done = 0
         self.rows(0)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.until
 
     def rows(self, number: int) -> None:
         """So many more are computed."""
@@ -39,7 +50,7 @@ class RowProgress:
 
 
 class CountedRows:
-    """A predictor of whole rows that says after every few how many it has computed."""
+    """A predictor of whole rows that says after every few how many it has computed; when the time is up, it stops."""
 
     def __init__(self, predictor: LinkPredictor, told: RowProgress) -> None:
         self.predictor, self.told = predictor, told
@@ -57,9 +68,18 @@ class CountedRows:
     def _counted(self, near: Tensor, relation: int, inverse: bool) -> Tensor:
         parts = [torch.zeros(0, self.entities, device=near.device)]
         for some in torch.split(near, self.some):
-            parts.append(row_scores(self.predictor, some, relation, inverse))
+            if self.told.over:
+                parts.append(torch.full((len(some), self.entities), math.nan, device=near.device))
+                self.told.late[relation] += len(some)
+            else:
+                parts.append(row_scores(self.predictor, some, relation, inverse))
             self.told.rows(len(some))
         return torch.cat(parts)
+
+    @property
+    def late(self) -> bool:
+        """Whether there was no time for some rows: their scores are NaN."""
+        return bool(self.told.late)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the predictor's own."""

@@ -74,6 +74,7 @@ class RelationParts:
 
     def __init__(self, scorer: CandidateScorer, two_step: TwoStepSource | None, size: ShardSize | None = None) -> None:
         self.scorer, self.two_step, self.size = scorer, two_step, size or SHARD
+        self.late: Callable[[], bool] = lambda: False  # whether what is made now may lack rows: it is not kept
         self.links = lru_cache(maxsize=4)(scorer.links)  # the shards of a relation share them
 
     def names(self, number: int) -> list[str]:
@@ -103,7 +104,7 @@ class RelationParts:
                 kind = first if not made else two_step if "-two-step-" in name else self._open_pairs(number)
                 with torch.inference_mode():
                     part = dict(kind())
-                if cache:
+                if cache and not self.late():
                     cache.save(name, part)
             made[name] = part
         return made
@@ -128,6 +129,11 @@ class RelationParts:
         if isinstance(task, WholeTask):
             return sum(rows for _, rows in sides)
         return sum(min(size, max(0, rows - task.shard * size)) for size, rows in sides)
+
+    def facts_in_a_row(self, task: WholeTask | SweepTask) -> float:
+        """How many known facts a half-link of its relation has, on average; the same for all its shards."""
+        heads, tails = self.scorer.counts.edges(task.number)
+        return len(heads) / max(1, min(len(torch.unique(heads)), len(torch.unique(tails))))
 
     def shards(self, number: int) -> list[SweepTask]:
         """Those of a relation that is too large for one task; none of any other."""
@@ -335,7 +341,7 @@ def finished_parts(
     finished = len(tasks) - len(left)
     for place, found in run(left):
         task, finished = left[place], finished + 1
-        if cache:
+        if cache and not work.late():
             _keep(cache, found)
         else:
             swept |= found if isinstance(task, SweepTask) else {}
@@ -344,14 +350,16 @@ def finished_parts(
             yield task.number, found
     for number in dict.fromkeys(task.number for task in tasks if isinstance(task, SweepTask)):
         mine = [task for task in tasks if isinstance(task, SweepTask) and task.number == number]
-        if cache:
-            swept = {task.name: cache.load(task.name) or task.compute(work)[task.name] for task in mine}
+        late = any(task.name in swept for task in mine)
+        for task in mine:
+            if cache and task.name not in swept:
+                swept[task.name] = cache.load(task.name) or task.compute(work)[task.name]
         cut = CutRelation(work, number, {task.name: swept.pop(task.name) for task in mine})
         fills = list(cut.tasks())
         for place, found in run(fills):
             cut.put(fills[place], found)
         parts = cut.parts()
-        if cache:
+        if cache and not late:
             _keep(cache, parts)
             for task in mine:
                 cache.drop(task.name)

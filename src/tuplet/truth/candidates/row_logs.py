@@ -261,7 +261,7 @@ class RowLogs:
 
     def _shift(self, row: Tensor, own: Tensor, normaliser: Tensor) -> Tensor:
         """Of some rows, by the scores of their known facts, in order of `row`, and the sums of all."""
-        if not bool(normaliser.isfinite().all()):
+        if not bool(normaliser.isfinite().all()) and not getattr(self.predictor, "late", False):
             raise BadInput(f"{type(self.predictor).__name__} gives scores that are not finite numbers")
         highest = torch.full_like(normaliser, -math.inf).scatter_reduce(0, row, own, "amax")
         total = sum_by_row(torch.exp(own - highest[row]), row, len(normaliser))
@@ -330,7 +330,8 @@ class RowLogs:
     def at(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Log truth of single edges [n] → float32 [n].
 
-        NaN where a predictor of whole rows was not asked for the row, and where it sees the edge itself.
+        NaN where a predictor of whole rows was not asked for the row, or had no time for it, and where it sees the edge
+        itself.
         """
         out = torch.full((len(heads),), math.nan, device=heads.device)
         near, far = (tails, heads) if self.links.inverse else (heads, tails)

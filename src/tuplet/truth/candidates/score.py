@@ -8,6 +8,7 @@ whatever scorers say. Only one relation is ever held. Needs torch and numpy alon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,6 +34,7 @@ from tuplet.truth.candidates.relation_parts import (
     finished_parts,
     plan,
 )
+from tuplet.truth.candidates.row_limit import RowsDone
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
 from tuplet.truth.relation_cache import RelationCache
 from tuplet.truth.rules import Calibration
@@ -54,6 +56,7 @@ def score_candidates(
     cache: RelationCache | None = None,
     progress: Report | None = None,
     two_step: TwoStepSource | None = None,
+    until: float = math.inf,
 ) -> ScoredEdges:
     """All candidates that reach the floor, each as if it were unknown whether it is a fact.
 
@@ -61,7 +64,7 @@ def score_candidates(
     rule. The scorers compute where they lie. With a `cache` every finished relation is kept there, and a later call
     goes on where the earlier one stopped. `two_step` pairs are listed beside those that reach the floor. `memory`
     (bytes; default 1 GiB, on a GPU 40 % of what is free) bounds the blocks; beside it the rows of one relation are held
-    in half precision if a scorer gives whole rows alone.
+    in half precision if a scorer gives whole rows alone. Dear rows that are not begun `until` then are left out.
     """
     if not 0 < floor < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
@@ -69,9 +72,12 @@ def score_candidates(
     scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
     plain = RelationParts(scorer, two_step)
     tasks = plan_relations(plain, cache, workers)
+    if math.isfinite(until):  # what is least useful is left for the end
+        tasks.sort(key=plain.facts_in_a_row, reverse=True)
     cut = any(isinstance(task, SweepTask) for task in tasks)
-    told = RowProgress(progress, [plain.dear_rows(task) for task in tasks], cut)
+    told = RowProgress(progress, [plain.dear_rows(task) for task in tasks], cut, until)
     work = RelationParts(scorer.counting(told), two_step)
+    work.late = lambda: bool(told.late)
 
     def run(some: Sequence[RelationTask]) -> Iterator[tuple[int, Any]]:
         yield from enumerate(_side_by_side(lambda task: task.compute(work, cache), some, workers))
@@ -81,7 +87,10 @@ def score_candidates(
         found[number] = _merged(list(parts.values()))
         if (check := sum(map(SearchCheck.of_part, parts.values()), SearchCheck())).rows:
             searched[number] = check
-    return replace(joined(tuple(scorers), dict(sorted(found.items()))), searched=searched)
+    scored = replace(joined(tuple(scorers), dict(sorted(found.items()))), searched=searched)
+    if sources.useful_from is None and not math.isfinite(until):
+        return scored
+    return replace(scored, rows=RowsDone.of(counted, sources, told.late))
 
 
 def plan_relations(work: RelationParts, cache: RelationCache | None, workers: int) -> list[WholeTask | SweepTask]:

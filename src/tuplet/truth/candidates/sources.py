@@ -58,6 +58,8 @@ class CandidateSources:
     'half-links × plausible ends (0.1) + two-step pairs (0.03)'
     >>> str(CandidateSources(0.1, most=16))
     'half-links × plausible ends (0.1), at most 16 + facts of a row'
+    >>> str(CandidateSources(0.1, one_side=True, useful_from=2.5))
+    'half-links of one end with 2.5 facts or more × plausible ends (0.1)'
     >>> str(CandidateSources(0.1, per_fact=512))
     'half-links × plausible ends (0.1), nearest 512 for each fact of a row'
     """
@@ -68,6 +70,7 @@ class CandidateSources:
     two_step_from: float | None = None  # also pairs that rules of two steps speak for, from this confidence on
     rows_from: float | None = None  # dear predictors too give rows of entities without a fact, from this confidence on
     one_side: bool = False  # half-links are those of the end that has fewer in its relation
+    useful_from: float | None = None  # rows of less use are not computed (see `row_limit`)
     per_fact: int | None = None  # columns that a row looks at for each of its facts, the best ones; None: all of them
     most: int | None = (
         None  # a row lists at most so many beside as many as it has facts; None: all that reach the floor
@@ -80,6 +83,8 @@ class CandidateSources:
         told = names.get(self.least, f"half-links × plausible ends ({self.least:g})")
         if self.one_side:
             told = told.replace("half-links", "half-links of one end")
+        if self.useful_from is not None:
+            told = told.replace(" ×", f" with {self.useful_from:.4g} facts or more ×", 1)
         if self.open_from is not None:
             told += f" + pairs without a fact ({self.open_from:g})"
         if self.two_step_from is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -64,12 +65,14 @@ def calibrate(
     device: str | torch.device = "cpu",
     progress: Report | None = None,
     later: Sequence[ScoredEdges] = (),
+    until: float = math.inf,
 ) -> CalibrationResult:
     """Learn a calibration from the train and valid edges of the graph and apply it to all candidates.
 
     Where the newest facts are held out, `later` are the candidates of predictors that learned anew at the end of each
     window: it is learned from those of all windows, and applied to the last ones, which know everything. Of the test
-    split only its size is used, and at the end its edges, to report how reliable the result is.
+    split only its size is used, and at the end its edges, to report how reliable the result is. `until`: as in
+    `fit_together`.
     """
     reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
@@ -86,9 +89,9 @@ def calibrate(
     given, candidates, known, is_valid = trials[0]
     if newest is None:
         hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
-        fitted = fit(known, candidates, is_valid, hidden)
+        fitted = fit(known, candidates, is_valid, hidden, until=until)
     else:
-        fitted = _fit_newest(trials)
+        fitted = _fit_newest(trials, until)
     if later:
         given, candidates = _candidates(later[-1], device)
     as_of_now = newest is not None and "valid" in observed
@@ -124,7 +127,7 @@ def _scored_trial(graph: KnowledgeGraph, scored: ScoredEdges | Predictions, devi
     return _ScoredTrial(given, candidates, known_edges(graph, device), is_valid)
 
 
-def _fit_newest(trials: Sequence[_ScoredTrial]) -> CrossFit:
+def _fit_newest(trials: Sequence[_ScoredTrial], until: float) -> CrossFit:
     """A fit to what came after each cut: what came true in that time comes true in as long a time from now on.
 
     An entity that was new then had no facts to be judged by, and every one has now: its edges are no examples. How a
@@ -137,7 +140,7 @@ def _fit_newest(trials: Sequence[_ScoredTrial]) -> CrossFit:
         found.append(Trial(known, candidates.where(places), is_valid[places]))
         examples.append(before + places)
         before += len(given.heads)
-    fitted = fit_together(found, SplitCorrection(), without=SHIFTING)
+    fitted = fit_together(found, SplitCorrection(), without=SHIFTING, until=until)
     return replace(fitted, places=torch.cat(examples)[fitted.places])
 
 

@@ -12,9 +12,12 @@ Test edges are never looked at. Needs torch and numpy alone.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -181,9 +184,10 @@ def fit(
     settings: TreeSettings | None = None,
     without: tuple[str, ...] = (),
     rows: int | None = None,
+    until: float = math.inf,
 ) -> CrossFit:
     """Fit on the candidates that are not known, those of `is_valid` being the facts; `without`: see `column_names`."""
-    return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows)
+    return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows, until)
 
 
 def fit_together(
@@ -192,8 +196,12 @@ def fit_together(
     settings: TreeSettings | None = None,
     without: tuple[str, ...] = (),
     rows: int | None = None,
+    until: float = math.inf,
 ) -> CrossFit:
-    """One fit on the candidates of several trials, each described by what was known in its own."""
+    """One fit on the candidates of several trials, each described by what was known in its own.
+
+    There are fewer trees if it would not be over `until` then, by the monotonic clock.
+    """
     free = [~is_known(trial.known, trial.edges) for trial in trials]
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
@@ -227,7 +235,7 @@ def fit_together(
         binned[:, telling],
     )
     weight = weight[telling] * each
-    folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen)
+    folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen, until)
     curve = Curve.fit(held_out, label, weight)
     bent = curve(held_out)
     losses["after"] = log_loss(bent, label, weight)
@@ -332,23 +340,36 @@ def _judge(logit: Tensor, folds: tuple[Trees, ...], bins: Tensor, fold: Tensor) 
 
 
 def _cross_fit(
-    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, fold: Tensor, settings: TreeSettings
+    bins: Tensor,
+    label: Tensor,
+    weight: Tensor,
+    start: Tensor,
+    fold: Tensor,
+    settings: TreeSettings,
+    until: float = math.inf,
 ) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
     """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
 
     seeds = range(settings.seed, settings.seed + (_FITS if float(label.sum()) < _FEW else 1))
+    jobs, begun = [(number, seed) for number in range(FOLDS) for seed in seeds], count()
+    at_once = 1 if bins.device.type == "cuda" else torch.get_num_threads()
+
+    def share() -> float:
+        """When a job that begins now must be over, so that as much is left for each of those to come."""
+        left, now = max(at_once, len(jobs) - next(begun)), time.monotonic()
+        return now + (until - now) * at_once / left
 
     def one(job: tuple[int, int]) -> tuple[Trees, list[float]]:
         number, seed = job
-        out = fold == number
+        out, end = fold == number, share()
         seen = ~out
         aside = HeldOutRows(bins[:, out], label[out], weight[out], start[out])
-        return boost(bins[:, seen], label[seen], weight[seen], start[seen], replace(settings, seed=seed), aside)
+        return boost(bins[:, seen], label[seen], weight[seen], start[seen], replace(settings, seed=seed), aside, end)
 
-    results = side_by_side(one, [(number, seed) for number in range(FOLDS) for seed in seeds], bins.device)
+    results = side_by_side(one, jobs, bins.device)
     length = min(len(losses) for _, losses in results)
-    count = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
-    trees = [grown.first(count) for grown, _ in results]
+    best = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
+    trees = [grown.first(best) for grown, _ in results]
     folds = tuple(Trees.mean(trees[at : at + len(seeds)]) for at in range(0, len(trees), len(seeds)))
     logit = start.clone().float()
     _judge(logit, folds, bins, fold)

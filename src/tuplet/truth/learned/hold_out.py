@@ -11,6 +11,7 @@ measured of its kind (`bounds`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -129,11 +130,12 @@ def calibrate_hidden(
     correction: SplitCorrection,
     threshold: float,
     twice: SplitCorrection | None = None,
+    until: float = math.inf,
 ) -> HeldOutResult:
     """Learn from what was hidden in each trial, and judge everything that was unknown in some.
 
     `sizes` are the numbers of entities and relations. `twice`: every hidden fact was hidden in two of the trials, and
-    this is the correction for those of the same two (`hidden_twice`).
+    this is the correction for those of the same two (`hidden_twice`). `until`: as in `fit_together`.
     """
     tried = [trial_of(sizes, part, scored) for part, scored in trials]
     free = [~is_known(trial.known, trial.edges) for trial in tried]
@@ -142,7 +144,7 @@ def calibrate_hidden(
     facts = len(np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found])))
     learned, line = None, None
     if facts >= LEAST_VALID:
-        learned, judged = _by_trees(tried, correction)
+        learned, judged = _by_trees(tried, correction, until)
     elif facts:
         line, judged = _by_line(tried, free)
     else:
@@ -184,9 +186,9 @@ def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
     return len(np.unique(np.concatenate(keys))) if keys else 0
 
 
-def _by_trees(trials: list[Trial], correction: SplitCorrection) -> tuple[LearnedCalibration, _Judged]:
+def _by_trees(trials: list[Trial], correction: SplitCorrection, until: float) -> tuple[LearnedCalibration, _Judged]:
     facts = sum(int(trial.is_fact.sum()) for trial in trials)
-    fitted = fit_together(trials, correction, rows=int(np.clip(_ROWS_EACH * facts, *_ROWS)))
+    fitted = fit_together(trials, correction, rows=int(np.clip(_ROWS_EACH * facts, *_ROWS)), until=until)
     promised = [torch.sigmoid(fitted.learned.logit(trial.known, trial.edges).double()).numpy() for trial in trials]
     return fitted.learned, _Judged(
         promised,

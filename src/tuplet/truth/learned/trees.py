@@ -12,6 +12,7 @@ summation.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -169,8 +170,11 @@ def boost(
     start: Tensor,
     settings: TreeSettings,
     held_out: HeldOutRows | None = None,
+    until: float = math.inf,
 ) -> tuple[Trees, list[float]]:
     """Trees that correct the logits `start` towards the labels, and the held-out loss before and after each of them.
+
+    No tree is begun after `until`, by the monotonic clock.
 
     >>> x = torch.linspace(0, 1, 1000)
     >>> bins = Bins.of(x[None].half())(x[None].half())
@@ -184,6 +188,8 @@ def boost(
     losses = [] if held_out is None or watched is None else [log_loss(watched, held_out.label, held_out.weight)]
     grown: list[tuple[list[int], list[int], Tensor]] = []
     for _ in range(settings.trees):
+        if time.monotonic() > until:
+            break
         some = torch.randperm(len(bins), generator=generator)[: max(1, round(settings.columns * len(bins)))]
         drawn = torch.rand(bins.shape[1], generator=generator) < settings.rows
         rows = torch.nonzero(drawn).view(-1).to(bins.device)

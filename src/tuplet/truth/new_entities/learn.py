@@ -32,6 +32,7 @@ from tuplet.truth.scored import EdgeColumns, ScoredEdges
 ENOUGH = 4_000  # hidden facts to learn from
 ROUNDS = 5  # an entity is hidden in one of so many; in each …
 _SHARE = 0.1  # … at most this share of the entities, so that the graph stays what it is
+_ROWS_UNTIL = 0.6  # of the time for learning, that of rows; the rest is for trees
 _FITTED = 50_000  # candidates that a fit looks at, beside all hidden facts
 TREES = TreeSettings(trees=120, depth=4, rate=0.15)
 _BUSIEST = 0.99  # hubs are left out: nothing that came today is one
@@ -86,11 +87,14 @@ class EntityCalibration:
     reliability: Reliability
     entities: int  # that were made to look new
     rows: int
-    seconds: float
+    seconds: float  # that these took
+    ready: float  # seconds until the first of them could begin
+    short: bool  # for want of time there are fewer than it would have learned from
 
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
-        made = {"entities": self.entities, "rows": self.rows, "seconds": round(self.seconds, 1)}
+        made = {"entities": self.entities, "rows": self.rows, "short": self.short}
+        made |= {"seconds": round(self.seconds, 3), "ready": round(self.ready, 3)}
         return {**self.learned.as_dict(), "made": made, "reliability": self.reliability.as_dict()}
 
 
@@ -107,18 +111,19 @@ def learn(
     """Learn from entities that lose half of their facts; why nothing can be learned, if so.
 
     Rows are computed until enough hidden facts are found, or for `seconds` if the least are found by then; after
-    `limit` seconds without these it is given up (None).
+    `_ROWS_UNTIL` of `limit` seconds without these it is given up (None), and after `limit` seconds no tree is begun.
     """
-    began, found = time.monotonic(), 0
+    began, found, ready = time.monotonic(), 0, 0.0
     trials: list[Trial] = []
     used = rows_done = 0
 
     def over() -> bool:
         spent = time.monotonic() - began
-        return found >= ENOUGH or spent > limit or (spent > seconds and found >= LEAST_VALID)
+        return found >= ENOUGH or spent > _ROWS_UNTIL * limit or (spent > seconds and found >= LEAST_VALID)
 
     for known, hidden, chosen in _made_new(entities, facts, seed):
         scene = KnownGraph.of(entities, relations, known, network)
+        ready = ready or time.monotonic() - began
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
         for some in scene.rows(chosen).portions(scene.portion()):
@@ -142,20 +147,22 @@ def learn(
             trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
         if over():
             break
-    if found < LEAST_VALID and time.monotonic() - began > limit:
+    spent = time.monotonic() - began
+    if found < LEAST_VALID and spent > _ROWS_UNTIL * limit:
         return None
     if found < LEAST_VALID:
         return f"{found:,} facts were hidden and found among the candidates, {LEAST_VALID} are needed"
     if progress:
         progress("learn", 0, 0, f"learning from {found:,} hidden facts in {rows_done:,} rows")
-    fitted = fit_together(trials, SplitCorrection(), TREES, WITHOUT, _FITTED)
+    fitted = fit_together(trials, SplitCorrection(), TREES, WITHOUT, _FITTED, began + limit)
     measured = reliability(
         fitted.learned.hidden(fitted.held_out).numpy(),
         fitted.label.numpy() > 0,
         split="hidden",
         weight=fitted.weight.numpy(),
     )
-    return EntityCalibration(fitted.learned, measured, used, rows_done, time.monotonic() - began)
+    short = found < ENOUGH and spent > min(seconds, _ROWS_UNTIL * limit)
+    return EntityCalibration(fitted.learned, measured, used, rows_done, spent - ready, ready, short)
 
 
 def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:

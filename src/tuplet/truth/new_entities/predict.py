@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.array_folder import write_directory
 from tuplet.errors import Argument, BadInput, Option
-from tuplet.progress import Report
+from tuplet.progress import Report, duration
 from tuplet.text_table import counted
 from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import Predictions
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from tuplet.truth.new_entities.learn import KnownGraph
 
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
-_LEARNING = 90.0  # seconds of rows that are enough to learn a calibration from …
-_SHARE_OF_LEARNING = 0.3  # … or this share of a longer time that was given
+_LEARNING = 30.0  # seconds of rows that are enough to learn a calibration from …
+_SHARE_OF_LEARNING = 0.1  # … or this share of a longer time that was given
+_MOST_LEARNING = 0.75  # share of the time after which a calibration is learned, whatever it is worth
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ def predict_waiting(
     """Predict facts about the new entities that wait for it; returns what was done, and the store after it.
 
     It takes about `seconds` at most (None: as long as it needs): an entity gets all its rows or waits on. The first
-    time a calibration is learned and kept in the store; if nothing could be learned, it is tried `again` only if asked
-    for. Nobody is kept waiting: the store is locked only when finished entities are put in. Rows are computed on the
-    cluster at `ray`, if given.
+    time a calibration is learned and kept in the store, and once more if there was little time for it and there is more
+    now; if nothing could be learned, it is tried `again` only if asked for. Nobody is kept waiting: the store is locked
+    only when finished entities are put in. Rows are computed on the cluster at `ray`, if given.
     """
     store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
     why = never(store) or (None if again else store.meta.new.why)
@@ -142,9 +143,13 @@ class _Clock:
     def __post_init__(self) -> None:
         self.began = time.monotonic()
 
+    def left(self) -> float:
+        """Seconds."""
+        return self.limit - (time.monotonic() - self.began)
+
     def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
         """How far the next portion goes: entities whose rows, which end at `ends`, fit into the time that is left."""
-        left, start = self.limit - (time.monotonic() - self.began), int(ends[at - 1]) if at else 0
+        left, start = self.left(), int(ends[at - 1]) if at else 0
         if not self.rows:  # the first one tells how long a row takes
             return at + 1 if left > 0 else at
         fits = left * self.rows / max(self.seconds, 1e-9)
@@ -178,15 +183,20 @@ def _learned(
     store: StoreFiles, network: AnyGraphModel, digest: str, clock: _Clock, progress: Report | None, timeout: float
 ) -> tuple[LearnedCalibration | None, StoreFiles]:
     """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
-    from tuplet.truth.new_entities.learn import learn
+    from tuplet.truth.new_entities.learn import EntityCalibration, learn
 
     known = store.meta.new.calibration
-    if known is not None and known.get("network") == digest:
-        return store.newcomers(), store
-    if progress:
-        progress("learn", 0, 0, "learning how far predictions about new entities can be trusted (once for a store)")
+    before = store.newcomers() if known is not None and known.get("network") == digest else None
     enough = max(_LEARNING, _SHARE_OF_LEARNING * clock.limit) if np.isfinite(clock.limit) else _LEARNING
-    found = learn(*sizes_of(store), known_facts(store), network, enough, clock.limit / 2, progress)
+    if before is not None and not _worth_more(known or {}, min(enough, _MOST_LEARNING * clock.limit)):
+        return before, store
+    if progress:
+        what = "learning how far predictions about new entities can be trusted"
+        once = "with more time than before" if before else "once for a store"
+        progress("learn", 0, 0, f"{what} ({once}): rows of {duration(min(enough, _MOST_LEARNING * clock.limit))}")
+    found = learn(*sizes_of(store), known_facts(store), network, enough, _MOST_LEARNING * clock.limit, progress)
+    if before is not None and not isinstance(found, EntityCalibration):
+        return before, store
     if found is None:  # in so short a time
         return None, store
     with writing(store.path, timeout, store) as now:
@@ -196,6 +206,12 @@ def _learned(
         new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
         write = partial(write_directory, kind="newcomers", arrays=found.learned.arrays(), meta={})
         return found.learned, now.noted(replace(now.meta, new=new), newcomers=lambda folder: write(folder))
+
+
+def _worth_more(known: Mapping[str, Any], seconds: float) -> bool:
+    """Whether a calibration had too little time, and there is twice as much now."""
+    made = known.get("made", {})
+    return bool(made.get("short")) and seconds > 2 * (made["seconds"] + made["ready"])
 
 
 def _predict(
@@ -212,10 +228,17 @@ def _predict(
     from tuplet.truth.new_entities.learn import KnownGraph
 
     report, waiting, facts = PredictionReport(), store.meta.new.ids, known_facts(store)
+    made = (store.meta.new.calibration or {}).get("made", {})
+    if clock.left() < made.get("ready", 0.0):  # not even the first row could begin
+        return _waiting_on(report, store, progress), store
     scene = KnownGraph.of(*sizes_of(store), facts, network)
     rows = scene.rows(waiting)
     walked = rows.where(rows.walked)
     ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
+    if progress and made.get("rows") and len(walked):
+        expected = duration(len(walked) * made["seconds"] / made["rows"] / workers)
+        what = f"{counted(len(walked), 'row')} of {counted(len(waiting), 'new entity', 'new entities')}"
+        progress("predict", 0, 0, f"{what}, about {expected}")
     at = 0
     while at < len(waiting) and (upto := clock.reach(ends, at, workers * scene.portion())) > at:
         began, start = time.monotonic(), int(ends[at - 1]) if at else 0
@@ -230,10 +253,15 @@ def _predict(
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
         report = report.then(replace(put, rows=some.walks))
         clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
+    return _waiting_on(report, store, progress), store
+
+
+def _waiting_on(report: PredictionReport, store: StoreFiles, progress: Report | None) -> PredictionReport:
+    """The report with those that wait on."""
     left = len(store.meta.new.ids)
     if progress and left:
         progress("predict", 0, 0, f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on")
-    return replace(report, waiting=left), store
+    return replace(report, waiting=left)
 
 
 def _judged(scene: KnownGraph, learned: LearnedCalibration, scored: ScoredEdges, least: float) -> Predictions:
