@@ -1,7 +1,7 @@
 """Entities that came after a store was built, against a store that had them from the start.
 
     python benchmarks/new_entities.py GRAPH [--share 0.05] [--minutes M] [--work DIR] [--model FOLDER] [--only-new]
-        [--entities N]
+        [--entities N] [--seconds S] [--build]
 
 GRAPH is a graph directory or anything `tuplet import` reads; of a split graph the train and valid facts are taken. A
 share of the entities is hidden with all facts, and a store is built from the rest. Half of the facts of each hidden
@@ -10,7 +10,8 @@ all entities in the row of the new entity, and of the new entity in the row of t
 rank). Printed beside it: the same for a store built with the given halves from the start (unless `--only-new`); how far
 truth is from what came true; the seconds that rows of the first 100 new entities take once the calibration is learned.
 With `--entities` the first so many of the hidden ones are added; with `--update` also the test facts of a split graph
-in rows around new entities, before `store.update()` and after. Stores in DIR are used again.
+in rows around new entities, before `store.update()` and after. Stores in DIR are used again: `--build` makes them and
+stops, so that what follows can be timed on a quiet machine. `--seconds` are those of `add` (default: as there).
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def main() -> None:
     parser.add_argument("--model", default="packaged")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--entities", type=int, help="how many of the hidden ones are added; default: all")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--build", action="store_true")
     parser.add_argument("--only-new", action="store_true")
     parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
@@ -57,9 +60,13 @@ def main() -> None:
     given, hidden = ([fact for fact in some if fact[0] in new or fact[2] in new] for some in (given, hidden))
     print(f"{len(new):,} of them added, with {len(given):,} facts; {len(hidden):,} asked for", flush=True)
     built = stored(before, work / f"without-{arguments.seed}.store", arguments)
+    if arguments.build:
+        if not arguments.only_new:
+            stored([*before, *given], work / f"with-{arguments.seed}.store", arguments)
+        return
     copy = Path(tempfile.mkdtemp()) / "store"
     shutil.copytree(built, copy)
-    grow(tuplet.open(copy), new, given, arguments.model)
+    grow(tuplet.open(copy), new, given, arguments.model, arguments.seconds)
     report("added", StoreFiles.open(copy), new, hidden)
     if not arguments.only_new:
         whole = stored([*before, *given], work / f"with-{arguments.seed}.store", arguments)
@@ -106,19 +113,20 @@ def stored(facts: Sequence[Fact], path: Path, arguments: argparse.Namespace) -> 
     return path
 
 
-def grow(store: tuplet.Store, new: set[str], given: Sequence[Fact], model: str) -> None:
+def grow(store: tuplet.Store, new: set[str], given: Sequence[Fact], model: str, seconds: float | None) -> None:
     """Add the new entities: one, so that the calibration is learned; so many that are timed; the rest."""
     order = sorted(new)
     for name, chosen in (("1", order[:1]), (str(TIMED), order[1 : TIMED + 1]), ("the others", order[TIMED + 1 :])):
         some = [fact for fact in given if fact[0] in (these := set(chosen)) or fact[2] in these]
         began = time.monotonic()
-        done = store.add(some, new_entities=True, seconds=1e9, model=model, progress=True)
+        done = store.add(some, new_entities=True, seconds=seconds, model=model, progress=True)
         print(
             f"add {name}: {len(some):,} facts, {done.predicted:,} predicted, {time.monotonic() - began:.1f} s",
             flush=True,
         )
         if done.why is not None or done.waiting:
             raise SystemExit(f"{done.waiting} wait: {done.why}")
+    print(f"calibration: {store.info()['new_entities']['calibration']['made']}")
 
 
 def report(name: str, files: StoreFiles, new: set[str], hidden: Sequence[Fact]) -> None:

@@ -19,7 +19,7 @@ from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
 from tuplet.truth.learned.trees import TreeSettings
-from tuplet.truth.new_entities import learn, predict
+from tuplet.truth.new_entities import learn, predict, update
 from tuplet.truth.new_entities.stale import facts_met, known_facts, stale_rows
 from tuplet.truth.store_folder import StoreFiles
 
@@ -326,3 +326,14 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     assert learned is not None
     report, _ = predict._predict(files, network, learned, predict._Clock(ready / 2), None, 60)  # type: ignore[arg-type]
     assert (report.rows, report.waiting) == (0, 1)
+
+
+def test_rows_around_new_entities_are_not_begun_without_time_for_all(
+    store: Store, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(NEW, new_entities=True, model=network)
+    monkeypatch.setattr(update, "_moved", None)  # whoever began would see
+    said: list[str] = []
+    done = store.update(seconds=1e-6, model=network, progress=lambda *told: said.append(told[-1]))
+    assert done.stale_rows > 0
+    assert said[-1].endswith("which is more than there is; they stay as they are")

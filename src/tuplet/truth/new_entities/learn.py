@@ -38,6 +38,7 @@ TREES = TreeSettings(trees=120, depth=4, rate=0.15)
 _BUSIEST = 0.99  # hubs are left out: nothing that came today is one
 _CELLS = 1 << 25  # scores held at a time
 _FEWEST_ROWS = 32  # at a time
+_BETWEEN_LOOKS = 64  # rows between two looks at the clock
 # What would be another number if more or fewer entities were asked about at a time; and dates, which new facts lack.
 WITHOUT = ("time", "candidates-", "unknown", "known_share", "excess")
 
@@ -93,7 +94,7 @@ class EntityCalibration:
 
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
-        made = {"entities": self.entities, "rows": self.rows, "short": self.short}
+        made: dict[str, Any] = {"entities": self.entities, "rows": self.rows, "short": self.short}
         made |= {"seconds": round(self.seconds, 3), "ready": round(self.ready, 3)}
         return {**self.learned.as_dict(), "made": made, "reliability": self.reliability.as_dict()}
 
@@ -126,7 +127,7 @@ def learn(
         ready = ready or time.monotonic() - began
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
-        for some in scene.rows(chosen).portions(scene.portion()):
+        for some in scene.rows(chosen).portions(min(_BETWEEN_LOOKS, scene.portion())):
             if over():
                 break
             done, before = rows_done, found

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.graph.views import among
-from tuplet.progress import Report
+from tuplet.progress import Report, duration
+from tuplet.text_table import counted
 from tuplet.train_config import PACKAGED
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.calibrate import candidates_of
@@ -63,6 +64,8 @@ def update(
         return report, store
     found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
     rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
+    if len(rows) and not _fits(store, len(rows), until, progress):
+        return replace(report, stale_rows=len(rows)), store
     moved = _moved(store, rows, learned, model, until, progress) if len(rows) else _nothing()
     if moved is None:
         return replace(report, stale_rows=len(rows)), store
@@ -70,6 +73,19 @@ def update(
         later = tuple(fact for fact in now.meta.new.later if fact not in set(new.later))
         after = with_truth(now, moved, replace(now.meta.new, met=met, later=later))
     return replace(report, rows=report.rows + len(rows), moved=len(moved.heads)), after
+
+
+def _fits(store: StoreFiles, rows: int, until: float, progress: Report | None) -> bool:
+    """Whether so many rows can be judged twice in time, as far as is known; they move all at once or not at all."""
+    made = (store.meta.new.calibration or {}).get("made", {})
+    if not made.get("rows"):
+        return True
+    expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
+    fits = bool(time.monotonic() + expected <= until)
+    if progress:
+        told = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
+        progress("update", 0, 0, told if fits else f"{told}, which is more than there is; they stay as they are")
+    return fits
 
 
 def _moved(
