@@ -150,7 +150,7 @@ def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
         number = files.graph.relations.find(name)
         return {*files.table.row_dropped[starts[2 * number] : starts[2 * number + 2]].tolist()}
 
-    assert bounds("lies_in") == {np.float32(files.meta.threshold)}, "five facts in a row: all are computed"
+    assert bounds("citizen_of") == {np.float32(files.meta.threshold)}, "four rows of many facts: all are computed"
     assert bounds("knows") == {np.float32(HIGHEST_PREDICTION)}, "nobody has looked"
 
 
@@ -181,10 +181,10 @@ def test_a_fit_without_time_promises_by_the_line_alone() -> None:
     start, label = torch.randn(4000, generator=generator), torch.rand(4000, generator=generator).round()
     bins, fold = (64 * label).to(torch.uint8)[None], torch.arange(4000) % fit.FOLDS
     given = bins, label, torch.ones(4000), start, fold, TreeSettings(trees=3, depth=2)
-    for until, trees in ((time.monotonic() - 1, 0), (time.monotonic() + 1e6, 3)):
+    for until, has_trees in ((time.monotonic() - 1, False), (time.monotonic() + 1e6, True)):
         folds, logit, _ = fit._cross_fit(*given, until=until)
-        assert [len(grown) for grown in folds] == [trees] * fit.FOLDS
-        assert torch.equal(logit, start) == (trees == 0)
+        assert [len(grown) > 0 for grown in folds] == [has_trees] * fit.FOLDS
+        assert torch.equal(logit, start) != has_trees
 
 
 @pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a graph that is large enough takes long; make soak")

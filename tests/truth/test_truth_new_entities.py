@@ -18,6 +18,7 @@ from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
+from tuplet.truth.learned import fit
 from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.new_entities import learn, predict, update
 from tuplet.truth.new_entities.stale import facts_met, known_facts, stale_rows
@@ -270,7 +271,7 @@ def test_a_later_fact_makes_its_row_stale_again_and_no_other(store: Store, netwo
 
 
 def test_a_calibration_that_had_little_time_is_learned_again_with_more(
-    made: Path, tmp_path: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = tuplet.read(facts())
     model = untrained(len(graph.entities), len(graph.relations))
@@ -278,6 +279,9 @@ def test_a_calibration_that_had_little_time_is_learned_again_with_more(
     store = tuplet.open(tmp_path / "t")
     monkeypatch.setattr(learn, "TREES", TreeSettings(trees=5, depth=2, rate=0.2))
     monkeypatch.setattr(learn.KnownGraph, "portion", lambda self: 32)
+    for module in (learn, fit):
+        monkeypatch.setattr(module, "LEAST_VALID", 100)
+    monkeypatch.setattr(learn, "STEADY", 100)
     monkeypatch.setattr(predict, "_LEARNING", 1e-9)
     monkeypatch.setattr(predict, "_SHARE_OF_LEARNING", 0.0)
 

@@ -30,6 +30,7 @@ from tuplet.truth.new_entities.similar import SimilarEnds
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 
 ENOUGH = 4_000  # hidden facts to learn from
+STEADY = 1_000  # hidden facts that do where there is little time
 ROUNDS = 5  # an entity is hidden in one of so many; in each …
 _SHARE = 0.1  # … at most this share of the entities, so that the graph stays what it is
 _ROWS_UNTIL = 0.6  # of the time for learning, that of rows; the rest is for trees
@@ -111,22 +112,25 @@ def learn(
 ) -> EntityCalibration | str | None:
     """Learn from entities that lose half of their facts; why nothing can be learned, if so.
 
-    Rows are computed until enough hidden facts are found, or for `seconds` if the least are found by then; after
-    `_ROWS_UNTIL` of `limit` seconds without these it is given up (None), and after `limit` seconds no tree is begun.
+    Rows are computed until enough hidden facts are found, or for `seconds` if a quarter of them is found by then. After
+    `_ROWS_UNTIL` of `limit` seconds what was found has to do; if it is too little, it is given up (None). No tree is
+    begun after `limit` seconds.
     """
     began, found, ready = time.monotonic(), 0, 0.0
     trials: list[Trial] = []
     used = rows_done = 0
+    exhausted = False
 
     def over() -> bool:
         spent = time.monotonic() - began
-        return found >= ENOUGH or spent > _ROWS_UNTIL * limit or (spent > seconds and found >= LEAST_VALID)
+        return found >= ENOUGH or spent > _ROWS_UNTIL * limit or (spent > seconds and found >= STEADY)
 
     for known, hidden, chosen in _made_new(entities, facts, seed):
         scene = KnownGraph.of(entities, relations, known, network)
         ready = ready or time.monotonic() - began
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
+        seen = np.zeros(len(keys), dtype=bool)  # a fact may lie in rows of both its ends
         for some in scene.rows(chosen).portions(min(_BETWEEN_LOOKS, scene.portion())):
             if over():
                 break
@@ -137,7 +141,9 @@ def learn(
                     progress("learn", before, ENOUGH, f"hidden facts; {done + count:,} rows of entities made new")
 
             scored = scene.score(some, told)
-            found += int(np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys).sum())
+            already = int(seen.sum())
+            seen |= np.isin(keys, edge_numbers(entities, (scored.heads, scored.relation, scored.tails)))
+            found += int(seen.sum()) - already
             rows_done += some.walks
             used += len(np.unique(some.entity))
             parts.append(scored)
@@ -148,6 +154,8 @@ def learn(
             trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
         if over():
             break
+    else:
+        exhausted = True
     spent = time.monotonic() - began
     if found < LEAST_VALID and spent > _ROWS_UNTIL * limit:
         return None
@@ -162,7 +170,7 @@ def learn(
         split="hidden",
         weight=fitted.weight.numpy(),
     )
-    short = found < ENOUGH and spent > min(seconds, _ROWS_UNTIL * limit)
+    short = found < ENOUGH and not exhausted
     return EntityCalibration(fitted.learned, measured, used, rows_done, spent - ready, ready, short)
 
 

@@ -193,7 +193,7 @@ def _learned(
     if progress:
         what = "learning how far predictions about new entities can be trusted"
         once = "with more time than before" if before else "once for a store"
-        progress("learn", 0, 0, f"{what} ({once}): rows of {duration(min(enough, _MOST_LEARNING * clock.limit))}")
+        progress("learn", 0, 0, f"{what} ({once}): rows of about {duration(min(enough, _MOST_LEARNING * clock.limit))}")
     found = learn(*sizes_of(store), known_facts(store), network, enough, _MOST_LEARNING * clock.limit, progress)
     if before is not None and not isinstance(found, EntityCalibration):
         return before, store
