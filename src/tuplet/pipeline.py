@@ -186,13 +186,14 @@ def build(
     weighted graph brings its own truth values and is not trained. `keep_model` leaves the predictor there, or each in a
     folder there if they were chosen here.
     """
+    began = time.monotonic()
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
     _refuse_wrong(holdout, minutes, predictors or settings.get("model"), threshold, calibration)
     if not train:
         given = {"predictors": predictors, "config": config, "keep_model": keep_model, **settings}
         _refuse_training([name for name, value in given.items() if value is not None and name != "seed"])
-    target, began = Path(os.path.realpath(path)), time.monotonic()
+    target = Path(os.path.realpath(path))
     work = target.with_name(f".{target.name}.model")
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
