@@ -102,14 +102,14 @@ class EmbeddingModel(ABC):
 
     def scores(self, near: Tensor, number: int, columns: Tensor) -> Tensor:
         """Scores of some entities by one row of the relation table [n], [m] → [n, m]."""
-        return self.score_all(self._queries(near, number), self.entity[columns])
+        return self.score_all(self._queries(near, number), self.entity.index_select(0, columns))
 
     def factors(self, near: Tensor, number: int, columns: Tensor) -> tuple[Tensor, Tensor] | None:
         """Rows and columns whose inner products are `scores`; None where a score is no such product."""
-        return (self._queries(near, number), self.entity[columns]) if self.bilinear else None
+        return (self._queries(near, number), self.entity.index_select(0, columns)) if self.bilinear else None
 
     def _queries(self, near: Tensor, number: int) -> Tensor:
-        return self.query(self.entity[near], self.relation[number].expand(len(near), -1))
+        return self.query(self.entity.index_select(0, near), self.relation[number].expand(len(near), -1))
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Scores of single edges in the direction of `tails` [n] → [n]."""

@@ -16,6 +16,10 @@ from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, row_scores
 from tuplet.predict.edges import Splits, Triples
 
+_ON_GPU = 512 << 20  # bytes of scores and masks at a time
+_CACHED = 32 << 20  # on a CPU, which looks at them several times: about as many as its caches hold,
+_LEAST_ROWS = 16  # but so many rows at least, since all entities are read for them
+
 
 @dataclass(frozen=True)
 class LinkMetrics:
@@ -88,17 +92,19 @@ def ranks(
     edges: Triples,
     known: KnownAnswers,
     device: torch.device | str | None = None,
-    memory: int = 512 << 20,
+    memory: int | None = None,
 ) -> Tensor:
     """Expected filtered ranks of the tail and the head of each edge [n] → [n, 2], float64 on the CPU.
 
-    `memory` bounds the bytes of scores and masks held at a time; `device` is where the model is, if it does not say so.
-    Edges are taken by row, so that each row is computed once.
+    `memory` bounds the bytes of scores and masks held at a time (by default as much as suits the device); `device` is
+    where the model is, if it does not say so. Edges are taken by row, so that each row is computed once.
     """
     device = device or device_of(model)
     heads, relation, tails = (torch.as_tensor(np.asarray(a, dtype=np.int64), device=device) for a in edges)
     questions = ((heads, relation, tails), (tails, relation + model.relations, heads))
     result = torch.empty(len(heads), 2, dtype=torch.float64, device=device)
+    if memory is None:
+        memory = max(_CACHED, _LEAST_ROWS * model.entities * 8) if torch.device(device).type == "cpu" else _ON_GPU
     step = max(1, memory // (model.entities * 8))
     for direction, (asked, by, target) in enumerate(questions):
         question = asked * (2 * model.relations) + by

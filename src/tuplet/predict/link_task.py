@@ -48,6 +48,7 @@ class LinkTask(PatientTask):
         self.products = config.batch * scored * config.rank * self.kind.entity_parts
         self.bilinear = self.kind.bilinear
         self.epoch = -1  # whose batches are at hand
+        self.best: LinkMetrics | None = None  # of the measurements in this process
 
     def memory(self) -> int:
         """Tables with what the optimizer keeps (and, unless sampled, their gradient), edges in order, scores."""
@@ -132,6 +133,8 @@ class LinkTask(PatientTask):
         if not self.edges.count("valid"):
             return None
         metrics = self._evaluated("valid")
+        if self.best is None or metrics.mrr > self.best.mrr:
+            self.best = metrics
         return metrics.mrr, metrics.to_json()
 
     def _evaluated(self, split: str) -> LinkMetrics:
@@ -141,8 +144,12 @@ class LinkTask(PatientTask):
     def results(self, position: Position) -> dict[str, Any]:
         for table in self.parameters().values():
             table.requires_grad_(False)
-        splits = [split for split in ("valid", "test") if self.edges.count(split)]
-        metrics = {split: self._evaluated(split).to_json() for split in splits}
+        metrics = {}
+        if self.edges.count("valid"):  # the model is the best one: if it was measured here, it is not measured again
+            known = self.best if self.best is not None and self.best.mrr == position.best else None
+            metrics["valid"] = (known or self._evaluated("valid")).to_json()
+        if self.edges.count("test"):
+            metrics["test"] = self._evaluated("test").to_json()
         best = position.best_round or position.round
         return {"epochs": position.round, "best_epoch": best, "metrics": metrics}
 

@@ -14,7 +14,7 @@ import torch
 Tensor = torch.Tensor
 
 SHRINK = 5.0  # a confidence is that of a rule which failed this many times more
-_PAIRS = 1 << 22  # pairs expanded at a time
+_PAIRS = 1 << 20  # pairs expanded at a time: their columns stay in the caches of a CPU
 _MOST_VIEWS = 8192  # with more, what goes together would be too large a matrix; rules and types then say nothing
 
 

@@ -21,9 +21,11 @@ EdgeColumns: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray
 class SearchCheck:
     """What is listed of rows that were also scored whole: a search may miss an edge, and a row lists its most.
 
-    >>> one, other = SearchCheck(10, 150, 100, 99, 0.02), SearchCheck(5, 100, 100, 100, 0.0)
+    What was looked at proves nothing about other rows: these are measurements, not bounds.
+
+    >>> one, other = SearchCheck(10, 150, 100, 99, 0.02, 0.3), SearchCheck(5, 100, 100, 100, 0.0, 0.0)
     >>> (one + other).as_dict()
-    {'rows': 15, 'edges': 250, 'beyond_most': 0.2, 'recall': 0.995, 'missed_truth': 0.02}
+    {'rows': 15, 'edges': 250, 'beyond_most': 0.2, 'recall': 0.995, 'missed_truth': 0.02, 'log_sum_off': 0.02}
     """
 
     rows: int = 0
@@ -31,6 +33,7 @@ class SearchCheck:
     wanted: int = 0  # of these, those that a row may list
     found: int = 0  # of these, those that are listed
     missed: float = 0.0  # the largest truth of an edge that reaches the floor and is not listed
+    off: float = 0.0  # by how much the logs of what rows are divided by differ from those of all scores, in all
 
     def __add__(self, other: SearchCheck) -> SearchCheck:
         return SearchCheck(
@@ -39,6 +42,7 @@ class SearchCheck:
             self.wanted + other.wanted,
             self.found + other.found,
             max(self.missed, other.missed),
+            self.off + other.off,
         )
 
     @staticmethod
@@ -46,13 +50,13 @@ class SearchCheck:
         """As it lies in a part."""
         if "searched" not in part:
             return SearchCheck()
-        rows, edges, wanted, found, missed = part["searched"].tolist()
-        return SearchCheck(int(rows), int(edges), int(wanted), int(found), missed)
+        rows, edges, wanted, found, missed, off = part["searched"].tolist()
+        return SearchCheck(int(rows), int(edges), int(wanted), int(found), missed, off)
 
     def in_part(self) -> dict[str, NDArray[Any]]:
         """For a part; nothing where all that reaches the floor is listed anyway."""
         counts = self.rows, self.edges, self.wanted, self.found
-        return {"searched": np.array([*counts, self.missed])} if self.rows else {}
+        return {"searched": np.array([*counts, self.missed, self.off])} if self.rows else {}
 
     def as_dict(self) -> dict[str, Any]:
         """For the store."""
@@ -62,6 +66,7 @@ class SearchCheck:
             "beyond_most": round(1 - self.wanted / self.edges, 4) if self.edges else 0.0,
             "recall": round(self.found / self.wanted, 4) if self.wanted else 1.0,
             "missed_truth": round(self.missed, 4),
+            "log_sum_off": round(self.off / max(1, self.rows), 4),
         }
 
 
@@ -91,11 +96,13 @@ class ScoredEdges:
         return len(self.heads)
 
     def may_miss(self, relations: int, least: float) -> Floats | None:
-        """Of each relation the truth up to which an edge may be missing, at least `least`; None: that of all."""
+        """Of each relation the truth that an edge may have in a row that leaves it out; None: `least` in all.
+
+        Where columns were searched for, or rows list their most, that is any: what a few rows left out proves nothing.
+        So it is where nobody has looked.
+        """
         bounds = np.full(relations, max(least, self.floor), dtype=np.float32)
-        for number, check in self.searched.items():
-            bounds[number] = max(bounds[number], check.missed)
-        bounds[self.rows.lacking if self.rows else []] = HIGHEST_PREDICTION  # nobody has looked
+        bounds[[*self.searched, *(self.rows.lacking if self.rows else ())]] = HIGHEST_PREDICTION
         return bounds if (bounds > np.float32(least)).any() else None
 
     @staticmethod

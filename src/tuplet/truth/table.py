@@ -94,7 +94,8 @@ class TruthTable:
     observed: Bools  # [entries]
     by_truth: Ints  # [entries] offsets within the row in order of decreasing truth, ties by id
     row_best: Floats  # [rows] the largest truth of the row
-    row_dropped: Floats  # [rows] no unlisted edge of the row has a larger truth under the model
+    # [rows] what was scored in a row and is not listed has no larger truth there; 1: some candidates were not scored
+    row_dropped: Floats
     threshold: float  # the same bound for rows that are not listed
     # Of the observed edges in order of (relation, head, tail): the prediction as if the edge were not observed (0 if
     # below the threshold), which shows again when the fact is removed, and where the fact comes from.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import torch
 
 from tuplet.truth.candidates.fused import TiledProducts, counted_reaching
@@ -87,7 +88,7 @@ class CellProducts:
         self.whole = TiledProducts(rows[self.many], cells.columns)
         mine = rows[self.few]
         self._promise = cells.promise(mine)
-        order = torch.argsort(self._promise, 1, descending=True)
+        order = torch.from_numpy(np.argsort(-self._promise.numpy(), 1))  # several times faster than torch
         looks = torch.cumsum(cells.sizes[order], 1) <= most[self.few, None]
         looks[:, :1] = True
         row, rank = torch.nonzero(looks, as_tuple=True)
