@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 import tuplet
-from tuplet.build_models import PLAN, ModelRequest, ModelRun, choose
+from tuplet import build_models
+from tuplet.build_models import PLAN, ModelRequest, ModelRun, choose, graph_sizes
+from tuplet.build_plan import MachineSpeed, index_seconds
 from tuplet.errors import BadInput, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.pipeline import build, with_valid
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.progress import Report
-from tuplet.train_config import TrainConfig
+from tuplet.train_config import PRESETS, TrainConfig
+from tuplet.truth.candidates import sources
 
 FACTS = [(f"e{i}", f"r{k}", f"e{(i * (k + 2) + k) % 60}") for k in range(3) for i in range(60)]
 GRAPH = with_valid(tuplet.read(FACTS), 0.05, 0)
@@ -87,6 +90,18 @@ def test_scoring_is_estimated_where_a_path_network_is_alone() -> None:
     found = choose(TrainingEdges.of(GRAPH), ModelRequest(15.0, ("paths",)), "cpu", SlowClock(1e-4))
     assert found.index_seconds < 60
     assert "cut short" not in found.more
+
+
+def test_a_large_graph_is_planned_by_the_ends_that_its_rows_will_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = TrainingEdges.of(GRAPH)
+    assert not graph_sizes(edges).nearest
+    monkeypatch.setattr(build_models, "BOUNDED_FROM", 10)
+    monkeypatch.setattr(sources, "PER_FACT", 2)
+    near, whole = graph_sizes(edges), graph_sizes(edges, on_gpu=True)
+    assert (near.nearest, whole.nearest) == (True, False)
+    assert 0 < near.pairs < whole.pairs / 4
+    config, speed = PRESETS["small"], MachineSpeed(7e9)
+    assert index_seconds([config], near, speed) < index_seconds([config], whole, speed)
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:

@@ -45,6 +45,7 @@ from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.progress import Report
 from tuplet.settings import changed, from_mapping
 from tuplet.train_config import TrainConfig
+from tuplet.truth.candidates.sources import BOUNDED_FROM, NEAREST
 from tuplet.truth.candidates.sources import choose as choose_sources
 
 PLAN = "plan.json"
@@ -142,7 +143,8 @@ def choose(
     clock: Callable[[], float] = time.monotonic,
 ) -> BuildPlan:
     """Time the machine and plan; settings that were given are put on every embedding model."""
-    sizes, device = replace(graph_sizes(edges), again=request.again), pick_device(device_name)
+    device = pick_device(device_name)
+    sizes = replace(graph_sizes(edges, device.type == "cuda"), again=request.again)
     unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
     kinds = request.predictors
     if kinds is None:
@@ -165,14 +167,16 @@ def _obeying(model: PlannedModel, request: ModelRequest, several: int) -> Planne
     return replace(model, config=changed(model.config, given))
 
 
-def graph_sizes(edges: TrainingEdges) -> GraphSizes:
-    """The numbers that the time depends on."""
+def graph_sizes(edges: TrainingEdges, on_gpu: bool = False) -> GraphSizes:
+    """The numbers that the time depends on, for embeddings that score on the CPU or on a GPU."""
     heads, relation, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits["train"])
     none = np.zeros(0, dtype=np.int64)
     valid = edges.splits.get("valid", (none, none, none))
-    pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid).pairs
+    nearest = len(heads) >= BOUNDED_FROM and not on_gpu
+    asked = NEAREST if nearest else None
+    pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid, asked).pairs
     facts, held_out, test = (edges.count(split) for split in ("train", "valid", "test"))
-    return GraphSizes(edges.entities, edges.relations, facts, edges.half_links, pairs, held_out, test)
+    return GraphSizes(edges.entities, edges.relations, facts, edges.half_links, pairs, held_out, test, nearest=nearest)
 
 
 def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:

@@ -28,6 +28,7 @@ PASSES = (0.25, 0.5, 1.0, 1.5)  # over the half-links, that a path network gets,
 TYPICAL = 7e9
 FIXED, PER_PAIR, PER_LISTED = 5.0, 1e-8, 8e-6  # seconds
 LISTED = 40  # candidates that are listed for each fact
+PER_NEAREST, NEAREST_LISTED = 6e-8, 20  # the same two where rows look at their nearest ends alone
 FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
 LEAST_STEPS = 100  # of a path network: fewer teach it nothing
 
@@ -44,6 +45,7 @@ class GraphSizes:
     valid: int = 0
     test: int = 0
     again: int = 0  # how many times more predictors learn, from what came to be known
+    nearest: bool = False  # whether pairs are the nearest ends of each row alone
 
     @property
     def times(self) -> int:
@@ -191,8 +193,9 @@ def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed
 def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:
     """How long candidates are scored and calibrated."""
     slow = max(0.1, TYPICAL / speed.products)  # the rest of the work suffers as the products do
-    listed = min(sizes.pairs, LISTED * sizes.facts)
-    seconds = FIXED + slow * (sizes.pairs * PER_PAIR + listed * PER_LISTED)
+    per_pair, per_fact = (PER_NEAREST, NEAREST_LISTED) if sizes.nearest else (PER_PAIR, LISTED)
+    listed = min(sizes.pairs, per_fact * sizes.facts)
+    seconds = FIXED + slow * (sizes.pairs * per_pair + listed * PER_LISTED)
     for config in configs:
         if config.model == "paths":
             seconds += sizes.half_links * row_seconds(config, sizes, speed)
