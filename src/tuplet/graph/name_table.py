@@ -25,6 +25,7 @@ _BYTES = types.Array(types.uint8, 1, "C")
 _READ_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INTS = types.Array(types.int32, 1, "C")
 _FREE = -1
+_AHEAD = 32  # names that are looked up together
 
 
 class NameTable:
@@ -72,9 +73,9 @@ class NameTable:
                 self._offsets = _grown(self._offsets, 1 << 12)
             if len(self._places) < 2 * (self._count + 1):
                 self._rehash()
-            state = np.array([self._count, done], np.int64)
-            _number(self._places, self._blob, self._offsets, blob, offsets, found, state)
-            self._count, done = state.tolist()
+            state = np.array([self._count, done, 0], np.int64)
+            _number(self._places, self._blob, self._offsets, blob, offsets, found, state, np.empty(_AHEAD, np.int64))
+            self._count, done = state[:2].tolist()
         return found
 
     def names(self) -> pa.Array:
@@ -167,30 +168,51 @@ def _find(places, blob, offsets, others, ends, found):
         found[i] = places[at] >> 32 if at >= 0 else -1
 
 
-@njit(types.void(LONGS, _BYTES, LONGS, _READ_BYTES, READ_LONGS, _INTS, LONGS), **OPTIONS)
-def _number(places, blob, offsets, others, ends, found, state):
+@inlined
+def _look_ahead(places, blob, offsets, others, ends, first, last, hashes):
+    """Hash the next names and read what they will be compared with; returns a number that nobody needs.
+
+    A large table lies in no cache. Reads that do not depend on each other wait for memory together, not in turn.
+    """
+    mask, seen = np.int64(len(places) - 1), np.int64(0)
+    for i in range(first, last):
+        hashes[i - first] = np.int64(_hash(others, ends[i], ends[i + 1]))
+        seen += places[hashes[i - first] & mask]
+    for i in range(last - first):
+        seen += offsets[max(np.int64(0), places[hashes[i] & mask] >> 32)]
+    for i in range(last - first):
+        seen += blob[offsets[max(np.int64(0), places[hashes[i] & mask] >> 32)]]
+    return seen
+
+
+@njit(types.void(LONGS, _BYTES, LONGS, _READ_BYTES, READ_LONGS, _INTS, LONGS, LONGS), **OPTIONS)
+def _number(places, blob, offsets, others, ends, found, state, hashes):
     """Numbers names from `state[1]` on until there is no more room; `state[0]` counts them."""
-    count = state[0]
-    for i in range(state[1], len(found)):
-        begin, end = ends[i], ends[i + 1]
-        if i > 0 and _same(others, ends[i - 1], begin, others, begin, end):
-            found[i] = found[i - 1]
-            continue
-        hashed = _hash(others, begin, end)
-        at = _place(places, blob, offsets, hashed, others, begin, end)
-        if at >= 0:
-            found[i] = places[at] >> 32
-            continue
-        if count + 2 > len(offsets) or 2 * (count + 1) > len(places):
-            state[0], state[1] = count, i
-            return
-        start = offsets[count]
-        for j in range(end - begin):
-            blob[start + j] = others[begin + j]
-        offsets[count + 1] = start + end - begin
-        places[~at] = (np.int64(count) << 32) | np.int64(hashed >> np.uint64(32))
-        found[i] = count
-        count += 1
+    count, first = state[0], state[1]
+    while first < len(found):
+        last = min(first + len(hashes), len(found))
+        state[2] += _look_ahead(places, blob, offsets, others, ends, first, last, hashes)
+        for i in range(first, last):
+            begin, end = ends[i], ends[i + 1]
+            if i > 0 and _same(others, ends[i - 1], begin, others, begin, end):
+                found[i] = found[i - 1]
+                continue
+            hashed = np.uint64(hashes[i - first])
+            at = _place(places, blob, offsets, hashed, others, begin, end)
+            if at >= 0:
+                found[i] = places[at] >> 32
+                continue
+            if count + 2 > len(offsets) or 2 * (count + 1) > len(places):
+                state[0], state[1] = count, i
+                return
+            start = offsets[count]
+            for j in range(end - begin):
+                blob[start + j] = others[begin + j]
+            offsets[count + 1] = start + end - begin
+            places[~at] = (np.int64(count) << 32) | np.int64(hashed >> np.uint64(32))
+            found[i] = count
+            count += 1
+        first = last
     state[0], state[1] = count, len(found)
 
 
