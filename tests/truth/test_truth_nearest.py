@@ -23,6 +23,7 @@ from tuplet.truth.candidates.relation_parts import ShardSize
 from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
 from tuplet.truth.candidates.score import score_candidates
 from tuplet.truth.candidates.sources import CandidateSources, choose
+from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import SearchCheck
 from tuplet.truth.store_folder import StoreFiles
@@ -167,7 +168,7 @@ def test_no_row_leaves_out_an_edge_that_is_truer_than_its_bound(
         if (head, relation, tail) not in listed:
             for near, rows, said in zip((head, tail), scored, truth, strict=True):
                 if (near, relation) in rows:
-                    assert min(said, 1.0) <= (floor if bounds is None else bounds[relation]) + 1e-5
+                    assert min(said, HIGHEST_PREDICTION) <= (floor if bounds is None else bounds[relation]) + 1e-5
 
 
 def test_a_store_of_a_large_graph_says_what_is_not_listed(
@@ -233,5 +234,5 @@ def test_a_store_says_what_its_search_may_miss(
     assert told["search"]["recall"] < 0.9
     assert told["search"]["missed_truth"] > 2 * store.meta.threshold
     bounds = StoreFiles.open(tmp_path / "s").table.row_dropped
-    assert bounds.max() == 1, "rows that were not looked at may have missed more than those that were"
+    assert bounds.max() == HIGHEST_PREDICTION, "rows that were not looked at may have missed more than those that were"
     assert bounds.min() >= np.float32(store.meta.threshold)

@@ -94,8 +94,7 @@ class TruthTable:
     observed: Bools  # [entries]
     by_truth: Ints  # [entries] offsets within the row in order of decreasing truth, ties by id
     row_best: Floats  # [rows] the largest truth of the row
-    # [rows] what was scored in a row and is not listed has no larger truth there; 1: some candidates were not scored
-    row_dropped: Floats
+    row_dropped: Floats  # [rows] what the row scored and does not list has no larger truth there
     threshold: float  # the same bound for rows that are not listed
     # Of the observed edges in order of (relation, head, tail): the prediction as if the edge were not observed (0 if
     # below the threshold), which shows again when the fact is removed, and where the fact comes from.
