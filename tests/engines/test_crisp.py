@@ -16,6 +16,7 @@ from tuplet.engines.crisp.assemble import JoinStep, assemble
 from tuplet.engines.crisp.atoms import ClauseAtoms
 from tuplet.engines.crisp.planning import ClausePlan, CrispPlan
 from tuplet.engines.crisp.program import FAILED, SUCCEEDED
+from tuplet.engines.exact.effort import Effort
 from tuplet.errors import BudgetExceeded, UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -153,7 +154,7 @@ def test_the_deadline_holds_inside_products_and_growing_sets(
     parts = QueryGraph(names(6), tuple(range(6)), (Edge(0, 0, 1), Edge(2, 0, 3), Edge(4, 0, 5)))
     assert collect(plan([parts], halves), halves, deadline=after(30)).pruned == "timeout"
     monkeypatch.setattr(search, "_PIECE", 16)
-    known = search.RowSet(1)
+    known = search.RowSet(1, Effort())
     known.admit(np.arange(1000, dtype=np.int32)[:, None], Deadline())
     table = known.table
     with pytest.raises(OutOfTime):

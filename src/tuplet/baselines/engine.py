@@ -73,12 +73,14 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
 
     def run_many(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
         from tuplet.engines.ns3.run import stopped
+        from tuplet.engines.ns3.tensor_memory import counted
 
-        try:
-            scores = self.marginals(plans, limits, deadline)
-        except OutOfTime:
-            return [stopped(plan.clauses) for plan in plans]
-        return [self._ranking(plan, own, limits, deadline) for plan, own in zip(plans, scores, strict=True)]
+        with counted(limits, deadline):
+            try:
+                scores = self.marginals(plans, limits, deadline)
+            except OutOfTime as over:
+                return [stopped(plan.clauses, over.why) for plan in plans]
+            return [self._ranking(plan, own, limits, deadline) for plan, own in zip(plans, scores, strict=True)]
 
     def _ranking(self, plan: BaselinePlan, scores: Scores, limits: Limits, deadline: Deadline) -> Ranking:
         """The tuples of one query, with the witnesses that the truth table has for them."""
@@ -91,8 +93,8 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
                 self.truth(scores), limits.count(LISTED), rules, admitted, source.graph.entities.sort_rank
             )
             found = explain_tuples(clauses, search_of([clauses], source, rules, deadline), tuples)
-        except OutOfTime:
-            return stopped(clauses)
+        except OutOfTime as over:
+            return stopped(clauses, over.why)
         how = f"truth is the {rules.word} of marginals ({self.baseline.values}), and this is not an exact engine"
         return Ranking(tuples, value, found, exact=False, bound=1.0, pruned=how)
 

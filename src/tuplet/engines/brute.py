@@ -77,7 +77,7 @@ def run(
     ([[1, 2]], [0.25], True, 0.0)
     """
     space = Space(truth.entities, Logic.of(logic), largest, deadline)
-    matrices = _Matrices(truth, deadline)
+    matrices = _Matrices(truth, deadline, largest)
     tensor = _combined(clauses, matrices.truth, space)
     if only is not None:
         crisp = _combined(clauses, matrices.facts, space) > 0
@@ -120,8 +120,8 @@ def _combined(clauses: Clauses, matrix: Matrix, space: Space) -> Values:
 class _Matrices:
     """Dense relation matrices [entities, entities], made when first asked for."""
 
-    def __init__(self, truth: Truth, deadline: Deadline = NO_DEADLINE) -> None:
-        self._truth, self._deadline = truth, deadline
+    def __init__(self, truth: Truth, deadline: Deadline = NO_DEADLINE, largest: int = LARGEST) -> None:
+        self._truth, self._deadline, self._largest = truth, deadline, largest
         self._made: dict[int, tuple[Values, Values]] = {}
 
     def truth(self, relation: int) -> Values:
@@ -133,7 +133,7 @@ class _Matrices:
     def _both(self, relation: int) -> tuple[Values, Values]:
         if relation not in self._made:
             size = self._truth.entities
-            _refuse(size * size, LARGEST, f"the matrix of one relation over {size:,} entities")
+            _refuse(size * size, self._largest, f"the matrix of one relation over {size:,} entities")
             values, observed = np.zeros((size, size)), np.zeros((size, size))
             for entity in range(size):
                 self._deadline.check()
@@ -270,6 +270,15 @@ def _ranked(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuple
     return tuples, value[begins][tie[order]]
 
 
+def _largest(clauses: Clauses, limits: Limits) -> int:
+    """Cells of each array, so that all there may be at once fit the memory: two for a relation, one for a factor."""
+    if limits.memory is None:
+        return LARGEST
+    factors = sum(len(clause.edges) + len(clause.different) + len(clause.conditions) for clause in clauses)
+    relations = len({edge.relation for clause in clauses for edge in clause.edges})
+    return min(LARGEST, limits.memory // (8 * (2 * relations + factors + len(clauses) + 4)))
+
+
 def _refuse(cells: int, largest: int, what: str) -> None:
     if cells > largest:
         raise BudgetExceeded(
@@ -305,7 +314,7 @@ class Brute(Engine[Enumeration]):
         count = limits.count(truth.entities ** len(clauses[0].free))
         rank = plan.source.graph.entities.sort_rank
         try:
-            return run(clauses, truth, count, limits.rules, limits.only, rank=rank, deadline=deadline)
+            return run(clauses, truth, count, limits.rules, limits.only, _largest(clauses, limits), rank, deadline)
         except OutOfTime:
             none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
             nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)

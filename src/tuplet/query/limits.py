@@ -40,7 +40,7 @@ class Limits:
     k: Count | None = knob(None, "how many answers, or 'all' (default: LIMIT of the query, or 10)")
     offset: int = knob(0, "skip this many answers first")
     timeout: float | None = knob(None, "stop after this time with the best answers so far", unit="seconds")
-    memory: int | None = knob(None, "stop when the search holds this many bytes, such as 2G (exact)", unit="bytes")
+    memory: int | None = knob(None, "stop when the search holds this many bytes, such as 2G", unit="bytes")
     work: int | None = knob(None, "stop when the search has looked at this many edges (exact)")
     only: Only | None = knob(
         None, "keep only tuples that the facts do not imply, or only those they imply", ("predicted", "observed")
@@ -194,7 +194,15 @@ NO_LIMITS = Limits()
 
 
 class OutOfTime(Exception):
-    """The deadline passed in the middle of something that has no part to show."""
+    """A limit was reached in the middle of something that has no part to show: the deadline, as a rule."""
+
+    why = "timeout"  # what the answer says of it
+
+
+class OutOfMemory(OutOfTime):
+    """The search would hold more than it may."""
+
+    why = "memory"
 
 
 class Brake:

@@ -28,18 +28,24 @@ __all__ = ["CrispPlan", "Found", "collect", "plan", "run"]
 SPARE = 1 << 14
 
 
-def run(plan: CrispPlan, source: Source, wanted: int | None = None, deadline: Deadline = NO_DEADLINE) -> Ranking:
+def run(
+    plan: CrispPlan,
+    source: Source,
+    wanted: int | None = None,
+    deadline: Deadline = NO_DEADLINE,
+    memory: int | None = None,
+) -> Ranking:
     """The first `wanted` answers (all if None) in the order of their names, each with a witness in every clause.
 
-    All answers have truth 1. The bound is 0 if every answer is shown, else 1. At the deadline the answers found until
+    All answers have truth 1. The bound is 0 if every answer is shown, else 1. At a limit the answers found until
     then are returned, with the reason in `pruned`; `exact` says that they are proven to be the first.
     """
     most = None if wanted is None else 4 * wanted + SPARE
     # The search ends a little before its time: what was found still has to be put in order and explained.
-    found = collect(plan, source.facts, most, deadline.before(0.15, 0.6))
+    found = collect(plan, source.facts, most, deadline.before(0.15, 0.6), memory)
     ranking = None
     if wanted and not found.complete and found.pruned != "timeout":
-        ranking = _first(plan, source, wanted, deadline)
+        ranking = _first(plan, source, wanted, deadline, memory)
     ranking = ranking or _in_order(plan, source, found, wanted)
     return _explained(plan, source, ranking, deadline)
 
@@ -62,7 +68,7 @@ def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None)
     )
 
 
-def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline) -> Ranking | None:
+def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline, memory: int | None) -> Ranking | None:
     """The first answers by name where there are too many to collect, without witnesses; None when the time is up."""
     from tuplet.engines.exact.effort import Effort
     from tuplet.engines.exact.lexical import first_by_name
@@ -73,7 +79,7 @@ def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline) -> 
     graphs = [clause.graph for clause in plan.clauses]
     streams = Checker.of(graphs, source).streams
     every = lambda tuples: np.ones(len(tuples), dtype=bool)  # noqa: E731
-    tuples, proven = first_by_name([streams], PRODUCT, Effort(deadline), 0.5, wanted, every)
+    tuples, proven = first_by_name([streams], PRODUCT, Effort(deadline, memory), 0.5, wanted, every)
     if not proven:
         return None
     unknown = tuple(np.full((len(tuples), len(graph.variables)), -1, dtype=np.int32) for graph in graphs)

@@ -46,7 +46,7 @@ class Crisp(Engine[Join]):
         if limits.only == "predicted":
             return nothing(len(plan.clauses[0].free))  # facts alone predict nothing
         wanted = None if limits.k == "all" else limits.count(1 << 62)
-        return crisp.run(plan.program, plan.source, wanted, deadline)
+        return crisp.run(plan.program, plan.source, wanted, deadline, limits.memory)
 
     def score(self, plan: Join, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         from tuplet.engines.facts import holds

@@ -21,9 +21,10 @@ from tuplet.engines.crisp.program import (
     WRITTEN,
     first_state,
 )
+from tuplet.engines.exact.effort import Effort
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
+from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfMemory, OutOfTime
 
 Tuples: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -32,24 +33,26 @@ _SLICE = 1 << 16  # candidates between two looks at the clock: some milliseconds
 _BATCH = 1 << 16  # answers in a block
 _PIECE = 1 << 20  # places of a set that are copied between two looks at the clock
 _LARGEST_SET = 1 << 32  # bytes
+_FIXED, _EACH = 24, 20  # bytes of an answer and of each variable of it: three copies, and the keys of its order
 _NO_SET = np.full((1, 1), -1, dtype=np.int32)
 
 
 class RowSet:
     """A set of rows of ids that the kernels fill and this side enlarges; see `tuplet.graph.kernels`."""
 
-    def __init__(self, width: int, places: int = 1 << 11) -> None:
+    def __init__(self, width: int, effort: Effort, places: int = 1 << 11) -> None:
         self.table: Tuples = np.full((places, max(1, width)), -1, dtype=np.int32)
-        self.size = 0
+        self.size, self.effort = 0, effort
 
     def grow(self, deadline: Deadline) -> None:
-        """Room for more; raises `OutOfTime` with the set as it was."""
+        """Room for more; raises `OutOfTime` or `OutOfMemory` with the set as it was."""
         from tuplet.engines.crisp.row_set import rehash_rows
 
         places, width = self.table.shape
         larger = places * (4 if places < 1 << 20 else 2)
         if 4 * larger * width > _LARGEST_SET:
             raise BudgetExceeded(f"more than {places // 2:,} different tuples to remember; ask with a limit")
+        hold(self.effort, 4 * larger * width)
         table: Tuples = np.empty((larger, width), dtype=np.int32)
         for start in range(0, larger, _PIECE):
             deadline.check()
@@ -57,6 +60,7 @@ class RowSet:
         for start in range(0, places, _PIECE):
             deadline.check()
             rehash_rows(self.table, table, start, min(places, start + _PIECE))
+        self.effort.held -= self.table.nbytes
         self.table = table
 
     def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
@@ -73,7 +77,9 @@ class RowSet:
 class JoinSearch:
     """A search under way in one part of a clause."""
 
-    def __init__(self, clause: ClausePlan, part: JoinPart, adjacency: Adjacency, seen: RowSet | None = None) -> None:
+    def __init__(
+        self, clause: ClausePlan, part: JoinPart, adjacency: Adjacency, effort: Effort, seen: RowSet | None = None
+    ) -> None:
         from tuplet.engines.condition_kernels import ready
         from tuplet.engines.crisp.kernels import search
 
@@ -81,8 +87,9 @@ class JoinSearch:
             ready(part.tests.rows)
         self.search, self.part, self.arrays = search, part, adjacency.arrays
         self.variables = len(clause.graph.variables)
-        self.seen = seen or (RowSet(len(part.free)) if part.distinct else None)
-        self.visited = RowSet(part.memo_width, 1 << 10) if part.memo_width else None
+        self.effort = effort
+        self.seen = seen or (RowSet(len(part.free), effort) if part.distinct else None)
+        self.visited = RowSet(part.memo_width, effort, 1 << 10) if part.memo_width else None
         self.state = first_state(part.program, self.variables, part.memo_width)
         self.done = False
 
@@ -112,6 +119,7 @@ class JoinSearch:
                 self.seen.grow(deadline)
             elif status == MEMO_FULL and self.visited:
                 self.visited.grow(deadline)
+        hold(self.effort, self.written * (_FIXED + _EACH * self.variables))
         return out[: self.written]
 
     def take(self, most: int | None, deadline: Deadline) -> Tuples:
@@ -128,12 +136,15 @@ class JoinSearch:
 class DistinctAnswers:
     """The distinct answers of a query in blocks (clause, assignments), at most `most`; `complete`: those are all."""
 
-    def __init__(self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline) -> None:
+    def __init__(
+        self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline, memory: int | None = None
+    ) -> None:
         self.plan, self.adjacency, self.deadline = plan, adjacency, deadline
+        self.effort = Effort(deadline, memory)
         self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.fails is None]
         # A query without free variables has one answer or none.
         self.left = most if plan.width else 1
-        self.seen = RowSet(plan.width) if len(self.clauses) > 1 and plan.width else None
+        self.seen = RowSet(plan.width, self.effort) if len(self.clauses) > 1 and plan.width else None
         self.complete = False
 
     def __iter__(self) -> Iterator[tuple[int, Tuples]]:
@@ -154,7 +165,7 @@ class DistinctAnswers:
         return _BATCH if self.left is None else min(_BATCH, self.left)
 
     def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
-        search = JoinSearch(clause, clause.parts[0], self.adjacency, self.seen)
+        search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
         while not search.done and self.left != 0:
             out = np.empty((self._room(), search.variables), dtype=np.int32)
             try:
@@ -167,7 +178,7 @@ class DistinctAnswers:
 
     def _product(self, clause: ClausePlan) -> Iterator[Tuples]:
         """Independent parts are answered alone, and their product is never stored."""
-        searches = [JoinSearch(clause, part, self.adjacency) for part in clause.parts]
+        searches = [JoinSearch(clause, part, self.adjacency, self.effort) for part in clause.parts]
         answers = []
         for search in searches:
             # One answer each: an empty part ends it all before another one is answered in full.
@@ -219,7 +230,20 @@ class Found:
         )
 
 
-def collect(plan: CrispPlan, adjacency: Adjacency, most: int | None = None, deadline: Deadline = NO_DEADLINE) -> Found:
+def hold(effort: Effort, size: int) -> None:
+    """So many bytes more are held; `OutOfMemory` where they may not be."""
+    if not effort.room_for(size):
+        raise OutOfMemory
+    effort.held += size
+
+
+def collect(
+    plan: CrispPlan,
+    adjacency: Adjacency,
+    most: int | None = None,
+    deadline: Deadline = NO_DEADLINE,
+    memory: int | None = None,
+) -> Found:
     """At most `most` answers (all if None); what was found until then at the deadline or when memory is short.
 
     >>> from tuplet.engines.crisp.planning import plan
@@ -229,13 +253,13 @@ def collect(plan: CrispPlan, adjacency: Adjacency, most: int | None = None, dead
     >>> collect(made, a).tuples.tolist(), collect(made, a, most=1).complete
     ([[1], [2]], False)
     """
-    answers = DistinctAnswers(plan, adjacency, most, deadline)
+    answers = DistinctAnswers(plan, adjacency, most, deadline, memory)
     blocks: list[tuple[int, Tuples]] = []
     pruned = None
     try:
         blocks.extend(answers)
-    except OutOfTime:
-        pruned = "timeout"
+    except OutOfTime as over:
+        pruned = over.why
     except BudgetExceeded:
         if most is None:
             raise

@@ -33,11 +33,16 @@ class Effort:
         """Whether copying so many bytes into a larger place would outlast the time."""
         return self.search.seconds is not None and size / COPIED >= self.search.left()
 
+    def room_for(self, more: int) -> bool:
+        """Whether so many bytes more may be held."""
+        size = self.held + more
+        return (self.memory is None or size <= self.memory) and self.deadline.brake.may_hold(size)
+
     def exceeded(self) -> str | None:
         """The limit that is reached, if any."""
         if self.search.over():
             return "timeout"
-        if (self.memory is not None and self.held > self.memory) or not self.deadline.brake.may_hold(self.held):
+        if not self.room_for(0):
             return "memory"
         if self.work is not None and self.used >= self.work:
             return "work"

@@ -103,15 +103,18 @@ class Ns3(Engine[MergePlan]):
         first: int | None = None,
     ) -> list[Ranking]:
         from tuplet.engines.ns3.run import run_many, stopped
+        from tuplet.engines.ns3.tensor_memory import counted
 
-        try:
-            search = self.search(plans, limits, deadline)
-        except OutOfTime:
-            return [stopped(plan.clauses, explain=explain) for plan in plans]
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries = [plan.clauses for plan in plans]
         rank = plans[0].source.graph.entities.sort_rank
-        return run_many(queries, search, _count(limits), BoxBudget.within(limits), filters, explain, first, rank)
+        try:
+            with counted(limits, deadline):
+                search = self.search(plans, limits, deadline)
+                budget = BoxBudget.within(limits)
+                return run_many(queries, search, _count(limits), budget, filters, explain, first, rank)
+        except OutOfTime as over:
+            return [stopped(plan.clauses, over.why, explain=explain) for plan in plans]
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
@@ -159,17 +162,18 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         first: int | None = None,
     ) -> list[Ranking]:
         from tuplet.engines.ns3.run import run_marginal, stopped
+        from tuplet.engines.ns3.tensor_memory import counted
 
-        try:
-            search = self.search(plans, limits, deadline)
-        except OutOfTime:
-            return [stopped(plan.clauses) for plan in plans]
         k, budget = limits.count(LISTED), BoxBudget.within(limits)
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         rank = plans[0].source.graph.entities.sort_rank
-        return [
-            run_marginal(plan.clauses, search, k, budget, own, rank) for plan, own in zip(plans, filters, strict=True)
-        ]
+        try:
+            with counted(limits, deadline):
+                search = self.search(plans, limits, deadline)
+                both = zip(plans, filters, strict=True)
+                return [run_marginal(plan.clauses, search, k, budget, own, rank) for plan, own in both]
+        except OutOfTime as over:
+            return [stopped(plan.clauses, over.why) for plan in plans]
 
 
 def _count(limits: Limits) -> int | None:

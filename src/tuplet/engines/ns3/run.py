@@ -22,6 +22,7 @@ from tuplet.engines.ns3.box import Box
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import Tensor, TensorTable, blocks, counts, ranked
+from tuplet.engines.ns3.tensor_memory import make_room
 from tuplet.engines.ns3.witness import witnesses
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
@@ -103,8 +104,8 @@ class _Batch:
             own = numbers[here.cpu().numpy()]
             try:
                 certain, kth = self._solve(own, some, budget, None if floor is None else floor[here])
-            except OutOfTime:
-                self._stop(own, "timeout")
+            except OutOfTime as over:
+                self._stop(own, over.why)
                 continue
             except BudgetExceeded as error:
                 if not all(number in self.found for number in own.tolist()):
@@ -214,6 +215,7 @@ def run_marginal(
     asked = [ClauseBatch.of([clause], search.table) for clause in clauses]
     try:
         problem, bound = pose(replace(search, enumerate=budget.enumerate), asked, budget)
+        make_room(8 * problem.unknowns * search.table.entities)
         vectors, highest = np.zeros((problem.unknowns, search.table.entities)), 1.0
         for place in range(problem.unknowns):
             node, lost = marginalise(problem, place)
@@ -224,8 +226,8 @@ def run_marginal(
         ids = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
         one = torch.zeros_like(ids[:, 0])
         found = [witnesses(search, domains.clause, one, ids, domains)[0] for domains in problem.domains]
-    except OutOfTime:
-        return stopped(clauses)
+    except OutOfTime as over:
+        return stopped(clauses, over.why)
     most = max(highest, float(bound[0]))
     assignments = tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
     return Ranking(tuples, value, assignments, most == 0, most, "ranked by marginals" if most else None)
@@ -239,6 +241,7 @@ def marginal_vectors(
     Queries of one shape go together. `scale` is that of negated literals.
     """
     table = search.table
+    make_room(8 * sum(len(clauses[0].free) for clauses in queries) * table.entities)
     found = [np.zeros((len(clauses[0].free), table.entities)) for clauses in queries]
     for numbers in by_shape(queries):
         asked = [ClauseBatch.of(same, table, scale) for same in zip(*(queries[i] for i in numbers), strict=True)]

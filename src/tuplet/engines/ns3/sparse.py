@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tuplet.engines.ns3.tensor_memory import make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.truth.table import TruthTable
@@ -22,6 +23,7 @@ Tensor = torch.Tensor
 
 _LAST = 2**63 - 1  # ends sorted keys, so that every search finds a place
 _SHORT = 1 << 14
+_ENTRY = 64  # bytes for each entry of a table while it is made
 SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
 # Items of one step, and blocks that the queries of one chunk may need. A step on the CPU takes some 25 ms: the deadline
 # is looked at between two of them. A GPU wants longer ones.
@@ -94,6 +96,7 @@ class TensorTable:
         view_ptr = np.cumsum([0, *(len(own.entities) for own in rows)], dtype=np.int64)
         lengths = _joined([own.lengths for own in rows])
         row_ptr = np.append(0, np.cumsum(lengths))
+        make_room(_ENTRY * int(row_ptr[-1]))
         entries = consecutive(_joined([own.starts for own in rows]), lengths)
         view = np.repeat(np.arange(len(views)), np.diff(view_ptr))
         row_key = view * entities + _joined([own.entities for own in rows])
