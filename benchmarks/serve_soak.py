@@ -6,7 +6,8 @@
 Queries in all formats, with and without compression, batches, mistakes, completion, cards of entities, SPARQL in all
 forms, searches that run into their time, clients that go away, changes of the store and reloads. The server has two
 workers and serves a copy. What each process holds (RSS without the file pages that processes share) is printed as it
-goes; flat means that the last quarter holds no more than a tenth and 16 MB more than the second.
+goes, and a request that no answer came to (the server replaces a worker that does not answer for 10 s). Flat means that
+the last quarter holds no more than a tenth and 16 MB more than the second.
 """
 
 from __future__ import annotations
@@ -128,9 +129,15 @@ def main() -> None:
                     go_away(port, json.dumps({"query": LONG, "timeout": 5}), key)
                 if rng.random() < 0.05:
                     kept.close()
-                kept.request(method, path, body or None, {**headers, **allowed})
-                answer = kept.getresponse()
-                answer.read()
+                try:
+                    kept.request(method, path, body or None, {**headers, **allowed})
+                    answer = kept.getresponse()
+                    answer.read()
+                except (http.client.HTTPException, OSError) as error:  # its worker was replaced
+                    print(f"{now / 60:6.1f} min  {kind} was lost: {error!r}", flush=True)
+                    codes["lost"] += 1
+                    kept.close()
+                    continue
                 codes[f"{kind} {answer.status}"] += 1
                 assert answer.status < 500, (kind, answer.status, body)
                 count += 1

@@ -69,10 +69,20 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Starts servers with the given flags; all end with the tests."""
     running: list[subprocess.Popen[str]] = []
 
-    def starting(*flags: str, stores: tuple[str, ...] | None = None, port: int | None = None) -> Server:
+    def starting(
+        *flags: str, stores: tuple[str, ...] | None = None, port: int | None = None, lazy: bool = True
+    ) -> Server:
         port = port or free_port()
         log = (tmp_path_factory.mktemp("log") / "server.log").open("w")
-        words = [*(stores or (str(store_path),)), "--port", str(port), "--workers", "1", *flags]
+        words = [
+            *(stores or (str(store_path),)),
+            "--port",
+            str(port),
+            "--workers",
+            "1",
+            *(["--lazy"] if lazy else []),
+            *flags,
+        ]
         command = [sys.executable, "-m", "tuplet", "serve", *words]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
         running.append(process)

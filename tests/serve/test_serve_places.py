@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -17,6 +18,7 @@ from tuplet.query.limits import Deadline
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.limits import TooBusy
 from tuplet.serve.requests.places import Lane, Places
+from tuplet.serve.requests.sending import LARGE, Sending
 
 Work = Callable[[], object]
 
@@ -73,17 +75,43 @@ def test_an_owner_has_at_most_half_of_the_places() -> None:
     assert (len(inside), seen) == (6, 2)
 
 
+def test_who_does_not_read_gets_no_other_search() -> None:
+    async def crowd() -> list[str]:
+        sending, started = Sending(4 * LARGE), list[str]()
+        lane = Places(4, 64, ServerMetrics(), unread=sending.unread)
+        assert sending.takes("deaf", 2 * LARGE)  # half of what there may be
+        waiting = asking(lane, "deaf", lambda: started.append("deaf"))
+        with pytest.raises(TooBusy, match="read the answers"):
+            await lane.run("deaf", Deadline(0.01), nothing)
+        await lane.run("other", Deadline(), lambda: started.append("other"))
+        sending.sent("deaf", 2 * LARGE)
+        await waiting  # who has read goes on
+        return started
+
+    assert asyncio.run(crowd()) == ["other", "deaf"]
+
+
 def test_what_was_found_is_freed_without_the_collector() -> None:
     """An answer may have megabytes; many of them may come before the collector does."""
 
     class Found:
         pass
 
+    refs: list[weakref.ref[Found]] = []
+
+    def refused() -> None:
+        found = Found()
+        refs.append(weakref.ref(found))
+        raise TooBusy("too many large answers are on their way")
+
     async def asked() -> None:
         gc.disable()
         try:
             found = weakref.ref(await Lane(1, 64, ServerMetrics()).run("a", Deadline(), Found))
             await until(lambda: found() is None)
+            with suppress(TooBusy):
+                await Lane(1, 64, ServerMetrics()).run("a", Deadline(), refused)
+            await until(lambda: refs[0]() is None)
         finally:
             gc.enable()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running_server import SOAK, Server
+from running_server import SOAK, Server, Start
 
 import tuplet
 from conftest import free_port
@@ -82,7 +82,7 @@ def supervised(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     manager.bind(str(folder / "notify"))
     manager.setblocking(False)
     port, log = free_port(), folder / "log"
-    flags = ["--workers", "2", "--no-watch", "--max-connections", "60", "--max-connections-each", "60"]
+    flags = ["--workers", "2", "--lazy", "--no-watch", "--max-connections", "60", "--max-connections-each", "60"]
     with log.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "tuplet", "serve", "own.store", "--port", str(port), *flags],
@@ -179,3 +179,11 @@ def test_when_the_parent_is_killed_nobody_stays(supervised: Supervised) -> None:
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", int(supervised.url.rpartition(":")[2])))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_every_engine_is_loaded_before_the_first_request(start: Start) -> None:
+    """Importing torch holds a process for a second: nobody's query should wait for that."""
+    server = start(lazy=False)
+    [worker] = server.workers()
+    assert "libtorch" in Path(f"/proc/{worker}/maps").read_text()

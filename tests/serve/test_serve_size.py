@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import Any
 
 import httpx
@@ -18,9 +19,13 @@ import pytest
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.source import Source
-from tuplet.serve.app import Application, Sending
+from tuplet.serve import models
+from tuplet.serve.app import Application
+from tuplet.serve.encoding import json_pieces, to_lines
 from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.limits import ServerLimits
+from tuplet.serve.requests.limits import ServerLimits, TooBusy
+from tuplet.serve.requests.request_notes import NOTES, RequestNotes
+from tuplet.serve.requests.sending import LARGE, Outgoing, Sending
 from tuplet.serve.service import Service
 from tuplet.store import Store
 
@@ -127,7 +132,7 @@ def test_answers_on_their_way_are_bounded(
     application: Application, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For clients that do not read: what waits for them is counted, and beyond a limit nothing more is sent."""
-    monkeypatch.setattr("tuplet.serve.app.LARGE", 2000)
+    monkeypatch.setattr("tuplet.serve.requests.sending.LARGE", 2000)
     sending = Sending(100_000)
     monkeypatch.setattr(application, "sending", sending)
     assert client.post({**ALL, "k": 200}).status_code == 200
@@ -138,6 +143,38 @@ def test_answers_on_their_way_are_bounded(
     assert client.post({**ALL, "k": 2}).status_code == 200
     sending.sent("somebody", 90_000)
     assert len(client.post({**ALL, "k": 200}).json()["answers"]) == 200
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_answers_are_counted_while_they_are_written(service: Service, form: str) -> None:
+    """For clients that do not read nothing is written either, from the first slice on for which there is no room."""
+    sending = Sending(4 << 20)
+    whole = Service(service.stores, ServerLimits(max_answer_bytes=1 << 30), ServerMetrics())
+    answers = whole.answer(models.AskRequest(query=ALL["query"], k=ROWS), ALL["query"], whole.limits.deadline())
+    write = {"json": json_pieces, "ndjson": to_lines}[form]
+
+    class Somebody:
+        asker = "somebody"
+
+    def written() -> int:
+        outgoing = Outgoing(sending, Somebody())
+        NOTES.set(RequestNotes(outgoing=outgoing))
+        try:
+            return sum(map(len, write(answers, whole.limits.deadline())))
+        finally:
+            most.append(sending.owners["somebody"])
+            outgoing.close()
+
+    most: list[int] = []
+    context = copy_context()
+    size = context.run(written)
+    assert LARGE < size < 2 << 20, "or else this tests nothing"
+    assert 0 <= size - most[0] < 1000, "all but the head was counted"
+    assert sending.takes("somebody", (2 << 20) - size // 2)
+    with pytest.raises(TooBusy, match="on their way"):
+        context.run(written)
+    assert most[1] < 2 << 20
+    assert sending.owners == {"somebody": (2 << 20) - size // 2}, "what was refused is not counted any more"
 
 
 def test_requests_on_their_way_are_bounded(application: Application) -> None:

@@ -42,6 +42,11 @@ def serving(command: CommandParser) -> None:
         help="seconds to go on after SIGTERM while /ready says no, so that balancers look elsewhere (default: 0)",
     )
     command.add_argument(
+        "--lazy",
+        action="store_true",
+        help="load engines other than a store's own when they are first asked for: starts sooner, but all wait then",
+    )
+    command.add_argument(
         "--base-iri",
         default="",
         metavar="IRI",

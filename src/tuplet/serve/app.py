@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -21,11 +20,11 @@ from tuplet.serve.requests.limits import OverLimit, TooBusy
 from tuplet.serve.requests.places import ClientGone
 from tuplet.serve.requests.proxies import NO_PROXIES, TrustedProxies
 from tuplet.serve.requests.request_notes import NOTES, request_id
+from tuplet.serve.requests.sending import LARGE, Outgoing, Sending
 from tuplet.serve.routes import routes
 from tuplet.serve.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
-LARGE = 1 << 18  # bytes of an answer that is sent in pieces; requests and answers beyond it are counted
 LONG = 1.0  # seconds of a request after which there may be memory to give back
 BODILESS = (204, 304)
 log = logging.getLogger("tuplet.serve")
@@ -56,7 +55,7 @@ class Application:
         self.log = AccessLog(logs or LogSettings())
         self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
         self.tidying = Tidying()
-        self.sending, self.arriving = Sending(service.limits.max_sending), Sending(service.limits.max_sending)
+        self.sending, self.arriving = service.sending, Sending(service.limits.max_sending)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,8 +74,12 @@ class Application:
             request.client = self.proxies.client(request.client, request.header("x-forwarded-for"))
         request.notes.id = request_id(request.header("x-request-id"))
         NOTES.set(request.notes)
-        reply = await self.reply(request, receive)
-        status, sent = await self._send(request, reply, send)
+        outgoing = request.notes.outgoing = Outgoing(self.sending, request)
+        try:
+            reply = await self.reply(request, receive)
+            status, sent = await self._send(request, reply, send, outgoing)
+        finally:
+            outgoing.close()
         seconds = perf_counter() - began
         self._count(request, status, sent, seconds)
 
@@ -130,18 +133,13 @@ class Application:
         finally:
             self.arriving.sent(request.asker, size)
 
-    async def _send(self, request: Request, reply: Reply, send: Send) -> tuple[int, int]:
+    async def _send(self, request: Request, reply: Reply, send: Send, outgoing: Outgoing) -> tuple[int, int]:
         """Send a reply; returns its status and the bytes of its body."""
-        size = reply.size
-        if size <= LARGE:
-            return reply.status, await self._send_all(request, reply, size, send)
-        if not self.sending.takes(request.asker, size):
-            reply = refusal(TooBusy("too many large answers are on their way; try again in a moment"))
-            return reply.status, await self._send_all(request, reply, reply.size, send)
         try:
-            return reply.status, await self._send_all(request, reply, size, send)
-        finally:
-            self.sending.sent(request.asker, size)
+            outgoing.settle(reply.size)
+        except TooBusy as error:
+            reply = refusal(error)
+        return reply.status, await self._send_all(request, reply, reply.size, send)
 
     async def _send_all(self, request: Request, reply: Reply, size: int, send: Send) -> int:
         headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status not in BODILESS else list(HEADERS)
@@ -166,35 +164,6 @@ def _pieces(body: bytes | Sequence[bytes]) -> Sequence[bytes]:
     if isinstance(body, bytes):
         return [body[start : start + LARGE] for start in range(0, len(body), LARGE)] if len(body) > LARGE else [body]
     return body or [b""]
-
-
-class Sending:
-    """How many bytes of large answers, or requests, are on their way; of one owner at most half of what there may be.
-
-    >>> sending = Sending(100)
-    >>> sending.takes("a", 40), sending.takes("a", 40), sending.takes("b", 40)
-    (True, False, True)
-    >>> sending.sent("a", 40)
-    >>> sending.takes("a", 40)
-    True
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most, self.owners = most, Counter[str]()
-
-    def takes(self, owner: str, size: int) -> bool:
-        """Whether there is room for one more; then it is counted until it is `sent`."""
-        own, others = self.owners[owner], self.owners.total()
-        if (own and own + size > self.most // 2) or (others and others + size > self.most):
-            return False
-        self.owners[owner] += size
-        return True
-
-    def sent(self, owner: str, size: int) -> None:
-        """It is gone, or its client is."""
-        self.owners[owner] -= size
-        if not self.owners[owner]:
-            del self.owners[owner]
 
 
 async def _body(receive: Receive, most: int) -> bytes:

@@ -48,6 +48,7 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.base_iri,
         tuple(arguments.cors_origin),
         tuple(arguments.trusted_proxy),
+        arguments.lazy,
     )
     start(
         settings,

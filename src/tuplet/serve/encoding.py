@@ -68,6 +68,7 @@ def in_time(
                 start += len(fitting)
                 piece = between.join(fitting)
             if piece:
+                notes().written(len(piece))
                 slices.append(piece)
             most -= len(piece)
         if stopped and start < len(answers):
@@ -94,8 +95,9 @@ def json_pieces(answers: Answers, deadline: Deadline, most: float = math.inf) ->
     begin = encode(head)[:-1] + b',"answers":['
     if len(slices) <= 1:
         return [begin + b"".join(slices) + b"]}"]
-    first, *others = slices
-    return [begin + first, *(b"," + piece for piece in others), b"]}"]
+    for i, piece in enumerate(slices):  # one by one: all of it is there but once
+        slices[i] = (b"," if i else begin) + piece
+    return [*slices, b"]}"]
 
 
 def to_json(answers: Answers, deadline: Deadline, most: float = math.inf) -> bytes:

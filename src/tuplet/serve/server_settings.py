@@ -34,6 +34,7 @@ class ServerSettings:
     base_iri: str = ""
     cors_origins: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
+    lazy: bool = False  # whether engines are loaded when they are first asked for
 
     def from_anywhere(self) -> ServerSettings:
         """The same with absolute paths: a worker that starts later, perhaps in another folder, finds the same files."""

@@ -5,7 +5,6 @@ The compiled searches release the interpreter lock, so one long query does not h
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
@@ -22,7 +21,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits
 from tuplet.query.question import Question, read_query
 from tuplet.serve import models
 from tuplet.serve.drawing import draw, write
@@ -36,8 +35,10 @@ from tuplet.serve.requests.keys import KeyRefused
 from tuplet.serve.requests.limits import OverLimit, ServerLimits, problem, with_place
 from tuplet.serve.requests.places import Lane, Places
 from tuplet.serve.requests.request_notes import notes
+from tuplet.serve.requests.sending import Sending
 from tuplet.serve.served import ServedStores, per_store
 from tuplet.serve.sparql.base_iri import NO_BASE, BaseIri
+from tuplet.serve.warm_up import ask_all
 from tuplet.store import Store
 
 T = TypeVar("T")
@@ -75,7 +76,9 @@ class Service:
         self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
         self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
-        self.places = Places(limits.max_concurrent, limits.max_waiting, metrics, limits.max_memory)
+        self.sending = Sending(limits.max_sending)
+        room = limits.max_concurrent, limits.max_waiting
+        self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
         self.small = Lane(1, limits.max_waiting, metrics)
 
     @property
@@ -91,18 +94,19 @@ class Service:
         self.served.told = self._tell
         self._tell(self.served.generations())
 
+    def load_all(self) -> None:
+        """Ask every engine once, so that nothing is imported or compiled while others wait for their answers."""
+        for store in self.stores.values():
+            ask_all(store, self.engines(store).values(), self.limits.max_memory)
+
     def _tell(self, generations: Generations) -> None:
         for name, (number, *_) in generations.items():
             self.metrics.generation(name, number)
 
     def _warm(self, name: str, store: Store) -> None:
-        filters: tuple[Only | None, ...] = (None, "predicted", "observed")
-        store.engine()
         self.engines(store)  # plug-ins are loaded here, never because a request names one
         self._described(store, name, tuple(self.served.current))
-        for example, only in itertools.product(examples(store.source)[:2], filters):
-            with suppress(TupletError):
-                store.ask(example["query"], k=3, only=only, timeout=1.0)
+        ask_all(store, [store.engine()], None)
 
     # --- places ----------------------------------------------------------------------------------------------------
 

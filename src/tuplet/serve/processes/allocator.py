@@ -36,9 +36,10 @@ class Tidying:
 
     def _begin(self) -> None:
         self._pending = False
-        asyncio.get_running_loop().run_in_executor(None, _give_back)
+        asyncio.get_running_loop().run_in_executor(None, give_back)
 
 
-def _give_back() -> None:
+def give_back() -> None:
+    """Give back to the system what is free."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

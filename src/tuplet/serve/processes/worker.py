@@ -53,9 +53,12 @@ def _load(settings: ServerSettings) -> Service:
     stores = {name: open_store(path) for name, path in settings.stores}
     service = Service(stores, settings.limits, ServerMetrics(), BaseIri(settings.base_iri))
     service.warm()
+    if not settings.lazy:
+        service.load_all()
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()
     gc.freeze()
+    allocator.give_back()
     gc.set_threshold(50_000, 20, 50)
     return service
 

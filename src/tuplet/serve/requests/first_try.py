@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
+from tuplet.errors import TupletError
 from tuplet.query.limits import Brake, Deadline
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.fair_queue import FairQueue
@@ -50,6 +51,8 @@ class Try(Brake, Generic[T]):
         except Unfinished:
             self.done.set_result(None)
             return False
+        except TupletError as error:
+            self.done.set_exception(error.with_traceback(None))  # as in `places`
         except Exception as error:
             self.done.set_exception(error)
         else:

@@ -50,7 +50,10 @@ class ServerLimits:
     )
     max_answer_bytes: int = knob(16 << 20, "size of an answer; what is left out is said", unit="bytes")
     max_sending: int = knob(
-        128 << 20, "size of all answers that one process is sending, and of all requests that it receives", unit="bytes"
+        64 << 20,
+        "size of all answers that one process writes or sends, half of it for one key or address; and of all requests "
+        "that it receives",
+        unit="bytes",
     )
     max_tokens: int = knob(10_000, "words and signs of a query")
     max_concurrent: int = knob(4, "queries at once in one process; beside them half as many that run long")

@@ -21,6 +21,7 @@ from itertools import chain
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from tuplet.errors import TupletError
 from tuplet.query.limits import Brake, Deadline
 from tuplet.serve.operators.metrics import ServerMetrics
 from tuplet.serve.requests.fair_queue import FairQueue
@@ -160,6 +161,8 @@ class Threads:
             result, failed = None, None
             try:
                 result = turn.work()
+            except TupletError as error:
+                failed = error.with_traceback(None)  # its frames hold what was found so far, until the collector comes
             except BaseException as error:
                 failed = error
             with self._turn:
@@ -245,8 +248,10 @@ class Lane:
         """A query that has waited for all of its time."""
         self._forget(turn)
         if not turn.done.done():
-            seconds = turn.deadline.seconds
-            turn.done.set_exception(TooBusy(f"no place for this query within {seconds:g} s; try again in a moment"))
+            turn.done.set_exception(TooBusy(self._why_not(turn)))
+
+    def _why_not(self, turn: Turn[Any]) -> str:
+        return f"no place for this query within {turn.deadline.seconds:g} s; try again in a moment"
 
     def _forget(self, turn: Turn[Any]) -> None:
         self._waiting.remove(turn.owner, turn)
@@ -317,8 +322,10 @@ class Places(Lane):
         memory: int | None = None,
         short: float = SHORT,
         turn: float = TURN,
+        unread: Callable[[str], bool] = lambda owner: False,
     ) -> None:
         self._long_places = max(1, places // 2)
+        self._unread = unread  # who does not read his answers: he gets no others until he does
         super().__init__(places, most_waiting, metrics, memory)
         self._tries = FirstTries(most_waiting, metrics)
         self._short, self._turn = short, turn
@@ -330,7 +337,16 @@ class Places(Lane):
         """What the work gives if it is done in a moment, else None: see `first_try`."""
         return await self._tries.run(owner, deadline, work)
 
+    def _may(self, owner: str) -> bool:
+        return super()._may(owner) and not self._unread(owner)
+
+    def _why_not(self, turn: Turn[Any]) -> str:
+        if self._unread(turn.owner):
+            return "read the answers that are on their way to you; the next large one comes after them"
+        return super()._why_not(turn)
+
     def _look(self, now: float) -> None:
+        self._admit()  # of those who have read in the meantime
         for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
             self._step_aside(turn, now)
         for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:

@@ -6,6 +6,10 @@ import os
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuplet.serve.requests.sending import Outgoing
 
 LONGEST_QUERY = 2000  # characters that are kept
 _SANE = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
@@ -23,6 +27,12 @@ class RequestNotes:
     query: str = ""  # the first one
     pruned: str | None = None  # what stopped the search of one of them
     refused: str = ""  # what is wrong with its key
+    outgoing: Outgoing | None = None  # the bytes of its answer
+
+    def written(self, size: int) -> None:
+        """Note bytes of the answer; `TooBusy` where too many are on their way already."""
+        if self.outgoing is not None:
+            self.outgoing.add(size)
 
     def asked(self, store: str, engine: str, query: str, pruned: str | None) -> None:
         """Note a query, one of several perhaps."""
