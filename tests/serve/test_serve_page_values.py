@@ -126,3 +126,26 @@ def test_a_query_in_three_languages(page: Any) -> None:
     page.click("#as-sparql")
     expect(page.locator("#message")).to_have_text(re.compile("SPARQL has no words for attributes of facts"))
     assert page.locator("#mirror mark").count() == 0
+
+
+def test_parameters_have_fields_and_go_with_the_link(page: Any) -> None:
+    fields = page.locator("#parameters")
+    expect(fields).to_be_hidden()
+    page.fill("#query", "MATCH (x)-[:knows]->(y) WHERE y.name = $who AND x.age > $least RETURN x // not $this")
+    expect(fields.locator("label")).to_have_text(["$who", "$least"])
+    expect(page.locator("#message")).to_have_text(re.compile(r"the parameter \$who has no value"))
+    page.get_by_label("$who").fill("bob")
+    page.get_by_label("$least").fill("20")
+    page.get_by_label("$least").press("Tab")
+    expect(page.locator("#message")).to_have_text("")
+    page.click("#ask")
+    rows = page.locator("#panels tbody tr")
+    expect(rows.first).to_be_visible()
+    link = "JSON.parse(new URLSearchParams(location.hash.slice(1)).get('parameters'))"
+    assert page.evaluate(link) == {"who": "bob", "least": 20}
+    page.get_by_label("$least").fill("1000")
+    page.get_by_label("$least").press("Tab")  # asks again
+    expect(rows).to_have_count(0)
+    assert page.evaluate(link) == {"who": "bob", "least": 1000}
+    page.fill("#query", "?x : knows(?x, bob)")
+    expect(fields).to_be_hidden()

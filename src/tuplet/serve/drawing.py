@@ -53,7 +53,13 @@ from tuplet.serve.sparql.base_iri import NO_BASE, BaseIri
 PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql, "cypher": to_cypher}
 
 
-def draw(text: str, source: Source, limits: ServerLimits, base: BaseIri = NO_BASE) -> dict[str, Any]:
+def draw(
+    text: str,
+    source: Source,
+    limits: ServerLimits,
+    base: BaseIri = NO_BASE,
+    parameters: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """A text as query graph, in every language that has words for it, with the first thing that is wrong about it.
 
     A query that parses is drawn even if it cannot be asked (an unknown name, an unsafe variable). `refused` says why a
@@ -64,7 +70,7 @@ def draw(text: str, source: Source, limits: ServerLimits, base: BaseIri = NO_BAS
     try:
         limits.check_text(text)
         drawing["language"] = language(text)
-        query = base.query(read_query(text, None, source.graph), source.graph)
+        query = base.query(read_query(text, None, source.graph, parameters), source.graph)
         limits.check_query(query)
         plain = _with_names(query)
         drawing["graph"] = _graph(plain, source.graph)

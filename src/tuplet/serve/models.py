@@ -124,6 +124,7 @@ class ParseRequest(StrictTypes):
 
     query: Annotated[str, Key(max_length=100_000)]
     store: str | None = None
+    parameters: Parameters | None = Key(default=None, description="what $name stands for in Cypher")
 
 
 class StoreParameters(Strict):

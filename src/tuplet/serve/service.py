@@ -300,7 +300,7 @@ class Service:
 
     def drawing(self, request: models.ParseRequest) -> bytes:
         """`POST /parse`."""
-        return encode(draw(request.query, self.store(request.store).source, self.limits, self.base))
+        return encode(draw(request.query, self.store(request.store).source, self.limits, self.base, request.parameters))
 
     def writing(self, request: models.WriteRequest) -> bytes:
         """`POST /write`."""

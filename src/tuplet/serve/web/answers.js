@@ -70,9 +70,9 @@ async function fetchMore(data, request, only) {
 }
 
 async function explainPlan() {
-  const { query, engine, store } = state.last;
+  const { query, engine, store, parameters } = state.last;
   $("plan").hidden = false;
   try {
-    $("plan-text").textContent = (await postJson("plan", { query, engine, store })).plan;
+    $("plan-text").textContent = (await postJson("plan", { query, engine, store, parameters })).plan;
   } catch (error) { $("plan-text").textContent = error.message; }
 }

@@ -3,6 +3,7 @@
 import { postJson, Problem } from "./api.js";
 import { showNote, showProblem } from "./editor.js";
 import { wanted } from "./key.js";
+import { given } from "./parameters.js";
 import { read } from "./query.js";
 import { $, announce, on, state, store } from "./state.js";
 
@@ -22,6 +23,7 @@ export function request(engine = $("engine").value, text = area.value) {
   const limited = saysHowMany() && state.parsed.text === text;
   return {
     query: text,
+    ...given(text),
     ...(store() ? { store: store() } : {}),
     ...(limited ? {} : { k: Number($("k").value) }),
     engine,
@@ -92,6 +94,7 @@ function stop() {
 export const showBudget = () => { $("budget-field").hidden = !`${$("engine").value} ${$("versus").value}`.includes("ns3"); };
 for (const id of ["engine", "versus"]) $(id).addEventListener("change", showBudget);
 for (const id of ["k", "only", "engine", "versus", "budget"]) $(id).addEventListener("change", () => { if (asked) ask(); });
+on("parameters", () => { if (asked) ask(); });
 $("ask").addEventListener("click", ask);
 $("stop").addEventListener("click", () => { stop(); $("ask").focus(); });
 addEventListener("keydown", (event) => {

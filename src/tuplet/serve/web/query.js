@@ -3,6 +3,7 @@
 import { postJson } from "./api.js";
 import { replaceText, showNote, showProblem } from "./editor.js";
 import { LANGUAGES, laidOut, languageOf, pretty } from "./languages.js";
+import { given, showFields } from "./parameters.js";
 import { parts } from "./parts.js";
 import { QueryDrawing } from "./query_drawing.js";
 import { $, announce, on, state, store } from "./state.js";
@@ -30,12 +31,15 @@ on("text", ({ by }) => {
   if (by !== "page") pause = setTimeout(read, by === "undo" ? 0 : 250); // else it is read by who changed it
 });
 
+on("parameters", () => read());
+
 let reading = 0;
 /** The server reads the text; what it means is drawn, what is wrong with it is shown. */
 export async function read() {
   clearTimeout(pause);
   const text = area.value;
   const number = ++reading;
+  showFields(text);
   if (!text.trim()) {
     state.parsed = null;
     showProblem(null);
@@ -44,7 +48,7 @@ export async function read() {
   }
   press(languageOf(text));
   try {
-    const found = await postJson("parse", { query: text, store: store() });
+    const found = await postJson("parse", { query: text, store: store(), ...given(text) });
     if (number !== reading) return;
     state.parsed = { ...found, text };
     press(found.language);

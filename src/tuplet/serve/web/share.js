@@ -2,6 +2,7 @@
 
 import { ask, halt, showBudget } from "./asking.js";
 import { showProblem } from "./editor.js";
+import { given as valuesFor, take } from "./parameters.js";
 import { setText } from "./query.js";
 import { $, announce, on, state, store, tell } from "./state.js";
 
@@ -13,6 +14,8 @@ let opening = false;
 export function linkOf(query = $("query").value) {
   const budget = $("budget-field").hidden ? "" : $("budget").value.trim();
   const kept = { q: query, store: store(), ...Object.fromEntries(SETTINGS.map((name) => [name, $(name).value])), budget };
+  const { parameters } = valuesFor(query);
+  if (parameters) kept.parameters = JSON.stringify(parameters);
   return `#${new URLSearchParams(Object.entries(kept).filter(([, value]) => value))}`;
 }
 
@@ -40,6 +43,7 @@ export async function openLink() {
     }
     if (given.get("budget")) $("budget").value = given.get("budget");
     showBudget();
+    try { take(JSON.parse(given.get("parameters") ?? "{}")); } catch { /* no values then */ }
     await setText(given.get("q"));
     await ask();
   } finally { opening = false; }
