@@ -158,7 +158,8 @@ class Threads:
         while True:
             turn = self._jobs.get()
             turn.thread = thread
-            result, failed = None, None
+            result: Any = None
+            failed: BaseException | None = None
             try:
                 result = turn.work()
             except TupletError as error:
