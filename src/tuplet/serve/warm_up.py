@@ -24,8 +24,8 @@ def ask_all(store: Store, engines: Iterable[Engine[Any]], memory: int | None) ->
     truth = store.source.truth
     for engine in engines:
         engine.load(store.source)
-        if engine.name != store.default_engine and truth is not None and not truth.tabulated:
-            continue  # it would bring in whole relations, which are computed row by row here
+        if truth is not None and not truth.tabulated and engine.needs_truth and not engine.looks_often:
+            continue  # it would bring in whole relations, whose rows are computed one by one here
         for example, only in product(examples(store.source)[:_EXAMPLES], _FILTERS):
             with suppress(TupletError):
                 ask(store.question(example["query"]), engine, judge, Limits(k=3, only=only, timeout=1.0, memory=memory))
