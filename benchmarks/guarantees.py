@@ -5,6 +5,7 @@
     python benchmarks/guarantees.py sets FOLDER… [--test FOLDER] [--by shape] [--reached]
     python benchmarks/guarantees.py borrow FOLDER…          # as if each shape were not held out
     python benchmarks/guarantees.py lists FOLDER…
+    python benchmarks/guarantees.py cuts FOLDER…            # which share of wrong tuples any cut could promise
 
 `gather` asks each query once and keeps what the tables need, in parts of 100 queries: a run that was stopped goes on.
 `sets` halves the queries of each shape at random, 50 times: one half sets the level (`ShapeScores.level`, what
@@ -12,7 +13,8 @@
 folder are judged. `--reached` leaves out hidden answers that the truth table does not reach.
 `lists` judges on the full graph what `--max-false` lists, and what conformal selection would, whose p-values come from
 one half of the queries for the other. "Wrong" counts an empty list as right (the false discovery rate), "shown" leaves
-it out, "pooled" is the share over all tuples.
+it out, "pooled" is the share over all tuples. `cuts` gives the upper bound of the share (Chernoff, for lists drawn at
+random; 0.1 shared by all cuts), and what a cut learned on one half of the queries does to the other, 50 times.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def main() -> None:
     gathering.add_argument("-o", "--output", required=True)
     gathering.add_argument("--depth", type=int, default=3000)
     gathering.add_argument("--per-shape", type=int, default=150)
-    for name in ("scores", "sets", "borrow", "lists"):
+    for name in ("scores", "sets", "borrow", "lists", "cuts"):
         action = actions.add_parser(name)
         action.add_argument("folders", nargs="+")
         action.add_argument("--test")
@@ -84,6 +86,8 @@ def main() -> None:
         show_sets(found, test, arguments.by)
     elif arguments.action == "borrow":
         show_borrowed(found)
+    elif arguments.action == "cuts":
+        show_cuts(found)
     else:
         show_lists(found)
 
@@ -331,6 +335,44 @@ def row(name: str, family: str, share: float, cut: Sequence[tuple[Gathered, int]
     of_some = f"{100 * some.mean():6.1f} {196 * some.std() / np.sqrt(len(some)):5.1f}" if len(some) else f"{'–':>12}"
     shown = f"{100 * wrong.mean():6.1f} {100 * error:5.1f} {of_some} {100 * pooled:6.1f} {len(some):6} {mean:7.1f}"
     print(f"{family + ', ' + name:44} {share:6.2f} {shown} {right:8,}")
+
+
+CUTS = (0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+
+
+def show_cuts(found: Sequence[Gathered]) -> None:
+    """How much is wrong of the lists that end where the mean of 1 - truth is so much, and what that could promise."""
+    length = np.array([[falsehoods(cut)(one.truth) for cut in CUTS] for one in found])
+    wrong = np.array(
+        [[np.mean(~one.right[:n]) if n else 0.0 for n in row] for one, row in zip(found, length, strict=True)]
+    )
+    for place, cut in enumerate(CUTS):
+        shown = length[:, place] > 0
+        bound = upper(wrong[shown, place])
+        print(
+            f"cut {cut:.2f}: {shown.sum():5} lists, {100 * wrong[shown, place].mean():5.1f} wrong, at most {bound:.1f}"
+        )
+    rng = np.random.default_rng(0)
+    for share in SHARES:
+        of_others, lengths = [], []
+        for _ in range(SPLITTINGS):
+            half, other = np.array_split(rng.permutation(len(found)), 2)
+            fit = [p for p in range(len(CUTS)) if upper(wrong[half, p][length[half, p] > 0]) <= 100 * share]
+            if fit:
+                kept = length[other, fit[-1]] > 0
+                of_others.append(100 * wrong[other, fit[-1]][kept].mean())
+                lengths.append(length[other, fit[-1]][kept].mean())
+        told = f", {np.mean(of_others):.1f} wrong, length {np.mean(lengths):.1f}" if of_others else ""
+        print(f"share {share:.2f}: promised {len(of_others)} times of {SPLITTINGS}{told}")
+
+
+def upper(wrong: Floats) -> float:
+    """The largest mean, in percent, that these shares do not speak against."""
+    if not len(wrong):
+        return 100.0
+    mean, most = min(max(float(wrong.mean()), 1e-9), 1 - 1e-9), np.linspace(0, 1, 10_001)[1:-1]
+    far = mean * np.log(mean / most) + (1 - mean) * np.log((1 - mean) / (1 - most))
+    return float(100 * most[(most <= mean) | (len(wrong) * far < np.log(10 * len(CUTS)))].max(initial=0.0))
 
 
 def selected(

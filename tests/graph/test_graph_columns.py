@@ -135,6 +135,29 @@ def test_a_first_line_that_stands_alone_is_a_header(tmp_path: Path, header: str)
     assert set(content(read(path))) == set(content(graph))
 
 
+@pytest.mark.parametrize("columns", ["head=1,relation=3,tail=4", [4, 3, 1]])
+def test_a_header_above_numbered_columns_is_noticed(tmp_path: Path, columns: Columns) -> None:
+    rows = "".join(f"a{i % 5},note {i},r{i % 2},a{(i + 1) % 7},0.5\n" for i in range(30))
+    path = tmp_path / "f.csv"
+    path.write_text("Begin,remark,link,End,score\n" + rows)
+    graph, report = read_with_report(path, columns=columns)
+    assert report.remarks == [
+        f"{path}: the first line (Begin remark link End score) is taken as a header: its names occur nowhere else; "
+        "if it is a fact, say --no-header (in Python header=False)"
+    ]
+    with pytest.raises(BadInput, match=r":1: the truth 'score' is not a number"):
+        read(path, columns="head=1,relation=3,tail=4,truth=5")
+    assert "Begin" not in graph.entities.names(range(len(graph.entities)))
+    assert content(read(path, columns=columns, header=True)) == content(graph)
+    path.write_text(rows)
+    plain, report = read_with_report(path, columns=columns)
+    assert (content(plain), report.remarks) == (content(graph), [])
+    path.write_text("Begin,remark,link,End,score\n" + "".join(rows.splitlines(True)[:4]))  # too few
+    assert "is read as a fact; if it is a header, say --header" in read_with_report(path, columns=columns)[1].remarks[0]
+    path.write_text("Begin,remark,link,End,score\n" + rows)
+    assert len(read(path, columns=columns, header=False).entities) == len(graph.entities) + 2
+
+
 def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
     path = tmp_path / "f.tsv"
     doubt = (

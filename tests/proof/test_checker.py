@@ -18,6 +18,8 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.proof.checker import FalseClaim, check
 from tuplet.proof.plain_store import UnusableProof
+from tuplet.truth.guarantees import Guarantees, ShapeScores
+from tuplet.truth.store_folder import writing
 
 PARTS = ("checker", "clause_search", "plain_store")
 FOLDER = Path(tuplet.__file__).parent / "proof"
@@ -155,6 +157,19 @@ def test_a_store_that_was_changed_by_hand(part: str, proof: Path, store: tuplet.
         found.write_text(found.read_text("utf-8").replace('"delta-', '"delta_', 1), "utf-8")
     with pytest.raises(UnusableProof, match=r"damaged|cannot|not well formed"):
         check(proof, copied)
+
+
+def test_a_store_with_what_was_held_out(store: tuplet.Store, tmp_path: Path) -> None:
+    """`tuplet guarantee` adds a part to the store, which its hash speaks of; the proofs of such a store hold as well."""
+    assert store.path is not None
+    promising = tmp_path / "promising.store"
+    shutil.copytree(store.path, promising)
+    held = ShapeScores("a shape", "a family", "1p", 9, np.arange(1, 10) / 10, np.ones(9))
+    with writing(promising) as files:
+        files.noted(files.meta, guarantees=Guarantees.of([held], {"queries": "none"}).save)
+    assert list(promising.glob("guarantees-*"))
+    tuplet.open(promising).prove(QUERY, tmp_path / "a.proof", k=5)
+    assert len(check(tmp_path / "a.proof")["answers"]) == 5
 
 
 def test_a_store_that_went_on(proof: Path, store: tuplet.Store, tmp_path: Path) -> None:

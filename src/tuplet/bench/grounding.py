@@ -53,7 +53,10 @@ class Sampler:
         if shared:
             raise BadInput(f"split {sorted(shared)[0]!r} cannot be known and target at once")
         if not target or not len(graph.edges(*target)[0]):
-            raise BadInput(f"the target split {','.join(target)!r} has no edges, so no query has hard answers")
+            raise BadInput(
+                f"the target split {','.join(target)!r} has no edges, so no query has hard answers; "
+                "tuplet import FACTS --valid HELD_OUT -o GRAPH makes a graph with facts held out"
+            )
         full = graph.observed([*known, *target])
         hidden = Walker(graph.observed(target))
         return Sampler(graph.observed(known), full, graph.edges(*target), Walker(full), hidden, rules)

@@ -11,6 +11,9 @@ from typing import Any
 from tuplet.cli.command_parser import CommandParser
 from tuplet.cli.common_flags import json_flag
 from tuplet.cli.show import echo
+from tuplet.lang.ast import Name
+from tuplet.lang.printer import bare
+from tuplet.text_table import printable
 
 
 def checking(command: CommandParser) -> None:
@@ -32,7 +35,7 @@ def run_check(arguments: argparse.Namespace) -> None:
         if arguments.json:
             echo({"verdict": verdict, "reason": str(error)})
         else:
-            print(f"{verdict}: {error}", file=sys.stderr)
+            print(printable(f"{verdict}: {error}"), file=sys.stderr)
         sys.stdout.flush()
         raise SystemExit(1 if verdict == "refused" else 2) from None
     told = {"query": formula(proof), "asked_as": proof["query"]["text"], "store": proof["store"]}
@@ -57,13 +60,29 @@ def accepted(proof: Mapping[str, Any]) -> str:
 
 
 def formula(proof: Mapping[str, Any]) -> str:
-    """The query that was checked, which is what the file has in place of the text that was asked."""
+    """The query that was checked, which is what the file has in place of the text that was asked.
+
+    Names are written so that none of them can look like more than a name.
+    """
     clauses = []
     for clause in proof["query"]["clauses"]:
-        parts = [f"{'!' * negated}{relation}({head}, {tail})" for head, relation, tail, negated in clause["atoms"]]
-        parts += [" ".join(comparison) for comparison in clause["compared"]]
-        parts += [f"{'!' * negated}{term} in {{{', '.join(listed)}}}" for term, listed, negated in clause["among"]]
+        parts = [
+            f"{'!' * negated}{_named(relation)}({_term(head)}, {_term(tail)})"
+            for head, relation, tail, negated in clause["atoms"]
+        ]
+        parts += [f"{_term(left)} {sign} {_term(right)}" for left, sign, right in clause["compared"]]
+        parts += [
+            f"{'!' * negated}{term} in {{{', '.join(map(_term, listed))}}}" for term, listed, negated in clause["among"]
+        ]
         bound = ", ".join(f"?{name}" for name in clause["exists"])
         clauses.append((f"exists {bound} . " if bound else "") + " & ".join(parts))
     free = ", ".join(f"?{name}" for name in proof["query"]["free"])
     return f"{free} : {' | '.join(clauses) or 'nothing'}"
+
+
+def _term(term: str) -> str:
+    return term if term.startswith("?") else _named(term[1:-1])
+
+
+def _named(name: str) -> str:
+    return printable(bare(Name(name)))

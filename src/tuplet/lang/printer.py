@@ -195,7 +195,7 @@ def _attribute(attribute: Attribute) -> str:
             of = formula_to_logic(fact)
         case Constant(name):
             # a dot inside a word is part of it
-            of = quoted(name.text) if name.kind == "label" else f"<{name.text}>" if _plain(name) else f"{_bare(name)} "
+            of = quoted(name.text) if name.kind == "label" else f"<{name.text}>" if _plain(name) else f"{bare(name)} "
         case variable:
             of = _logic_term(variable)
     return f"{of}.{_word(attribute.name)}" + (f"[{attribute.variable}]" if attribute.variable else "")
@@ -235,15 +235,16 @@ def with_short_names(text: str, short: Callable[[str], str]) -> str:
 
 
 def _logic_term(term: Term) -> str:
-    return _bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
+    return bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
 def _word(name: Name) -> str:
     """A name where no value can stand."""
-    return name.text if name.kind == "name" and is_number(name.text) else _bare(name)
+    return name.text if name.kind == "name" and is_number(name.text) else bare(name)
 
 
-def _bare(name: Name) -> str:
+def bare(name: Name) -> str:
+    """A name as logic reads it, without signs around it where that will do."""
     plain = name.kind == "name" and _BARE.fullmatch(name.text) and not is_number(name.text)
     return name.text if plain and name.text.lower() not in RESERVED else prefixed(name)
 

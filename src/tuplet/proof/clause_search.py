@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuplet.proof.plain_store import Floats, Ids, Marks, PlainStore
+from tuplet.proof.plain_store import Floats, Ids, PlainStore
 
 Values = list[int]  # of each variable its entity, -1 where it has none yet
-Admits = Callable[[int, Values, Ids, Floats], Marks]  # variable, values so far, entities for it, upper bounds
-Found = Iterator[tuple[Values, float]]
+Found = Iterator[tuple[Values, float]]  # assignments with their truth
 SLACK = 1e-13  # what rounding may take from a bound
 
 
@@ -35,16 +34,13 @@ class ProofClause(NamedTuple):
 
 
 class ClauseSearch:
-    """Finds assignments of a clause whose truth is above a value; with `facts`, what is stated is all that is true.
-
-    What later variables can contribute is bounded by messages along a spanning tree: the best truth of all below.
-    """
+    """Finds assignments of a clause whose truth is above a value; with `facts`, what is stated is all that is true."""
 
     def __init__(self, clause: ProofClause, store: PlainStore, logic: str, facts: bool = False) -> None:
         self.clause, self.store, self.facts = clause, store, facts
         self.both: Callable[[Any, Any], Any] = {"product": np.multiply, "godel": np.minimum}[logic]
-        self.constant, everyone = 1.0, np.arange(store.entities)
-        self.own: list[Floats] = [np.ones(store.entities) for _ in clause.variables]  # what is said of it alone
+        self.constant, everyone = 1.0, np.arange(len(store.names))
+        self.own: list[Floats] = [np.ones(len(store.names)) for _ in clause.variables]  # what is said of it alone
         self.tests: dict[frozenset[int], list[SignedAtom | bool]] = {}  # what is said of two variables
         self.joins: dict[frozenset[int], SignedAtom] = {}  # the first positive atom of two variables
         for atom in clause.atoms:
@@ -69,8 +65,7 @@ class ClauseSearch:
         self._plan()
 
     def _truth(self, atom: SignedAtom, heads: Ids, tails: Ids) -> Floats:
-        truth, observed = self.store.look_up(atom.relation, heads, tails)
-        value: Floats = observed.astype(float) if self.facts else truth
+        value: Floats = self.store.look_up(atom.relation, heads, tails)[self.facts].astype(float)
         return 1.0 - value if atom.negated else value
 
     def _tested(self, near: int, far: int, these: Ids, those: Ids) -> Floats:
@@ -93,7 +88,7 @@ class ClauseSearch:
         return these[kept], those[kept], self._tested(near, far, these[kept], those[kept])
 
     def _plan(self) -> None:
-        """The order of the variables, the tree that joins them, and the messages from its leaves to its roots."""
+        """The order of the variables, the tree that joins them, and its messages to the roots: the best below."""
         left = list(range(len(self.clause.variables)))
         self.order: list[int] = []
         self.parent: dict[int, int] = {}
@@ -107,7 +102,7 @@ class ClauseSearch:
             left.remove(variable)
             self.order.append(variable)
         self.tree = {variable: self._pairs(up, variable) for variable, up in self.parent.items()}
-        self.below = {variable: np.ones(self.store.entities) for variable in self.order}  # its messages, together
+        self.below = {variable: np.ones(len(self.store.names)) for variable in self.order}  # its messages, together
         self.message: dict[int, Floats] = {}
         self.top: dict[int, float] = {}  # of the roots
         for variable in reversed(self.order):
@@ -125,7 +120,7 @@ class ClauseSearch:
 
     def _best(self, these: Ids, truth: Floats) -> Floats:
         """For each entity its largest truth."""
-        found = np.zeros(self.store.entities)
+        found = np.zeros(len(self.store.names))
         np.maximum.at(found, these, truth)
         return found
 
@@ -150,16 +145,15 @@ class ClauseSearch:
                 bound = both(bound, self.message[later][values[self.parent[later]]])
         return ids, now, bound
 
-    def above(self, least: float, fixed: Sequence[int] = (), admits: Admits | None = None, known: Any = ()) -> Found:
-        """Assignments whose truth is above a value; the first variables may be fixed, known tuples are passed over."""
+    def above(self, least: float, fixed: Sequence[int] = (), admits: Any = None, known: Any = ()) -> Found:
+        """Assignments above a truth, not of known tuples, that `admits(variable, values, ids, bounds)` lets pass."""
         values = [-1] * len(self.order)
 
         def descend(depth: int, truth: float) -> Found:
-            if tuple(values[: self.clause.free]) in known:
-                return
-            if depth == len(self.order):
-                if truth > least:
-                    yield values, truth
+            ended = depth == len(self.order)
+            if ended and truth > least and tuple(values[: self.clause.free]) not in known:
+                yield values, truth
+            if ended or tuple(values[: self.clause.free]) in known:
                 return
             variable = self.order[depth]
             ids, now, bound = self._next(depth, values, truth)

@@ -49,9 +49,7 @@ class PlainStore:
             _compare(root / delta, delta.split("-")[1], sha256((root / delta).read_bytes())[:16] + ".npz")
             with np.load(root / delta, allow_pickle=False) as arrays:
                 self._states.append({name: arrays[name] for name in STATES})
-        for states in self._states:
-            self.names += _texts(states["name_blob"], states["name_offsets"])
-        self.entities = len(self.names)
+        self.names += [name for one in self._states for name in _texts(one["name_blob"], one["name_offsets"])]
         self._edges: dict[int, Edges] = {}
 
     def _arrays(self, folder: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -70,7 +68,7 @@ class PlainStore:
     def edges(self, relation: int) -> Edges:
         """The edges of a relation: those of the table, less those that were changed since, and these as they are."""
         if relation not in self._edges:
-            table, size = self._table, self.entities
+            table, size = self._table, len(self.names)
             first, last = table["view_ptr"][2 * relation : 2 * relation + 2]
             ends = table["row_ptr"][first : last + 1]
             heads = np.repeat(table["row_entity"][first:last].astype(np.int64), np.diff(ends))
@@ -84,14 +82,13 @@ class PlainStore:
                 truth = np.append(truth[kept], states["truth"][own].astype(truth.dtype))  # as precise as the table is
             order = np.argsort(keys, kind="stable")
             order = order[truth[order] > 0]
-            keys = keys[order]
-            columns = truth[order].astype(np.float64), observed[order].astype(bool)
+            keys, columns = keys[order], (truth[order].astype(np.float64), observed[order].astype(bool))
             self._edges[relation] = keys // size, keys % size, *columns, keys
         return self._edges[relation]
 
     def look_up(self, relation: int, heads: Ids, tails: Ids) -> tuple[Floats, Marks]:
         """The truth of some edges, and whether they are stated facts."""
-        (_, _, truth, observed, keys), wanted = self.edges(relation), heads * self.entities + tails
+        (_, _, truth, observed, keys), wanted = self.edges(relation), heads * len(self.names) + tails
         if not len(keys):
             return np.zeros(len(wanted)), np.zeros(len(wanted), dtype=bool)
         places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -110,11 +107,17 @@ def _texts(blob: NDArray[Any], offsets: NDArray[Any]) -> list[str]:
 
 
 def read_json(file: Path, what: str) -> dict[str, Any]:
-    """The object in a JSON file; NaN and Infinity are not JSON."""
+    """The object in a JSON file in UTF-8; NaN, Infinity and a key that stands twice are not JSON."""
     try:
-        return {**json.loads(file.read_bytes(), parse_constant=int)}
+        return {**json.loads(file.read_bytes().decode(), parse_constant=int, object_pairs_hook=_once)}
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UnusableProof(f"{file} cannot be read as {what}: {error}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def sha256(content: Any) -> str:

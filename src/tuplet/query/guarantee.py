@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised of a list, and on what ground."""
+    """What is said of a list, on what ground, and whether that is a promise."""
 
     kind: str  # confidence or max_false
     share: float  # the share that was asked for
@@ -17,11 +17,12 @@ class Guarantee:
     shape: str | None = None
     queries: int = 0  # held-out queries that the promise rests on
     reach: float | None = None  # the share of held-out answers that have any truth
+    promised: bool = False  # held-out queries of this very shape bear it out; else it is as good as truth values are
 
     def words(self) -> str:
         """One sentence for the last line of a table."""
         if self.kind == "max_false":
-            said = f"at most {100 * self.share:g} % of these are expected to be wrong, going by their truth"
+            said = f"not promised: by their truth alone at most {100 * self.share:g} % of these are wrong"
             return said if self.complete else f"{said}; the list was cut, it goes on"
         if self.ground is None:
             return "no tuple can be true"

@@ -132,7 +132,9 @@ def _confident(search: _Search, question: Question, confidence: float) -> tuple[
         )
     best = search.first(SCALE)
     ranking, complete = search.beginning(at_least(level, measure(best.truth)))
-    return ranking, replace(ground, complete=complete and best.exact)
+    complete = complete and best.exact
+    promised = complete and ground.ground == "shape" and not ground.everything
+    return ranking, replace(ground, complete=complete, promised=promised)
 
 
 def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float | None, Guarantee]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuplet.errors import BadInput, Option
-from tuplet.graph.readers.columns import ALL_ROLES, Choice
+from tuplet.graph.readers.columns import ALL_ROLES, ROLES, Choice
 from tuplet.graph.readers.layouts import (
     TableLayout,
     header_unnamed,
@@ -108,7 +108,8 @@ def _layout(
         layout = layout_of(f"the first line of {path}", first, choice, numbers_are_names=False)
         if not layout.role:
             raise header_unnamed(place, first, sample)
-        return layout, header, True
+        # Numbers say nothing of a header: a first line that stands alone is one here as elsewhere.
+        return layout, header, header or said is not None or not set(ROLES) <= set(layout.role)
     if known and said is not False:
         return plain(first, known), True, True
     if len(first) == 2:
