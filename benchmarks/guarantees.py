@@ -6,6 +6,7 @@
     python benchmarks/guarantees.py borrow FOLDER…          # as if each shape were not held out
     python benchmarks/guarantees.py lists FOLDER…
     python benchmarks/guarantees.py cuts FOLDER…            # which share of wrong tuples any cut could promise
+    python benchmarks/guarantees.py surest STORE            # how many of its surest edges are facts
 
 `gather` asks each query once and keeps what the tables need, in parts of 100 queries: a run that was stopped goes on.
 `sets` halves the queries of each shape at random, 50 times: one half sets the level (`ShapeScores.level`, what
@@ -36,6 +37,7 @@ from tuplet.query.guaranteed_lists import falsehoods, measure
 from tuplet.query.query_shape import query_family
 from tuplet.store import open_store
 from tuplet.truth.guarantees import ShapeScores
+from tuplet.truth.learned.calibrate import marked
 
 Floats = NDArray[np.float64]
 PART, SPLITTINGS, CONFIDENCES = 100, 50, (0.5, 0.8, 0.9)
@@ -71,7 +73,11 @@ def main() -> None:
         action.add_argument("--test")
         action.add_argument("--reached", action="store_true")
         action.add_argument("--by", default="family", choices=("family", "shape"))
+    actions.add_parser("surest").add_argument("store")
     arguments = parser.parse_args()
+    if arguments.action == "surest":
+        show_surest(arguments.store)
+        return
     if arguments.action == "gather":
         gather(arguments.store, arguments.queries, Path(arguments.output), arguments.depth, arguments.per_shape)
         return
@@ -337,7 +343,7 @@ def row(name: str, family: str, share: float, cut: Sequence[tuple[Gathered, int]
     print(f"{family + ', ' + name:44} {share:6.2f} {shown} {right:8,}")
 
 
-CUTS = (0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+CUTS = (0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def show_cuts(found: Sequence[Gathered]) -> None:
@@ -373,6 +379,20 @@ def upper(wrong: Floats) -> float:
     mean, most = min(max(float(wrong.mean()), 1e-9), 1 - 1e-9), np.linspace(0, 1, 10_001)[1:-1]
     far = mean * np.log(mean / most) + (1 - mean) * np.log((1 - mean) / (1 - most))
     return float(100 * most[(most <= mean) | (len(wrong) * far < np.log(10 * len(CUTS)))].max(initial=0.0))
+
+
+def show_surest(store: str) -> None:
+    """Of the edges that the store does not observe, by truth: how many there are, and how many are facts."""
+    source = open_store(store).source
+    edges = source.values().predictions()
+    likely = edges.prediction >= 0.5
+    heads, relation, tails, truth = (column[likely] for column in edges)
+    fact = np.logical_or.reduce([marked(source.graph, split, heads, relation, tails) for split in SPLITS])
+    unseen = ~source.values().lookup(heads, relation, tails)[1]
+    for low, high in ((0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0)):
+        here = unseen & (truth >= low) & (truth < high)
+        facts = f"facts {fact[here].mean():.3f}"
+        print(f"{low:.2f} - {high:.2f}: {here.sum():6} edges, truth {truth[here].mean():.3f}, {facts}")
 
 
 def selected(

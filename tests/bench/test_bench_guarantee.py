@@ -90,6 +90,7 @@ def test_a_set_is_all_that_scores_enough(promising: Path, queries: QuerySet, con
         told = answers.guarantee
         assert told is not None
         assert (told.ground, told.everything) == ("shape", level is None)
+        assert told.promised == (level is not None)
         level = level or shape.reached().level(confidence)
         assert level is not None
         scores = truth / np.sort(truth)[::-1][:SCALE].sum()
@@ -106,6 +107,7 @@ def test_a_surer_set_holds_the_other(promising: Path, queries: QuerySet) -> None
     cut = ask(store, query, confidence=0.7, k=1)
     assert cut.guarantee is not None
     assert not cut.guarantee.complete
+    assert not cut.guarantee.promised
     assert "was cut" in cut.summary()
 
 
@@ -128,13 +130,17 @@ def test_a_list_has_no_more_falsehood_than_asked(promising: Path, queries: Query
         truth = truth[truth > 0]
         means = np.cumsum(1 - truth) / np.arange(1, len(truth) + 1)
         assert len(answers) == np.count_nonzero(means <= share + 1e-12)
+        told = answers.guarantee
+        assert told is not None
+        assert not told.promised, "nothing was held out that would bear it out"
+        assert "not promised: by their truth alone" in answers.summary()
 
 
 def test_shapes_that_were_not_held_out_borrow_or_are_refused(promising: Path) -> None:
     store = tuplet.open(promising)
     borrowed = store.ask("?x, ?y : exists ?z . <relation 0>(?x, ?z) & <relation 1>(?z, ?y)", confidence=0.5).guarantee
     assert borrowed is not None
-    assert (borrowed.ground, borrowed.shape) == ("family", "2fp")
+    assert (borrowed.ground, borrowed.shape, borrowed.promised) == ("family", "2fp", False)
     assert "nothing is guaranteed" in borrowed.words()
     with pytest.raises(BadInput, match=r"no ground for this query \(3 free variables, no negation\)"):
         store.ask("?x, ?y, ?z : <relation 0>(?x, ?z) & <relation 1>(?z, ?y)", confidence=0.5)
