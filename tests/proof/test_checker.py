@@ -160,7 +160,7 @@ def test_a_store_that_was_changed_by_hand(part: str, proof: Path, store: tuplet.
 
 
 def test_a_store_with_what_was_held_out(store: tuplet.Store, tmp_path: Path) -> None:
-    """`tuplet guarantee` adds a part to the store, which its hash speaks of; the proofs of such a store hold as well."""
+    """`tuplet guarantee` adds a part to the store, of which its hash speaks; its proofs can be checked all the same."""
     assert store.path is not None
     promising = tmp_path / "promising.store"
     shutil.copytree(store.path, promising)
