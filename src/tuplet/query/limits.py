@@ -52,7 +52,8 @@ class Limits:
         None, "a set that holds a true tuple beyond the facts this often, such as 0.9 (tuplet guarantee comes first)"
     )
     max_false: float | None = knob(
-        None, "the longest list beyond the facts of which by truth at most this share is wrong (no promise), such as 0.1"
+        None,
+        "the longest list beyond the facts of which by truth at most this share is wrong (no promise), such as 0.1",
     )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     witness: bool = knob(True, "leave out the facts that each answer rests on", flag="--no-witness")
