@@ -59,8 +59,6 @@ ONLY_IN_SOAK = (
     "test_training_learns[published]",
     "test_ctrl_c_loses_no_finished_relation",
     "test_workers_threads_and_blocks_change_nothing",
-    "test_a_notebook_shows_what_is_stored[4-a-new-attacker]",
-    "test_a_notebook_shows_what_is_stored[5-a-row-of-the-paper]",
     "test_random_queries_are_exact_without_caps",
     "test_several_graphs_teach_one_network",
     "test_queries_are_sampled_and_run_on_stores_that_were_fetched",
