@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 import threading
@@ -39,6 +40,12 @@ def test_dir_and_all_are_the_public_names() -> None:
         assert getattr(tuplet, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'biuld'"):
         tuplet.biuld  # type: ignore[attr-defined]
+
+
+def test_help_shows_what_is_loaded_late() -> None:
+    text = pydoc.plain(pydoc.render_doc(tuplet))
+    for name in ("class Store(", "class Answers(", "class Answer(", "ask_many(", "stream(", "build(", "train("):
+        assert name in text
 
 
 def test_import_brings_in_nothing_heavy() -> None:

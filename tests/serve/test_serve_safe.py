@@ -97,7 +97,8 @@ def test_without_keys_only_this_machine_is_answered(client: httpx.Client) -> Non
     # a browser that does not say the site says the origin
     assert client.post("/ask", json=EASY, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.post("/ask", json=EASY, headers={"Origin": str(client.base_url).rstrip("/")}).status_code == 200
-    assert client.post("/ask", content=b'{"query": "x"}', headers={"content-type": "text/plain"}).status_code == 415
+    refused = client.post("/ask", content=b'{"query": "x"}', headers={"content-type": "text/plain"})
+    assert (refused.status_code, refused.json()["error"]) == (415, "send application/json, not text/plain")
 
 
 def test_security_headers_are_on_every_answer(client: httpx.Client) -> None:
