@@ -21,6 +21,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from wheel import ROOT, copy_of, expect, run, use
 
@@ -116,14 +117,16 @@ def tried(python: str, files: list[Path], work: Path) -> str:
     inner, tuplet = place / "bin" / "python", str(place / "bin" / "tuplet")
     pip = [str(inner), "-m", "pip", "--disable-pip-version-check"]
     install = [*pip, "install", "--quiet", "--no-compile"]
-    installed = _seconds([*install, str(wheel)], work)
+    installed = _spent([*install, str(wheel)], work)
     packages = run([*pip, "list", "--format=freeze"]).splitlines()
     # first of all, as for a new user: nothing is compiled yet, neither kernels nor Python
     graph, query = "world.graph", "?x, ?y : borders(?x, ?y) & official_language(?y, french)"
-    read = _seconds([tuplet, "data", "fetch", "world", "-o", graph], work)
-    cold, warm = (_seconds([tuplet, "ask", graph, query, "-k", "3"], work) for _ in range(2))
+    read = _spent([tuplet, "data", "fetch", "world", "-o", graph], work)
+    cold, warm = (_spent([tuplet, "ask", graph, query, "-k", "3"], work) for _ in range(2))
     shutil.rmtree(work / graph)
-    import_time = min(_seconds([str(inner), "-c", "import tuplet"], work) for _ in range(3))
+    imported = min(
+        (_spent([str(inner), "-c", "import tuplet"], work) for _ in range(3)), key=lambda spent: spent.processor
+    )
     version = _used(inner, work)
     run([*pip, "uninstall", "--quiet", "--yes", "tuplet"])
     run([*install, "--no-deps", str(archive)])
@@ -131,8 +134,7 @@ def tried(python: str, files: list[Path], work: Path) -> str:
     expect(_used(inner, work) == version, f"{archive.name} has another version")
     return (
         f"Python {_version(inner)}: {version} from wheel and source used, {len(packages)} packages; "
-        f"installed in {installed:.0f} s, the world read in {read:.1f} s, first answer {cold:.1f} s, "
-        f"next {warm:.2f} s; import {import_time:.2f} s"
+        f"installed in {installed}, the world read in {read}, first answer {cold}, next {warm}; import {imported}"
     )
 
 
@@ -145,11 +147,23 @@ def _version(python: str | Path) -> str:
     return run([str(python), "-c", "import platform; print(platform.python_version())"]).strip()
 
 
-def _seconds(command: list[str], folder: Path) -> float:
-    start = time.perf_counter()
+class Spent(NamedTuple):
+    """Seconds that a command took; those of the processor are the same on a busy machine."""
+
+    wall: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} s ({self.processor:.2f} of processor)"
+
+
+def _spent(command: list[str], folder: Path) -> Spent:
+    start, before = time.perf_counter(), os.times()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=_outside())
     expect(done.returncode == 0, f"{' '.join(command)} failed\n{done.stderr}")
-    return time.perf_counter() - start
+    after = os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return Spent(time.perf_counter() - start, processor)
 
 
 def _outside() -> dict[str, str]:
