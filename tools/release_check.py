@@ -124,9 +124,8 @@ def tried(python: str, files: list[Path], work: Path) -> str:
     read = _spent([tuplet, "data", "fetch", "world", "-o", graph], work)
     cold, warm = (_spent([tuplet, "ask", graph, query, "-k", "3"], work) for _ in range(2))
     shutil.rmtree(work / graph)
-    imported = min(
-        (_spent([str(inner), "-c", "import tuplet"], work) for _ in range(3)), key=lambda spent: spent.processor
-    )
+    tries = [_spent([str(inner), "-c", "import tuplet"], work) for _ in range(3)]
+    imported = min(tries, key=lambda spent: spent.processor)
     version = _used(inner, work)
     run([*pip, "uninstall", "--quiet", "--yes", "tuplet"])
     run([*install, "--no-deps", str(archive)])
