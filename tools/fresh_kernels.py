@@ -9,19 +9,18 @@ be done while torch is being installed.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
-NUMBA = re.compile(r"^(?:from|import) numba\b", re.MULTILINE)
 SOURCE = Path(__file__).parents[1] / "src" / "tuplet"
 
 
 def main() -> None:
     """Delete what is too old; what is deleted is compiled again when it is needed, or at once."""
     compiled = [*SOURCE.rglob("*.nbi"), *SOURCE.rglob("*.nbc")]
-    sources = (file for file in SOURCE.rglob("*.py") if NUMBA.search(file.read_text("utf-8")))
-    newest = max(file.stat().st_mtime for file in sources)
+    # __pycache__/kernels.find-45.py311.nbi is of kernels.py
+    sources = {file.parents[1] / f"{file.name.partition('.')[0]}.py" for file in compiled}
+    newest = max((file.stat().st_mtime for file in sources if file.exists()), default=0.0)
     if any(file.stat().st_mtime < newest for file in compiled):
         for file in compiled:
             file.unlink(missing_ok=True)

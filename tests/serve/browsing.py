@@ -71,20 +71,6 @@ def until(page: Any, happened: Callable[[], Any]) -> None:
     raise AssertionError("it did not happen")
 
 
-def loaded(server: Server, engine: str) -> None:
-    """Ask an engine until it answers.
-
-    Its first question loads what it needs, torch for one: on a busy machine that takes longer than the server has for
-    an answer, and the page shows a refusal instead.
-    """
-    with server.client() as client:
-        for _ in range(60):
-            asked = {"query": "?x : borders(?x, france)", "store": "world", "engine": engine, "k": 1}
-            if client.post("/ask", json=asked).status_code == 200:
-                return
-    raise AssertionError(f"{engine} did not answer")
-
-
 def run(page: Any, text: str) -> None:
     page.fill("#query", text)
     page.click("#ask")

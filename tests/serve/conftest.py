@@ -105,8 +105,13 @@ def start(store_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def server(start: Start, store_path: Path, world_directory: Path, people_path: Path) -> Server:
-    """Three stores, no keys, default limits."""
-    return start(stores=(f"world={store_path}", f"facts={world_directory}", f"people={people_path}"))
+    """Three stores, no keys, default limits but for the time.
+
+    The first question to an engine loads what it needs (ns3: torch), which takes longer than ten seconds if the machine
+    is busy and nothing of it was ever imported before.
+    """
+    stores = (f"world={store_path}", f"facts={world_directory}", f"people={people_path}")
+    return start("--max-time", "60", stores=stores)
 
 
 @pytest.fixture(scope="module")  # while it is open, no other event loop runs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import CONTRAST, NAMELESS, SIZES, Visit, expect, loaded, needs_browser, run, until
+from browsing import CONTRAST, NAMELESS, SIZES, Visit, expect, needs_browser, run, until
 from running_server import Server
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -160,8 +160,7 @@ def test_edges_are_negated_and_removed_by_clicking(desk: Visit) -> None:
     expect(page.locator("#query")).to_have_value("?x : borders(?x, france)")
 
 
-def test_two_engines_side_by_side_and_a_link_that_brings_it_back(desk: Visit, server: Server) -> None:
-    loaded(server, "ns3")
+def test_two_engines_side_by_side_and_a_link_that_brings_it_back(desk: Visit) -> None:
     page = desk.open()
     run(page, "?a, ?b : borders(?a, ?b) & member_of(?a, nato) & member_of(?b, nato)")
     page.select_option("#versus", "ns3")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import CONTRAST, NAMELESS, Visit, expect, loaded, needs_browser, run, until
+from browsing import CONTRAST, NAMELESS, Visit, expect, needs_browser, run, until
 from running_server import Server, Start
 
 from tuplet.serve.requests.keys import add_key
@@ -171,8 +171,7 @@ def test_completion_fits_the_place_and_goes_over_blanks(page: Any) -> None:
         assert page.input_value("#query") == taken
 
 
-def test_back_history_and_saved_queries(visit: Visit, page: Any, server: Server) -> None:
-    loaded(server, "ns3")
+def test_back_history_and_saved_queries(visit: Visit, page: Any) -> None:
     run(page, "?x : borders(?x, france)")
     run(page, "?x : borders(?x, spain)")
     expect(page).to_have_title("?x : borders(?x, spain) · tuplet")
