@@ -99,14 +99,14 @@ mutants: $(VENV)/.installed-test
 
 # The query sets tuple-H of four graphs, compared with their checksums; half an hour on one core.
 tuple-h: $(VENV)/.installed
-	$(PYTHON) benchmarks/tuple_h.py --data "$(TUPLET_DATA)" -o out/tuple-h
+	$(PYTHON) benchmarks/tuple_h.py --data "$(TUPLET_DATA)" $(if $(WORKERS),--workers $(WORKERS)) -o out/tuple-h
 
 # Every table of the NS3 paper, and ours, with the origin of each number; without a GPU. Hours; a look: PER_SHAPE=5.
 TRUTH ?= $(TUPLET_DATA)/../truth
 PER_SHAPE ?= 500
 paper: $(VENV)/.installed
 	$(PYTHON) benchmarks/paper.py --data "$(TUPLET_DATA)" --truth "$(TRUTH)" $(if $(MODELS),--models "$(MODELS)") \
-	  --per-shape $(PER_SHAPE) -o out/paper
+	  $(if $(WORKERS),--workers $(WORKERS)) --per-shape $(PER_SHAPE) -o out/paper
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info

@@ -36,8 +36,9 @@ TITLES = {
     "e": "EFOk-CQA types, two free variables and two constants (its tables of EFO2)",
     "f": "Four and five free variables (ours)",
     "g": "Baselines on the 14 shapes (its main table, running times)",
+    "i": "By the links that must be predicted: tuple-H, two and three free variables (ours)",
 }
-KEPT = ("Joint HIT@10", "Marginal, Multiply, Joint", "Coverage, time and memory")
+KEPT = ("Joint HIT@10", "Marginal, Multiply, Joint", "By predicted links", "Coverage, time and memory")
 SYMBOLIC, TRAINED = ("fit", "qto", "cqd"), ("lmpnn", "betae", "logice", "cone")
 COLUMNS = (
     *("table", "graph", "run", "metric", "group", "value", "low", "high", "queries"),
@@ -90,9 +91,9 @@ class Folder:
             store = self.root / name
             self.tuplet("index", graph, *made, "--observed", observed, "-o", store, "--quiet", makes=store)
 
-    def sample(self, name: str, shapes: str, count: int) -> Path:
+    def sample(self, name: str, shapes: str, count: int, *more: str) -> Path:
         queries = self.root / f"{name}-{count}.parquet"
-        words = ("--shapes", shapes, "--per-shape", count, "--seed", self.arguments.seed, "--quiet")
+        words = ("--shapes", shapes, *more, "--per-shape", count, "--seed", self.arguments.seed, "--quiet")
         self.tuplet("bench", "sample", self.root / "graph", *words, *self.workers(), "-o", queries, makes=queries)
         return queries
 
@@ -127,6 +128,10 @@ class Folder:
         if letter == "e":
             queries = self.sample("efok", "published741:k=2,c=2", a.per_type)
             return [self.run(queries, "exact", "--marginals"), self.ns3(queries, "ns3-marginal", budget)]
+        if letter == "i":
+            queries = self.sample("tuple-h", "paper14", a.per_stratum, "--balance", "predicted")
+            ns3 = [self.ns3(queries, engine, budget) for engine in ("ns3", "ns3-marginal")]
+            return [self.run(queries, "exact"), *ns3, *(self.run(queries, engine) for engine in SYMBOLIC)]
         shapes = "joint:k=4,joint:k=5" if letter == "f" else "paper14"
         count = a.per_large if letter == "f" else a.per_shape
         queries = self.sample("k45" if letter == "f" else "paper14", shapes, count)
@@ -171,7 +176,8 @@ class Folder:
         place = {"table": letter, "graph": self.graph, "run": result.label}
         rows = [
             {"metric": metric, "group": group, "value": e.mean, "low": e.low, "high": e.high, "queries": e.queries}
-            for metric, groups in result.estimates.items()
+            for groups_of in (result.estimates, result.by_links if letter == "i" else {})
+            for metric, groups in groups_of.items()
             for group, e in groups.items()
         ]
         rows += [
@@ -218,8 +224,9 @@ def main() -> None:
     parser.add_argument("--truth", required=True, help="folder of truth tables GRAPH.parquet, or predictors GRAPH/")
     parser.add_argument("--models", help="folder of trained baselines: GRAPH/lmpnn, GRAPH/betae, …")
     parser.add_argument("--per-shape", type=int, default=500, help="queries of each shape (a, b, c, g)")
-    parser.add_argument("--per-large", type=int, default=100, help="queries of each shape with k = 4 and 5 (f)")
-    parser.add_argument("--per-type", type=int, default=50, help="queries of each EFOk-CQA type (e)")
+    parser.add_argument("--per-large", type=int, help="of each shape with k = 4 and 5 (f); default: a fifth of that")
+    parser.add_argument("--per-type", type=int, help="of each EFOk-CQA type (e); default: a tenth")
+    parser.add_argument("--per-stratum", type=int, help="of each stratum of each shape (i); default: a tenth")
     parser.add_argument("--budget", type=int, help="of NS3 (default: 4000; 6000 for nell995)")
     parser.add_argument("--budgets", type=lambda text: [int(b) for b in text.split(",")], default=BUDGETS)
     parser.add_argument("--tables", default=",".join(TITLES), help="which, separated by commas")
@@ -227,6 +234,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, help="processes (default: one per processor)")
     parser.add_argument("-o", "--output", required=True)
     arguments = parser.parse_args()
+    for name, part in (("per_large", 5), ("per_type", 10), ("per_stratum", 10)):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, max(1, arguments.per_shape // part))
     letters = arguments.tables.split(",")
     if not set(letters) <= set(TITLES):
         parser.error(f"--tables takes {', '.join(TITLES)}")

@@ -31,6 +31,11 @@ class Walker:
     _ptr: NDArray[np.int64] = field(init=False, repr=False)
     _row: NDArray[np.int64] = field(init=False, repr=False)
     _view: NDArray[np.int64] = field(init=False, repr=False)
+    # The same edges by pairs: the neighbours of each entity once, in order, each with the views that lead there.
+    _near: NDArray[np.int32] = field(init=False, repr=False)
+    _near_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_entities`
+    _joint: NDArray[np.int64] = field(init=False, repr=False)
+    _joint_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_near`
 
     def __post_init__(self) -> None:
         if not self.adjacency.edges:
@@ -42,6 +47,13 @@ class Walker:
         self._ptr = np.append(first, len(self._row))
         rows = np.diff(self.adjacency.view_ptr)
         self._view = np.repeat(np.arange(len(rows), dtype=np.int64), rows)
+        lengths = np.diff(self.adjacency.row_ptr)
+        entity, view = np.repeat(self.adjacency.row_entity, lengths), np.repeat(self._view, lengths)
+        order = np.lexsort((view, self.adjacency.neighbour, entity))
+        entity, near, self._joint = entity[order], self.adjacency.neighbour[order], view[order]
+        new = np.flatnonzero(np.append(True, (np.diff(entity) != 0) | (np.diff(near) != 0)))
+        self._near, self._joint_ptr = near[new], np.append(new, len(near))
+        self._near_ptr = np.searchsorted(entity[new], np.append(self._entities, self._entities[-1] + 1))
 
     def anyone(self, rng: Random) -> int:
         """An entity that has an edge, uniformly."""
@@ -49,8 +61,8 @@ class Walker:
 
     def links(self, entity: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Views and neighbours of all edges of an entity."""
-        at = int(np.searchsorted(self._entities, np.int32(entity)))
-        if at == len(self._entities) or self._entities[at] != entity:
+        at = self._at(entity)
+        if at is None:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
         rows = self._row[self._ptr[at] : self._ptr[at + 1]]
         starts, stops = self.adjacency.row_ptr[rows], self.adjacency.row_ptr[rows + 1]
@@ -59,10 +71,31 @@ class Walker:
         entries = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
         return np.repeat(self._view[rows], lengths), self.adjacency.neighbour[entries]
 
+    def near(self, entity: int, times: int = 1) -> NDArray[np.int32]:
+        """The neighbours of an entity that so many edges lead to, in order."""
+        at = self._at(entity)
+        if at is None:
+            return self._near[:0]
+        own = slice(self._near_ptr[at], self._near_ptr[at + 1])
+        if times == 1:
+            return self._near[own]
+        return self._near[own][np.diff(self._joint_ptr[own.start : own.stop + 1]) >= times]
+
     def between(self, entity: int, other: int) -> NDArray[np.int64]:
-        """The views under which `other` is a neighbour of `entity`."""
-        views, neighbours = self.links(entity)
-        return np.unique(views[neighbours == other])
+        """The views under which `other` is a neighbour of `entity`, in order."""
+        at = self._at(entity)
+        if at is None:
+            return self._joint[:0]
+        first, last = self._near_ptr[at : at + 2].tolist()
+        place = first + int(np.searchsorted(self._near[first:last], np.int32(other)))
+        if place == last or self._near[place] != other:
+            return self._joint[:0]
+        return self._joint[self._joint_ptr[place] : self._joint_ptr[place + 1]]
+
+    def _at(self, entity: int) -> int | None:
+        """The place of an entity among those that have edges."""
+        at = int(np.searchsorted(self._entities, np.int32(entity)))
+        return at if at < len(self._entities) and self._entities[at] == entity else None
 
     def place(
         self,
@@ -76,31 +109,43 @@ class Walker:
         Parts that are not connected are walked separately. `start` are nodes that have a place already. `among` are
         some of the pairs again, which are joined by edges of another walker too.
         """
-        joins = [(self, pairs), *([] if among is None else [among])]
-        nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
+        around = _around(pairs)
+        joins = [(self, around), *([] if among is None else [(among[0], _around(among[1]))])]
         placed: dict[Node, int] = dict(start or {})
-        while len(placed) < len(nodes):
-            frontier = [
-                n for n in nodes if n not in placed and any({n, p} == {*pair} for pair in pairs for p in placed)
-            ]
-            if not frontier:
-                rest = [n for n in nodes if n not in placed]
-                placed[rest[0]] = self.anyone(rng)
-                continue
+        while len(placed) < len(around):
+            held = {n: sum(other in placed for other in around[n]) for n in around if n not in placed}
             # The most restricted node first: a cycle closes on a common neighbour, not by luck.
-            node = max(frontier, key=lambda n: len({p for pair in pairs if n in pair for p in pair if p in placed}))
+            node = max(held, key=held.__getitem__)
+            if not held[node]:
+                placed[node] = self.anyone(rng)
+                continue
             candidates: NDArray[np.int32] | None = None
-            for other, entity in placed.items():
-                for walker, own in joins:
-                    wanted = sum({node, other} == {*pair} for pair in own)
-                    if wanted:
-                        near, joined = np.unique(walker.links(entity)[1], return_counts=True)
-                        fitting = near[joined >= wanted]
-                        candidates = fitting if candidates is None else np.intersect1d(candidates, fitting)
+            for walker, own in joins:
+                for other, wanted in own.get(node, {}).items():
+                    if other in placed:
+                        fitting = walker.near(placed[other], wanted)
+                        candidates = fitting if candidates is None else _common(candidates, fitting)
             if candidates is None or not len(candidates):
                 return None
             placed[node] = int(candidates[rng.integers(len(candidates))])
         return placed
+
+
+def _around(pairs: Sequence[tuple[Node, Node]]) -> dict[Node, dict[Node, int]]:
+    """For each node the others that it is joined with, and how often."""
+    found: dict[Node, dict[Node, int]] = {node: {} for pair in pairs for node in pair}
+    for one, other in pairs:
+        if one != other:
+            found[one][other] = found[one].get(other, 0) + 1
+            found[other][one] = found[other].get(one, 0) + 1
+    return found
+
+
+def _common(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int32]:
+    """What two ascending arrays have in common, ascending."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    at = np.minimum(np.searchsorted(many, few), max(len(many) - 1, 0))
+    return few[many[at] == few] if len(few) else few
 
 
 def ground(shape: QueryShape, adjacency: Adjacency | Walker, rng: Random, tries: int = 1000) -> tuple[QueryGraph, ...]:
