@@ -113,6 +113,18 @@ def test_unknown_shapes_are_refused(name: str) -> None:
         shape(name)
 
 
+def test_neighbours_by_pairs_are_those_of_the_edges() -> None:
+    rng = np.random.default_rng(3)
+    drawn = np.unique(rng.integers((9, 3, 9), size=(60, 3)) * [2, 1, 2], axis=0)  # loops, several edges; no odd entity
+    walker = Walker(Adjacency.build(*(part.astype(np.int32) for part in drawn.T), 3)[0])
+    for entity in range(-1, 20):
+        views, neighbours = walker.links(entity)
+        joined = {other: views[neighbours == other].tolist() for other in range(20)}
+        for times in (1, 2, 3):
+            assert walker.near(entity, times).tolist() == [o for o in joined if len(joined[o]) >= times]
+        assert all(walker.between(entity, other).tolist() == sorted(joined[other]) for other in joined)
+
+
 def test_graphs_without_walks_are_refused(world: KnowledgeGraph) -> None:
     none = np.empty(0, dtype=np.int64)
     with pytest.raises(BadInput, match="without edges"):
