@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test checks suite early head-start kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
+.PHONY: demo test checks suite second-look early head-start kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
 
 # Python compiles what it imports when it does; compiling everything that is installed takes half a minute.
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
@@ -84,7 +84,12 @@ checks: lint docs links wheel
 # Each of three workers begins with a third of the tests in their order, so that most fixtures are made once; one that
 # is done takes over from the others.
 suite: $(VENV)/.installed-test kernels nginx
-	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 3 --dist worksteal src tests
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest -n 3 --dist worksteal src tests || $(MAKE) --no-print-directory second-look
+
+# Servers, a browser and clusters share two cores with all other tests. What failed is run once more, alone: what fails
+# twice fails. Both outcomes stay in the log, and hypothesis begins with the example that failed.
+second-look: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 $(VENV)/bin/pytest --last-failed --last-failed-no-failures none src tests
 
 # Style, types, pages, links and wheel are looked at beside the tests.
 test: early
