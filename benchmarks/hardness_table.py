@@ -25,7 +25,7 @@ from tuplet.bench.report_tables import Result
 from tuplet.bench.results import ResultRow, RunSettings
 from tuplet.bench.shapes import BETAE, shape
 from tuplet.query.limits import Deadline
-from tuplet.store import Store
+from tuplet.store import open_store
 
 GROUPS = {"k = 1": (1,), "k = 2, 3": (2, 3), "k = 4, 5": (4, 5)}
 STRATUM = {n: f"{n}{'+' if n == STRATA else ''}" for n in range(1, STRATA + 1)}
@@ -86,7 +86,7 @@ def less(one: ResultRow, other: ResultRow, stratum: int) -> float | None:
 def in_reach(store: str, queries: str) -> Mapping[Key, bool]:
     """Whether the scored answer of each query has a truth above 0 in a store, by the exact engine."""
     settings = RunSettings()
-    engine, source = settings.runner(), Store.open(store).source
+    engine, source = settings.runner(), open_store(store).source
     engine.load(source)
     found = {}
     for query in read(queries):
