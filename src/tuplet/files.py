@@ -252,7 +252,8 @@ def read_sealed(file: Path, kind: str, version: int, what: str) -> dict[str, Any
             raise CorruptStore(f"{root} is not a tuplet {what}: it has no {file.name}") from None
         raise BadInput(f"no such {what}: {root}{_nearest_sibling(root)}") from None
     except NotADirectoryError:
-        raise BadInput(f"{root} is a file, not a tuplet {what}") from None
+        make = "" if what == "model" else "; tuplet build makes a store of facts"
+        raise BadInput(f"{root} is a file, not a tuplet {what}{make}") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {file}: {reason(error) if isinstance(error, OSError) else error}") from None
     try:

@@ -56,8 +56,16 @@ FILES = {
         b"a\tr\tb\na\tr\t\r\n",
         r"f\.tsv:2: the tail is empty; missing= among",
     ),
-    "not utf-8": ("f.tsv", b"a\tr\tb\na\tr\tb\xff\n", r"f\.tsv:2: not UTF-8 \(byte 0xff at column 6\)$"),
-    "not utf-8 at first": ("f.tsv", b"a\xe9\tr\tb\n", r"f\.tsv:1: not UTF-8 \(byte 0xe9 at column 2\)$"),
+    "not utf-8": (
+        "f.tsv",
+        b"a\tr\tb\na\tr\tb\xff\n",
+        r"f\.tsv:2: not UTF-8 \(byte 0xff at column 6\); save it as UTF-8, or",
+    ),
+    "not utf-8 at first": (
+        "f.tsv",
+        b"a\xe9\tr\tb\n",
+        r"f\.tsv:1: not UTF-8 \(byte 0xe9 at column 2\); save it as UTF-8, or",
+    ),
     "utf-16": ("f.tsv", GOOD.encode("utf-16"), r"f\.tsv: this is UTF-16; save it as UTF-8$"),
     "nul": ("f.tsv", b"a\tr\tb\na\0\tr\tb\n", r"f\.tsv:2: NUL byte at column 2"),
     "truth above": ("f.tsv", b"a\tr\tb\t1\nb\tr\tc\t1.5\n", r"f\.tsv:2: the truth 1\.5 is outside \[0, 1\]$"),

@@ -31,6 +31,27 @@ def test_one_relation_for_all_rows(transfers: Path) -> None:
     assert report.remarks[-1:] == [f"{transfers}: 2 rows without a name where one is needed, left out"]
 
 
+def test_one_relation_in_several_columns(tmp_path: Path) -> None:
+    path = tmp_path / "recipes.csv"
+    path.write_text(",dish,first,second\n0,cake,egg,flour\n1,soup,salt,\n2,bread,flour,salt\n")
+    graph, report = read_with_report(path, columns="id=dish,contains=first,contains=second")
+    pairs = {("cake", "egg"), ("cake", "flour"), ("soup", "salt"), ("bread", "flour"), ("bread", "salt")}
+    assert facts(graph) == {(dish, "contains", of) for dish, of in pairs}
+    assert "column '' not read" in report.remarks[-1]
+    with pytest.raises(BadInput, match="id=1,relation="):  # a column without a name is named by its place
+        read(path)
+
+
+def test_decimal_commas_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "races.csv"
+    path.write_text("bird;race;speed\na;r;1081,17\nb;r;990,5\nc;r;\n")
+    _, report = read_with_report(path, columns="head=bird,flew=race,attribute=speed")
+    assert any("texts such as '1081,17'; written 1081.17 they are numbers" in remark for remark in report.remarks)
+    path.write_text("bird;race;speed\na;r;1081.17\nb;r;990,5\nc;r;7\n")
+    _, report = read_with_report(path, columns="head=bird,flew=race,attribute=speed")
+    assert not any("they are numbers" in remark for remark in report.remarks)
+
+
 def test_the_same_in_python() -> None:
     table = pa.table({"from": ["007", "1", "1", None], "to": ["1", "N/A", "x", "x"]})
     assert facts(read(table, columns={"head": "from", "transfers_to": "to", "missing": ["N/A"]})) == KEPT
@@ -40,7 +61,10 @@ def test_the_same_in_python() -> None:
     ("columns", "message"),
     [
         ("head=from,transfers_to=to", ":5: the head is empty; missing= among the columns leaves such rows out"),
-        ("head=from,a=to,b=amount", "unknown column role 'b'"),
+        (
+            "head=from,a=to,b=amount",
+            "names the relations a and b; a row with several is about an entity: id=from instead of head=from",
+        ),
         ("head=from,transfers=to,relation=day", "unknown column role 'transfers'"),
         ("head=from,tial=to", "unknown column role 'tial'; did you mean 'tail'?"),
     ],

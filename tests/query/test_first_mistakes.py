@@ -39,12 +39,31 @@ EXAMPLE = "write for example ?x : customer(?x, ann) or SELECT ?x WHERE { ?x :cus
         ("SELECT ?x { ?x :customer ?c.FILTR(?x = 1) }", "?c.FILTR is how"),
         ("SELECT ?x { ?x :customer ?c.FILTER(?x ! 1) }", "expected a comparison"),
         ("SELECT ?x FROM <g> { ?x :customer ?c }", "FROM is not supported"),
+        (
+            "?x : customer(?x, ann lee)",
+            "expected ')' after the two terms of an atom, found 'lee';"
+            " a name with spaces is written in brackets: <ann lee>",
+        ),
+        (
+            "?x : sold to(?x, ann)",
+            "expected '(' after the relation 'sold', found 'to'; a name with spaces is written in brackets: <sold to>",
+        ),
     ],
 )
 def test_what_is_meant_is_said(orders: Graph, query: str, message: str) -> None:
     with pytest.raises(ParseError) as error:
         orders.ask(query)
     assert str(error.value).startswith(message)
+
+
+def test_an_attribute_of_facts_is_not_one_of_entities() -> None:
+    table = pa.table({"head": ["ann", "bob"], "relation": ["buys"] * 2, "tail": ["tea"] * 2, "price": [3.0, 4.0]})
+    graph = tuplet.read(table, columns="head=head,relation=relation,tail=tail,attribute=price")
+    answers = graph.ask("?x : buys(?x, tea) & ?x.price > 1")
+    assert len(answers) == 0
+    assert "price is an attribute of facts of buys, not of entities; in logic text: buys(?x, ?y).price" in str(answers)
+    assert len(graph.ask("?x : buys(?x, tea) & buys(?x, tea).price > 3.5")) == 1
+    assert "attribute of facts" not in str(graph.ask("?x : buys(?x, tea) & buys(?x, tea).price > 3.5"))
 
 
 def test_a_filter_on_mixed_values_repeats_the_doubt(orders: Graph) -> None:

@@ -166,11 +166,11 @@ class FormulaParser(Reader):
 
     def atom(self, relation: Name) -> Atom:
         head = self.term()
-        self.expect(",", "between the two terms of an atom")
+        self.expect(",", "between the two terms of an atom", self.spaced())
         tail = self.term()
         if self.accept(","):
             self.refuse("atoms have two terms; relations are binary", self.tokens[self.index - 1])
-        self.expect(")", "after the two terms of an atom")
+        self.expect(")", "after the two terms of an atom", self.spaced())
         return Atom(relation, head, tail)
 
     def comparison(self, left: Side, start: Token) -> Formula:
@@ -188,6 +188,8 @@ class FormulaParser(Reader):
                 self.word("with")
             return Compare(word, left.what, self.side().what)  # type: ignore[arg-type]
         if start.kind in ("word", "prefixed", "exact", "label", "id") and self.tokens[self.index - 1] is start:
+            if advice := self.spaced():
+                self.fail(f"expected '(' after the relation {start.text!r}, found {self.found()}{advice}")
             self.unexpected(f"'(' after the relation {start.text!r}", start)
         self.unexpected("a comparison such as '!=' after a term", near=(*WORDS, "in", "not"))
 
@@ -284,6 +286,13 @@ class FormulaParser(Reader):
         if token.kind == "word" and not is_number(token.text):
             return Name(token.text, "name", token.position, len(token.text))
         return self.name(token)
+
+    def spaced(self) -> str:
+        """What is said where two words stand side by side that may be one name."""
+        before, token = self.tokens[self.index - 1], self.token
+        signs = {before.text.lower(), token.text.lower()} & {*RESERVED, *_SIGN_FOR}
+        two = before.kind == token.kind == "word" and not signs and not hint(before.text.lower(), RESERVED)
+        return f"; a name with spaces is written in brackets: <{before.text} {token.text}>" if two else ""
 
     def unexpected(self, expected: str, misspelt: Token | None = None, near: tuple[str, ...] = RESERVED) -> NoReturn:
         word = (misspelt or self.token).text.lower()

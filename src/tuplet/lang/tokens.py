@@ -172,10 +172,10 @@ class Reader:
             return True
         return False
 
-    def expect(self, sign: str, place: str) -> None:
+    def expect(self, sign: str, place: str, advice: str = "") -> None:
         """Read this sign, or say that it was expected there."""
         if not self.accept(sign):
-            self.fail(f"expected {sign!r} {place}, found {self.found()}")
+            self.fail(f"expected {sign!r} {place}, found {self.found()}{advice}")
 
     def found(self) -> str:
         """The next word as error messages name it."""

@@ -28,7 +28,7 @@ class Choice(Mapping[str, Place]):
     """
 
     role: Mapping[str, Place] = field(default_factory=dict)
-    relations: Mapping[str, Place] = field(default_factory=dict)  # relations that have a column of tails each
+    relations: tuple[tuple[str, Place], ...] = ()  # by columns of tails, of which one relation may have several
     attributes: Mapping[str, Place] = field(default_factory=dict)
     rest: str = ""  # what the columns are that are not named: relation, attribute or nothing
     split: str = ""  # what stands between several values in one cell
@@ -64,7 +64,8 @@ class Choice(Mapping[str, Place]):
     @property
     def by_position(self) -> bool:
         """Whether all columns are chosen by position: then the first line is a row and no header."""
-        return all(isinstance(c, int) for part in (self.role, self.relations, self.attributes) for c in part.values())
+        places = (*self.role.values(), *(place for _, place in self.relations), *self.attributes.values())
+        return all(isinstance(place, int) for place in places)
 
 
 def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | None:
@@ -74,7 +75,7 @@ def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | N
     ({'head': 'A', 'relation': 2, 'tail': 'C', 'date': 'E'}, {'head': 'A', 'relation': 'B', 'tail': 'C'})
     >>> drugs = choice_of("id=drug,relation=targets,treats=disease,attribute=*")
     >>> drugs.relations, drugs.rest
-    ({'targets': 'targets', 'treats': 'disease'}, 'attribute')
+    ((('targets', 'targets'), ('treats', 'disease')), 'attribute')
     >>> transfers = choice_of("head=from,transfers_to=to,missing=N/A")
     >>> dict(transfers), transfers.relation_name, transfers.missing
     ({'head': 'from', 'tail': 'to'}, 'transfers_to', ('N/A',))
@@ -121,7 +122,7 @@ def _place(column: Any) -> Place:
 def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
     by_entity = any(role == "id" for role, _ in pairs)
     roles: dict[str, Place] = {}
-    relations: dict[str, Place] = {}
+    relations: list[tuple[str, Place]] = []
     attributes: dict[str, Place] = {}
     rest = split = relation_name = ""
     missing: list[str] = []
@@ -136,18 +137,22 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
         elif role == "attribute":
             attributes[_called(column)] = column
         elif by_entity and role == "relation":
-            relations[_called(column)] = column
+            relations.append((_called(column), column))
         elif by_entity and role not in _WORDS and not hint(role, _WORDS):
-            relations[role] = column  # a relation by its own name
+            relations.append((role, column))  # a relation by its own name
         elif one_relation and not relation_name and role not in _WORDS and not hint(role, _WORDS):
             relation_name, roles["tail"] = role, column  # the same, of all facts
+        elif relation_name and role not in _WORDS and not hint(role, _WORDS):
+            head = next((place for what, place in pairs if what == "head"), "COLUMN")
+            several = f"a row with several is about an entity: id={head} instead of head={head}"
+            raise BadInput(Option("columns", None), f" names the relations {relation_name} and {role}; {several}")
         elif role not in _WORDS:
             raise unknown("column role", role, (*ALL_ROLES, *ENTITY_ROLES, "attribute"))
         elif role in roles:
             raise BadInput(Option("columns", None), f" names the {role} twice")
         else:
             roles[role] = column
-    choice = Choice(roles, relations, attributes, rest, split, relation_name, tuple(missing))
+    choice = Choice(roles, tuple(relations), attributes, rest, split, relation_name, tuple(missing))
     _refuse_wrong(choice)
     return choice
 

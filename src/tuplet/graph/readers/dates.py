@@ -24,7 +24,7 @@ def seconds(text: str) -> int:
     [86400, 86400, 0, 86400, 86430, 90, -9223372036854775808]
     >>> seconds("tomorrow")
     Traceback (most recent call last):
-    ValueError: the date 'tomorrow' is not like 2024, 2024-05-31 or 2024-05-31T12:30:00
+    ValueError: the date 'tomorrow' is not like 2024, 2024-05-31 or 2024-05-31T12:30:00; an attribute may be any text
     """
     text = text.strip()
     if not text:
@@ -39,7 +39,9 @@ def seconds(text: str) -> int:
         else:
             moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"the date {text!r} is not like 2024, 2024-05-31 or 2024-05-31T12:30:00") from None
+        raise ValueError(
+            f"the date {text!r} is not like 2024, 2024-05-31 or 2024-05-31T12:30:00; an attribute may be any text"
+        ) from None
     return int(((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _START).total_seconds())
 
 

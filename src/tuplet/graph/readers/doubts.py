@@ -43,6 +43,18 @@ def like_values(where: str, name: str, cells: pa.Array) -> list[str]:
     return []
 
 
+def decimal_commas(where: str, name: str, cells: pa.Array) -> list[str]:
+    """What is said of values that are texts only because of the comma before their decimals."""
+    some = cells[:_LOOKED_AT].cast(pa.large_string()).drop_null()
+    some = some.filter(pc.not_equal(some, ""))
+    like = pc.match_substring_regex(some, r"^[+-]?[0-9]+,[0-9]+$")
+    if not len(some) or 2 * (pc.sum(like).as_py() or 0) <= len(some):
+        return []
+    example = some.filter(like)[0].as_py()
+    point = example.replace(",", ".")
+    return [f"{where}: {name!r} holds texts such as {example!r}; written {point} they are numbers, which compare"]
+
+
 def shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
     """What is said of columns with some names in common, which are then one entity each.
 

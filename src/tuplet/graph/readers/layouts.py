@@ -33,7 +33,7 @@ class TableLayout:
 
     width: int
     role: Mapping[str, int]
-    relations: Mapping[str, int] = field(default_factory=dict)
+    relations: tuple[tuple[str, int], ...] = ()  # of which one may have several columns
     attributes: Mapping[str, int] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # of attributes, where the header says it
     lists: frozenset[str] = frozenset()  # attributes that may have several values in a cell
@@ -55,7 +55,8 @@ class TableLayout:
     def used(self) -> list[int]:
         """The places that matter, ascending."""
         others = [] if self.also is None else self.also.used
-        return sorted({*self.role.values(), *self.relations.values(), *self.attributes.values(), *others})
+        tails = [place for _, place in self.relations]
+        return sorted({*self.role.values(), *tails, *self.attributes.values(), *others})
 
 
 def known_columns(names: Sequence[str]) -> dict[str, int]:
@@ -106,10 +107,9 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
         return column - 1
 
     role = {what: found(what, column) for what, column in choice.items()} or known_columns(names)
-    relations, attributes = (
-        {name: found(name, column) for name, column in part.items()} for part in (choice.relations, choice.attributes)
-    )
-    taken = {*role.values(), *relations.values(), *attributes.values()}
+    relations = tuple((name, found(name, column)) for name, column in choice.relations)
+    attributes = {name: found(name, column) for name, column in choice.attributes.items()}
+    taken = {*role.values(), *(place for _, place in relations), *attributes.values()}
     if choice.rest == "attribute" and "label" in role and names[role["label"]] != "label":
         taken.discard(role["label"])  # what a thing is called may be asked for as name or title too
     others = {name: i for i, name in enumerate(names) if i not in taken}
@@ -118,7 +118,7 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
             if names[i] in names[:i]:
                 raise _twice(where, name)
     if choice.rest == "relation":
-        relations |= others
+        relations += tuple(others.items())
     elif choice.rest == "attribute":
         attributes |= others
     unused = () if choice.rest else tuple(others)
@@ -168,7 +168,8 @@ def header_unnamed(place: str, names: Sequence[str], rows: Sequence[Sequence[str
     >>> header_unnamed("f.csv:1", ["who", "what thing", "price"], rows).shell.split("; ")[1]
     "name the columns with --columns 'head=who,NAME=what thing,attribute=*' (NAME: what you call the relation)"
     """
-    guess = _guess(names, [row for row in rows if len(row) == len(names)])
+    called = [name or str(place) for place, name in enumerate(names, start=1)]
+    guess = _guess(called, [row for row in rows if len(row) == len(names)])
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return BadInput(
         f"{place}: the first line looks like a header ({shown}); name the columns with ",

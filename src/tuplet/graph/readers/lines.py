@@ -83,6 +83,7 @@ def _lines(path: Path, data: Data) -> Iterator[tuple[int, str]]:
             text = line.decode()
         except UnicodeDecodeError as error:
             raise BadInput(
-                f"{path}:{number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})"
+                f"{path}:{number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1}); save it as"
+                " UTF-8, or if it is Latin-1: iconv -f latin1 -t utf-8"
             ) from None
         yield number, text

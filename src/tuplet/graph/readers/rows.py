@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.readers.cells import inferred, normal, of_kind, whole
 from tuplet.graph.readers.dates import seconds_of
-from tuplet.graph.readers.doubts import like_missing, like_values, shared
+from tuplet.graph.readers.doubts import decimal_commas, like_missing, like_values, shared
 from tuplet.graph.readers.facts import AttributeBatch, FactColumns
 from tuplet.graph.readers.layouts import TYPE_RELATION, TableLayout
 
@@ -114,7 +114,7 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
     ids = whole(_in_space(layout, "id", names_of("id", columns[layout.role["id"]]))).cast(pa.large_string())
     facts: list[tuple[pa.Array, str, pa.Array]] = []
     remarks: list[str] = []
-    for name, place in layout.relations.items():
+    for name, place in layout.relations:
         heads, tails = _linked(ids, names_of(name, columns[place], needed=False), layout.split)
         facts.append((heads, name, tails))
         if text and not layout.split:
@@ -206,6 +206,7 @@ def _attributes(
             values = _said(name, cells, layout)
         else:
             values, others = inferred(cells)
+            remarks += decimal_commas(where, name, cells)
         if values is not None and values.null_count < len(values):
             found.append(AttributeBatch(name, values, ids))
         if others is not None:
