@@ -97,10 +97,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workshop")
     facts = [tuple(fact.split()) for line in FACTS.strip().splitlines() for fact in line.split("|")]
     lines = "".join("\t".join(fact) + "\n" for fact in facts)
-    for name in ("facts.tsv", "train.tsv", "some/dataset/train.tsv"):
+    for name in ("facts.tsv", "train.tsv", "known.tsv", "some/dataset/train.tsv"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(lines)
-    for name in ("valid.tsv", "test.tsv", "some/dataset/valid.tsv", "some/dataset/test.tsv"):
+    for name in ("valid.tsv", "test.tsv", "held-out-facts.tsv", "some/dataset/valid.tsv", "some/dataset/test.tsv"):
         (folder / name).write_text("spain\tborders\titaly\n")
     (folder / "train.csv").write_text(lines.replace("\t", ","))
     (folder / "valid.csv").write_text("spain,borders,italy\n")
