@@ -112,8 +112,11 @@ def served(service: Service, **body: Any) -> dict[str, Any]:
     """The answer of the application, without a server around it."""
     content, sent = json.dumps(body).encode(), list[Any]()
 
+    messages = [{"type": "http.request", "body": content}]
+
     async def receive() -> Any:
-        return {"type": "http.request", "body": content}
+        # a client that stays says nothing more; one that answered at once, again and again, would keep the loop busy
+        return messages.pop() if messages else await asyncio.Future()
 
     async def send(message: Any) -> None:
         sent.append(message)
