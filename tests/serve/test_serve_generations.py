@@ -167,6 +167,7 @@ def test_a_worker_that_comes_back_serves_what_all_serve(by: Any, two: Server, ke
         seen.append(generation())
         return healthy and seen[-1] > first
 
+    assert writer.post("/reload").status_code == 200  # what was changed before is served
     first = tuplet.open(path).generation
     seen: list[int] = []
     assert generation() == first
