@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
@@ -18,9 +20,13 @@ from tuplet.engines.ns3.tensor_memory import TensorMemory, counted, make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Brake, Deadline, Limits, OutOfMemory
 from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Ranking
+from tuplet.truth.table import TruthTable
 
 ENGINES = ["exact", "crisp", "ns3", "ns3-marginal", "fit", "qto"]
 OPEN = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(0, 0, 1), Edge(1, 1, 2)))
+# Three independent parts: their product is large where each of them is small.
+APART = QueryGraph(("a", "b", "c", "x", "y", "z"), (0, 1, 2), (Edge(0, 0, 3), Edge(1, 1, 4), Edge(2, 0, 5)))
 MB = 1 << 20
 
 
@@ -48,6 +54,46 @@ def test_what_memory_cuts_short_claims_nothing(engine: str, clause: QueryGraph, 
         assert (found.exact, found.pruned) == (False, "memory")
     if memory == 1 << 40:
         assert found.pruned != "memory"
+
+
+def check_parts(table: TruthTable, found: Ranking, why: str) -> None:
+    """What a limit cut short in independent parts is right, and claims no more than is so."""
+    alone = []  # the truth of every entity in each part
+    for relation in (0, 1, 0):
+        part = QueryGraph(("a", "x"), (0,), (Edge(0, relation, 1),))
+        oracle = brute.run([part], source_of(table).table([part]), table.entities)
+        alone.append(np.zeros(table.entities))
+        alone[-1][oracle.tuples[:, 0]] = oracle.truth
+    truth = alone[0][:, None, None] * alone[1][:, None] * alone[2]
+    places, shown = tuple(found.tuples.T), np.zeros(truth.shape, dtype=bool)
+    shown[places] = True
+    assert (found.exact, found.pruned) == (False, why)
+    assert 0 < len(found.truth) == np.count_nonzero(shown), "each once"
+    np.testing.assert_allclose(found.truth, truth[places])  # of crisp, too: facts have truth 1
+    truth[shown] = 0
+    assert found.bound >= truth.max() * (1 - 1e-9) > 0
+
+
+@pytest.mark.parametrize("engine", ["exact", "crisp"])
+def test_products_of_parts_hold_the_limit(engine: str) -> None:
+    table = random_table(0, entities=30)
+    found = ask(engine, APART, table, k="all", memory=MB)
+    check_parts(table, found, "memory")
+    assert 100 * len(found.truth) < MB
+
+
+@pytest.mark.parametrize(("engine", "entities", "times"), [("exact", 30, (4.0, 8.0)), ("crisp", 80, (0.5, 1.0))])
+def test_products_of_parts_leave_time_to_be_finished(engine: str, entities: int, times: tuple[float, ...]) -> None:
+    """More time gives no fewer answers: those that there is no time to put in order and explain are not shown."""
+    table = random_table(0, entities)
+    shown = [0]
+    for seconds in times:
+        ticks = count()
+        deadline = Deadline(seconds, clock=partial(lambda ticks: 0.04 * next(ticks), ticks))  # 40 ms each look
+        found = ask(engine, APART, table, deadline, k="all")
+        check_parts(table, found, "timeout")
+        assert shown[-1] <= len(found.truth) < 5e5 * seconds
+        shown.append(len(found.truth))
 
 
 def test_the_oracle_refuses_what_does_not_fit() -> None:

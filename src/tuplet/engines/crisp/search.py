@@ -34,6 +34,7 @@ _BATCH = 1 << 16  # answers in a block
 _PIECE = 1 << 20  # places of a set that are copied between two looks at the clock
 _LARGEST_SET = 1 << 32  # bytes
 _FIXED, _EACH = 24, 20  # bytes of an answer and of each variable of it: three copies, and the keys of its order
+_FINISHED = 5e5  # answers a second that a slow machine puts in order and explains
 _NO_SET = np.full((1, 1), -1, dtype=np.int32)
 
 
@@ -145,6 +146,7 @@ class DistinctAnswers:
         # A query without free variables has one answer or none.
         self.left = most if plan.width else 1
         self.seen = RowSet(plan.width, self.effort) if len(self.clauses) > 1 and plan.width else None
+        self.given = 0  # answers until here
         self.complete = False
 
     def __iter__(self) -> Iterator[tuple[int, Tuples]]:
@@ -157,6 +159,7 @@ class DistinctAnswers:
             for block in self._single(clause) if len(clause.parts) == 1 else self._product(clause):
                 if self.left is not None:
                     self.left -= len(block)
+                self.given += len(block)
                 yield number, block
             complete = self.complete
         self.complete = complete or (not self.plan.width and self.left == 0)
@@ -164,9 +167,16 @@ class DistinctAnswers:
     def _room(self) -> int:
         return _BATCH if self.left is None else min(_BATCH, self.left)
 
+    def _check(self) -> None:
+        """Raises `OutOfTime` when the answers until here need the rest of the time."""
+        self.deadline.check()
+        if self.given / _FINISHED >= self.deadline.left():
+            raise OutOfTime
+
     def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
         search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
         while not search.done and self.left != 0:
+            self._check()
             out = np.empty((self._room(), search.variables), dtype=np.int32)
             try:
                 block = search.fill(out, self.deadline)
@@ -192,9 +202,14 @@ class DistinctAnswers:
             rest = search.take(None if enough is None else enough - 1, self.deadline)
             answers[i] = np.concatenate([answers[i], rest])
         total, start = math.prod(map(len, answers)), 0
+        size = _FIXED + _EACH * len(clause.graph.variables)
         while start < total and self.left != 0:
-            self.deadline.check()
-            stop = min(start + self._room(), total)
+            self._check()
+            room = min(self._room(), total - start)
+            while room > 1 and not self.effort.room_for(room * size):
+                room //= 2  # what still fits
+            hold(self.effort, room * size)
+            stop = start + room
             number = np.arange(start, stop, dtype=np.int64)
             start = stop
             block = np.full((len(number), len(clause.graph.variables)), -1, dtype=np.int32)
@@ -205,6 +220,7 @@ class DistinctAnswers:
             block = _copied(clause, block)
             if self.seen is not None:
                 block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
+                self.effort.held -= (room - len(block)) * size
             yield block
         self.complete = start >= total and all(search.done for search in searches)
 

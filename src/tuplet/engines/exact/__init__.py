@@ -41,6 +41,8 @@ Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
 
 # Tuples of one truth that are listed to find the first ones by name, before another way is taken.
 LISTED = 512
+# Tuples that are explained at once.
+BLOCK = 1 << 12
 
 
 class ExactPlan(NamedTuple):
@@ -178,7 +180,7 @@ class _CombinedSearch:
             weighted = are_doubted(table, {edge.relation for edge in clause.edges if edge.negated})
             rows, clauses = split_rows(table, missing_clauses(clause, weighted), self.plan.rows.rank)
             own = [ClauseStream(bind_clause(c, rows), self.logic, self.effort) for c in clauses]
-            found.append(Maximum(own, self.width))
+            found.append(Maximum(own, self.width, self.effort))
         return found
 
     def best(self, k: int) -> tuple[Ids, bool]:
@@ -236,6 +238,21 @@ class _CombinedSearch:
 
 def _explained(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:
     """Tuples with truth and witnesses; those that the time does not suffice for are left out."""
+    blocks = [_explained_block(streams, tuples[:BLOCK], logic, effort)]
+    done = len(blocks[0][0])
+    while done == BLOCK * len(blocks) < len(tuples):
+        blocks.append(_explained_block(streams, tuples[done : done + BLOCK], logic, effort))
+        done += len(blocks[-1][0])
+    if len(blocks) == 1:
+        return blocks[0]
+    witnesses = [np.concatenate(own) for own in zip(*(block[2] for block in blocks), strict=True)]
+    return tuples[:done], np.concatenate([block[1] for block in blocks]), witnesses
+
+
+def _explained_block(
+    streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort
+) -> tuple[Ids, Values, list[Ids]]:
+    """The same for a block: part after part, so that none is explained where the time ends before the last part."""
     done = len(tuples)
     truths, witnesses = [], []
     for stream in streams:

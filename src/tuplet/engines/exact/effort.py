@@ -9,6 +9,8 @@ SLICE = 60_000
 # Entries a second on a slow machine, to size slices near a deadline.
 SLOWEST = 2_000_000
 COPIED = 5e8  # bytes a second, on a slow machine
+EXPLAINED = 2e5  # tuples a second, on a slow machine
+WAITING = 320  # bytes of a tuple that waits in a heap and is known in a set
 
 
 class Effort:
@@ -32,6 +34,10 @@ class Effort:
     def too_late_for(self, size: int) -> bool:
         """Whether copying so many bytes into a larger place would outlast the time."""
         return self.search.seconds is not None and size / COPIED >= self.search.left()
+
+    def too_late_for_more(self, found: int) -> bool:
+        """Whether explaining the tuples found until here needs the rest of the time."""
+        return found / EXPLAINED >= self.search.left()
 
     def room_for(self, more: int) -> bool:
         """Whether so many bytes more may be held."""

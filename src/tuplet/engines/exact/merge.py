@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import Effort
+from tuplet.engines.exact.effort import WAITING, Effort
 from tuplet.engines.exact.stream import ClauseStream, Ids, Stream, Values
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
@@ -23,8 +23,8 @@ class Maximum:
     A tuple whose truth reaches the bounds of all streams has its largest truth: a larger one would have come up.
     """
 
-    def __init__(self, streams: Sequence[Stream], width: int) -> None:
-        self.streams, self.width = streams, width
+    def __init__(self, streams: Sequence[Stream], width: int, effort: Effort) -> None:
+        self.streams, self.width, self.effort = streams, width, effort
         self.bound, self.done = 1.0, False
         self.stopped: str | None = None
         self.waiting: list[tuple[float, tuple[int, ...]]] = []
@@ -64,6 +64,7 @@ class Maximum:
 
     def _read(self, stream: Stream, block: int) -> None:
         found, truth = stream.take(block)
+        self.effort.held += WAITING * len(found)  # the streams look at it
         for key, value in zip(map(tuple, found.tolist()), truth.tolist(), strict=True):
             if key not in self.seen:
                 heapq.heappush(self.waiting, (-value, key))
@@ -90,8 +91,8 @@ class Union(Maximum):
     def __init__(
         self, streams: Sequence[Stream], clauses: Sequence[ClauseStream], logic: Logic, effort: Effort
     ) -> None:
-        super().__init__(streams, clauses[0].width)
-        self.clauses, self.logic, self.effort = clauses, logic, effort
+        super().__init__(streams, clauses[0].width, effort)
+        self.clauses, self.logic = clauses, logic
         self.unscored = 0.0  # a bound on tuples that came up when there was no time left to score them
 
     def _ceiling(self) -> float:
@@ -119,6 +120,7 @@ class Union(Maximum):
             self.unscored = ceiling
             self.stopped = next((c.stopped for c in self.clauses if c.stopped is not None), "timeout")
         self.seen.update(fresh[:done])
+        self.effort.held += WAITING * done  # the streams look at it
         for key, value in zip(fresh[:done], truth[:done].tolist(), strict=True):
             heapq.heappush(self.waiting, (-value, key))
 

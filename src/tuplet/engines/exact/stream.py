@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import SLICE, SLOWEST, Effort
+from tuplet.engines.exact.effort import SLICE, SLOWEST, WAITING, Effort
 from tuplet.engines.exact.kernels import best as best_kernel
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
@@ -329,6 +329,8 @@ class ClauseStream:
         while self.heap and len(truth) < n and self.stopped is None:
             if len(truth) % 256 == 0:
                 self.stopped = self.effort.exceeded()
+                if self.stopped is None and self.effort.too_late_for_more(len(truth)):
+                    self.stopped = "timeout"
                 if self.stopped is not None:
                     break
             value, places = heapq.heappop(self.heap)
@@ -360,4 +362,5 @@ class ClauseStream:
                 )
             value = float(self.logic.conjunction(value, self.lists[i][1][place]))
         self.pushed.add(places)
+        self.effort.held += WAITING
         heapq.heappush(self.heap, (-value, places))
