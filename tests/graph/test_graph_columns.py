@@ -161,6 +161,24 @@ def test_a_header_above_numbered_columns_is_noticed(tmp_path: Path, columns: Col
     assert len(read(path, columns=columns, header=False).entities) == len(graph.entities) + 2
 
 
+@pytest.mark.parametrize("columns", ["head=1,transfers_to=2", "id=1,transfers_to=2"])
+def test_a_header_above_pairs_by_number_is_noticed(tmp_path: Path, columns: Columns) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("from,to\nanna,bob\nbob,N/A\ncarl,anna\n")
+    graph, report = read_with_report(path, columns=columns)
+    hint = (
+        f"{path}: the first line (from to) is read as a fact; if it is a header, say --header (in Python header=True)"
+    )
+    assert hint in report.remarks
+    assert ("from", "transfers_to", "to") in content(graph)
+    named = read_with_report(path, columns=columns, header=True)
+    assert set(content(named[0])) == {*content(graph)} - {("from", "transfers_to", "to")}
+    assert not any("first line" in remark for remark in named[1].remarks)
+    for rows in ("anna,bob\nbob,anna\ncarl,anna\n", "a,b\nc,d\ne,f\n"):  # the first names, or none, occur again
+        path.write_text(rows)
+        assert not any("first line" in remark for remark in read_with_report(path, columns=columns)[1].remarks)
+
+
 def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
     path = tmp_path / "f.tsv"
     doubt = (

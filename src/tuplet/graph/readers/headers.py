@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuplet.errors import BadInput, Option
-from tuplet.graph.readers.columns import ALL_ROLES, ROLES, Choice
+from tuplet.graph.readers.columns import ALL_ROLES, Choice
 from tuplet.graph.readers.layouts import (
     TableLayout,
     header_unnamed,
@@ -109,7 +109,7 @@ def _layout(
         if not layout.role:
             raise header_unnamed(place, first, sample)
         # Numbers say nothing of a header: a first line that stands alone is one here as elsewhere.
-        return layout, header, header or said is not None or not set(ROLES) <= set(layout.role)
+        return layout, header, header or said is not None or len(_ends(layout)) < 2
     if known and said is not False:
         return plain(first, known), True, True
     if len(first) == 2:
@@ -140,39 +140,56 @@ def lone_header(path: Path, usual: str) -> tuple[str, ...]:
 
 @dataclass
 class FirstRow:
-    """Whether the three names of the first row occur nowhere else, as those of a header."""
+    """Whether the names of the first row occur nowhere else, as those of a header."""
 
     names: list[str] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
+    counts: list[int] = field(default_factory=list)
     rows: int = 0
-    relations: int = 0  # distinct ones among the first rows
+    relations: int = 0  # distinct ones among the first rows; 0 if no column has them
     among: int = 0
+    again: bool = False  # other entities occur again among the first rows
 
     @property
     def alone(self) -> bool:
         """Whether they do, as far as was looked."""
-        return self.counts == [1, 1, 1] and not any("://" in name for name in self.names)
+        return all(count == 1 for count in self.counts) and not any("://" in name or not name for name in self.names)
 
-    def look_at(self, head: pa.ChunkedArray, relation: pa.ChunkedArray, tail: pa.ChunkedArray) -> None:
+    def look_at(self, ends: Sequence[pa.ChunkedArray], relation: pa.ChunkedArray | None) -> None:
         """Count the names in more rows."""
+        groups = [(end, ends) for end in ends] + ([] if relation is None else [(relation, [relation])])
         if not self.names:
-            self.names = [column[0].as_py() for column in (head, relation, tail)]
-            self.relations, self.among = pc.count_distinct(relation).as_py(), len(relation)
-        for i, columns in enumerate(((head, tail), (relation,), (head, tail))):
+            self.names, self.counts = [column[0].as_py() for column, _ in groups], [0] * len(groups)
+            self.relations, self.among = 0 if relation is None else pc.count_distinct(relation).as_py(), len(ends[0])
+            entities = pa.chunked_array([chunk for end in ends for chunk in end.chunks])
+            self.again = pc.count_distinct(entities).as_py() < len(entities)
+        for i, (_, columns) in enumerate(groups):
             self.counts[i] += sum(int(pc.sum(pc.equal(column, self.names[i])).as_py() or 0) for column in columns)
-        self.rows += len(head)
+        self.rows += len(ends[0])
 
     @property
     def repeated(self) -> bool:
         """Whether other relations occur twice on average."""
-        return self.among > 2 and 2 * (self.relations - 1) <= self.among - 1
+        return self.among > 2 and 0 <= 2 * (self.relations - 1) <= self.among - 1
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether other names occur again, or might well, so that one would expect it of these."""
+        return self.again if not self.relations else self.relations < self.among or self.rows > _FEW
 
 
-def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ...]]) -> Opening:
-    """The opening of a file whose first line may be a header, after a look at its rows (heads, relations, tails)."""
-    row = FirstRow()
+def _ends(layout: TableLayout) -> list[int]:
+    """The columns of entities, by which a first line can be told from the others."""
+    return [
+        *(layout.role[end] for end in ("head", "tail", "id", "type") if end in layout.role),
+        *(place for _, place in layout.relations),
+    ]
+
+
+def judged(path: Path, begin: Opening, parts: Iterable[pa.Table]) -> Opening:
+    """The opening of a file whose first line may be a header, after a look at its rows."""
+    row, ends, relation = FirstRow(), _ends(begin.layout), begin.layout.role.get("relation")
     for part in parts:
-        row.look_at(*part)
+        row.look_at([part.column(str(end)) for end in ends], None if relation is None else part.column(str(relation)))
         if not row.alone:
             break
     if row.among > _FEW and 2 * row.relations > row.among:
@@ -189,7 +206,7 @@ def judged(path: Path, begin: Opening, parts: Iterable[tuple[pa.ChunkedArray, ..
             "if it is a fact, say --no-header (in Python header=False)"
         )
         return replace(begin.with_header(), remarks=(*begin.remarks, remark))
-    if row.relations < row.among or row.rows > _FEW:  # other relations occur again, or might well
+    if row.doubtful:
         remark = (
             f"{path}: the first line ({line}) is read as a fact; "
             "if it is a header, say --header (in Python header=True)"

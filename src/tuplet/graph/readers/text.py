@@ -53,9 +53,8 @@ def read_rows(path: Path, usual: str, choice: Choice | None = None, nodes: bool 
     try:
         if not begin.sure:
             looked_at = _parse(data, begin, _GLANCE)
-            triples = ([table.column(str(begin.layout.role[r])) for r in ROLES] for table in looked_at)
             with suppress(pa.ArrowInvalid):  # a bad line is found again below, a very long one is none
-                begin = judged(path, begin, map(tuple, triples))
+                begin = judged(path, begin, looked_at)
         for table in _tables(data, begin):
             yield from _facts(path, data, begin, table, seen)
             seen += len(table)
