@@ -104,12 +104,15 @@ def test_no_train_on_the_command_line(
         tuplet.build(towns(), tmp_path / "t", train=False, predictors="complex")
 
 
+MINUTES = 600.0  # so many that a busy machine makes no difference
+
+
 def timed(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    """Rows are as slow as if so large a share of them could be computed in half of a minute."""
+    """Rows are as slow as if so large a share of them could be computed in half of these minutes."""
 
     def slow(network: Any, edges: TrainingEdges) -> RowWork:
         rows = edges.half_links_of_one_end
-        return RowWork(rows, 30 / (share * rows))
+        return RowWork(rows, 30 * MINUTES / (share * rows))
 
     monkeypatch.setattr(RowWork, "of", staticmethod(slow))
 
@@ -135,7 +138,7 @@ def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
         graph,
         tmp_path / "s",
         train=False,
-        minutes=1,
+        minutes=MINUTES,
         progress=lambda step, done, total, note: None if total else said.append(note),
     )
     done = store.info()["report"]["candidates"]["rows"]
@@ -235,6 +238,38 @@ def test_ctrl_c_loses_no_finished_relation(tmp_path: Path, rows: list[int], monk
     assert sum(rows[TIMED:]) < everything / 2
     assert same_truth(whole, store)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "whole"]
+
+
+@pytest.mark.parametrize("has_valid", [False, True])
+def test_a_limited_build_goes_on_with_the_rows_that_were_planned(
+    has_valid: bool, tmp_path: Path, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = tuplet.Graph.made(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
+    monkeypatch.setattr(RowProgress, "over", False)  # whatever else the machine has to do
+    plans: list[str] = []
+
+    def told(step: str, done: float, total: float, note: str) -> None:
+        plans.extend([note] if note.startswith("nothing is trained: ") else [])
+
+    def stop(step: str, done: float, total: float, note: str) -> None:
+        told(step, done, total, note)
+        if any((tmp_path / ".s.work").glob("*/*.npz")):
+            raise KeyboardInterrupt
+
+    timed(monkeypatch, 0.4)
+    with pytest.raises(KeyboardInterrupt):
+        tuplet.build(graph, tmp_path / "s", train=False, minutes=MINUTES, progress=stop)
+    finished, before = {*(tmp_path / ".s.work").glob("*/*.npz")}, sum(rows)
+    timed(monkeypatch, 0.35)  # measured anew
+    store = tuplet.build(graph, tmp_path / "s", train=False, minutes=MINUTES, progress=told)
+    planned, computed = (
+        [plan.split(" of ")[0] for plan in plans],
+        store.info()["report"]["candidates"]["rows"]["computed"],
+    )
+    assert finished
+    assert planned[0] == planned[1] == f"nothing is trained: the most useful {computed:,}"
+    assert sum(rows) < before + computed, "what was finished is not computed again"
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
 
 
 def test_one_fact_has_nothing_to_hide(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ LEAST_ROWS = 0.1  # share of the rows that are worth a store
 _PROBES = 3  # batches for each core that are timed
 CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
 DECISION = "packaged.json"
+PLAN = "rows.json"
 TRIED = 200  # held-out facts that are looked for with and without the network
 _TRYING, _SCORES = 0.2, 1 << 26  # share of the time for all rows that this may take, scores that it may hold
 
@@ -107,6 +108,10 @@ class RowWork:
             rows, seconds = f"the most useful {limit.rows:,} of {rows}", parts * limit.rows * self.seconds
         return f"nothing is trained: {rows} of the packaged network{several}, about {duration(seconds)}"
 
+    def least_seconds(self, times: int) -> float:
+        """That must be left for so few rows, `times` over, that a store is just worth it."""
+        return LEAST_ROWS * times * self.total / SHARE
+
     def limit(self, times: int, left: float | None, minutes: float | None) -> RowLimit | None:
         """What rows there is time for, `times` over, if so many seconds of the minutes are left.
 
@@ -120,7 +125,7 @@ class RowWork:
         """
         if left is None or minutes is None:
             return None
-        needed = LEAST_ROWS * times * self.total / SHARE
+        needed = self.least_seconds(times)
         if needed > left:
             rows = counted(times * self.rows, "row")
             taken = f"a tenth of {rows} of the packaged network takes about {duration(SHARE * needed)}; "
@@ -141,8 +146,41 @@ class TimeGiven:
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
 
+@dataclass(frozen=True)
+class KeptPlan:
+    """How many rows of how many parts, beside those that are finished: a rate measured anew would choose others."""
+
+    file: Path
+    about: Mapping[str, Any]  # what is the same where a build goes on
+
+    @staticmethod
+    def of(folder: Path, graph: KnowledgeGraph, given: TimeGiven, **about: Any) -> KeptPlan:
+        """The plan of a build that keeps finished relations in this folder."""
+        network = describe(located(PACKAGED))["sha256"]
+        return KeptPlan(folder / PLAN, {"graph": graph.hash, "model": network, "minutes": given.minutes, **about})
+
+    def parts(self, work: RowWork, left: float | None) -> int | None:
+        """How many were planned; None if nothing was, nothing is finished, or there is no time for it any more."""
+        parts = self._kept().get("parts")
+        return None if parts is None or (left is not None and work.least_seconds(parts) > left) else int(parts)
+
+    def keep(self, parts: int, limit: RowLimit | None, goes_on: bool) -> RowLimit | None:
+        """The limit with as many rows as were planned, if the build goes on; else it is the plan from now on."""
+        if goes_on:
+            return None if limit is None else replace(limit, rows=int(self._kept()["rows"]))
+        write_json(self.file, {"about": self.about, "parts": parts, "rows": limit and limit.rows}, force=True)
+        return limit
+
+    def _kept(self) -> dict[str, Any]:
+        try:
+            kept: dict[str, Any] = json.loads(self.file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return kept if kept.get("about") == self.about and any(self.file.parent.glob("*/*.npz")) else {}
+
+
 def recipe_in_turn(
-    graph: KnowledgeGraph, device: str, seed: int, given: TimeGiven, report: Report, **choices: Any
+    graph: KnowledgeGraph, device: str, seed: int, given: TimeGiven, folder: Path, report: Report, **choices: Any
 ) -> HoldOutRecipe:
     """What the network says while some of the facts are hidden, then others: as often as there is time for."""
     model = located(PACKAGED)
@@ -151,8 +189,11 @@ def recipe_in_turn(
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
         work, left = RowWork.of(network, whole), given.left()
-        parts = hide_twice(facts, seed, work.parts(SECONDS if left is None else SHARE * left))
-        limit = work.limit(len(parts), left, given.minutes)
+        plan = KeptPlan.of(folder, graph, given, device=device, seed=seed)
+        planned = plan.parts(work, left)
+        times = planned or work.parts(SECONDS if left is None else SHARE * left)
+        parts = hide_twice(facts, seed, times)
+        limit = plan.keep(times, work.limit(len(parts), left, given.minutes), goes_on=planned is not None)
         report("plan", 0, 0, work.sentence(len(parts), limit))
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
@@ -161,13 +202,15 @@ def recipe_in_turn(
 
 
 def recipe_at_once(
-    graph: KnowledgeGraph, device: str, windows: int, given: TimeGiven, report: Report, **choices: Any
+    graph: KnowledgeGraph, device: str, windows: int, given: TimeGiven, folder: Path, report: Report, **choices: Any
 ) -> PredictorRecipe:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
-    work = RowWork.of(load(model, device), TrainingEdges.of(graph))
-    limit = work.limit(1 + windows, given.left(), given.minutes)
-    report("plan", 0, 0, work.sentence(1 + windows, limit))
+    work, times = RowWork.of(load(model, device), TrainingEdges.of(graph)), 1 + windows
+    plan, left = KeptPlan.of(folder, graph, given, device=device, windows=windows), given.left()
+    planned = plan.parts(work, left)
+    limit = plan.keep(times, work.limit(times, left, given.minutes), goes_on=planned is not None)
+    report("plan", 0, 0, work.sentence(times, limit))
     return PredictorRecipe(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
 

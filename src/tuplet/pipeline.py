@@ -211,7 +211,7 @@ def build(
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
         from tuplet.truth.hold_out_recipe import HoldOutRecipe
         from tuplet.truth.learned.hold_out import PARTS
-        from tuplet.truth.make import PredictorRecipe, make
+        from tuplet.truth.make import PredictorRecipe, make, work_folder
         from tuplet.truth.predictor_choice import model_meta
 
         if holdout == "newest" and calibration is None:
@@ -223,12 +223,14 @@ def build(
         if not train:
             time_given = build_packaged.TimeGiven(minutes, began)
             if holdout == "random" and learn and worth_hiding(graph):
-                recipe = build_packaged.recipe_in_turn(graph, _device(device), seed, time_given, report, **choices)
+                recipe = build_packaged.recipe_in_turn(
+                    graph, _device(device), seed, time_given, work_folder(path), report, **choices
+                )
             else:
                 graph = Graph.made(_held_out(graph, holdout, seed))
                 windows = _windows(graph) if newest else 0
                 recipe = build_packaged.recipe_at_once(
-                    graph, _device(device), windows, time_given, report, **choices, ray=ray
+                    graph, _device(device), windows, time_given, work_folder(path), report, **choices, ray=ray
                 )
             return _ready(Store.of(make(graph, recipe, path, force, report)), report)
         graph = Graph.made(_held_out(graph, holdout, seed))

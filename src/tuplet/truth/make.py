@@ -311,6 +311,12 @@ class OnDemandRecipe:
 Recipe: TypeAlias = FactsRecipe | TableRecipe | PredictorRecipe | OnDemandRecipe
 
 
+def work_folder(path: PathLike) -> Path:
+    """Where finished relations lie until the store is written."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f".{target.name}.work")
+
+
 def make(
     graph: KnowledgeGraph,
     recipe: Recipe | HoldOutRecipe,
@@ -324,8 +330,7 @@ def make(
     hidden folder beside the store until the store is written.
     """
     refuse_existing(path, force)
-    target = Path(os.path.realpath(path))
-    work = target.with_name(f".{target.name}.work")
+    work = work_folder(path)
     content = recipe.content(graph, work, progress)
     store = StoreFiles.create(
         path, content.graph, content.table, content.meta, force, content.rows, content.calibration
