@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -128,7 +129,11 @@ def test_minutes_that_are_far_too_few_are_said_before_the_work(tmp_path: Path, r
 
 @pytest.mark.parametrize("has_valid", [False, True])
 def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
-    has_valid: bool, tmp_path: Path, rows: list[int], monkeypatch: pytest.MonkeyPatch
+    has_valid: bool,
+    tmp_path: Path,
+    rows: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     timed(monkeypatch, 0.4)
     monkeypatch.setattr(RowProgress, "over", False)  # whatever else the machine has to do
@@ -146,6 +151,15 @@ def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
     assert sum(rows) == done["computed"] <= 0.4 * TrainingEdges.of(graph).half_links_of_one_end
     assert done["facts_in_them"] > 1.2 * done["computed"] / done["of"], "rows with more facts come first"
     assert store.ask("?c : citizen_of(p1, ?c)").summary().endswith("were computed in the time given: more may be true")
+    share, proof = done["computed"] / done["of"], tmp_path / "p.json"
+    nobody = store.prove("?x : lies_in(?x, ?x)", proof).summary()
+    assert nobody.startswith("no answers: no tuple has any truth in the store (")
+    assert main(["check", str(proof)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "accepted: 0 answers in proven order, no other tuple has any truth in the store"
+    assert lines[-1].startswith(f"rows      {100 * share:.0f} % were computed in the time given: more may be true")
+    assert main(["check", "--json", str(proof)]) == 0
+    assert json.loads(capsys.readouterr().out)["rows_computed"] == pytest.approx(share, abs=1e-4)
     files = StoreFiles.open(tmp_path / "s")
     starts = files.table.adjacency.view_ptr
 

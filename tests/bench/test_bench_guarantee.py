@@ -141,7 +141,9 @@ def test_shapes_that_were_not_held_out_borrow_or_are_refused(promising: Path) ->
     borrowed = store.ask("?x, ?y : exists ?z . <relation 0>(?x, ?z) & <relation 1>(?z, ?y)", confidence=0.5).guarantee
     assert borrowed is not None
     assert (borrowed.ground, borrowed.shape, borrowed.promised) == ("family", "2fp", False)
-    assert "nothing is guaranteed" in borrowed.words()
+    for told in (borrowed, replace(borrowed, everything=True), replace(borrowed, complete=False)):
+        assert told.words().startswith("not guaranteed, its shape was not held out: ")
+        assert told.words().endswith(" (by the most cautious of other shapes, 2fp)")
     with pytest.raises(BadInput, match=r"no ground for this query \(3 free variables, no negation\)"):
         store.ask("?x, ?y, ?z : <relation 0>(?x, ?z) & <relation 1>(?z, ?y)", confidence=0.5)
 
@@ -150,6 +152,7 @@ def test_shapes_that_were_not_held_out_borrow_or_are_refused(promising: Path) ->
     ("given", "said"),
     [
         (["--confidence", "1.5"], "--confidence must be a share between 0 and 1, such as 0.9, not 1.5"),
+        (["--max-false", "1.5"], "--max-false must be a share between 0 and 1, such as 0.1, not 1.5"),
         (["--confidence", "0.9", "--max-false", "0.1"], "give either --confidence or --max-false, not both"),
         (["--confidence", "0.9", "--only", "observed"], "not with --only observed"),
         (["--max-false", "0.1", "--logic", "godel"], "not with --logic godel"),

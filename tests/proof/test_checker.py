@@ -65,6 +65,7 @@ def test_exit_codes(proof: Path, store: tuplet.Store, tmp_path: Path, capsys: py
     assert main(["check", str(proof)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("accepted: 5 answers")
+    assert "\nrows" not in said, "none is missing"
     assert "query     ?x, ?y : exists ?z . r0(?x, ?z) & r1(?z, ?y)" in said
     content = json.loads(proof.read_text("utf-8"))
     content["answers"][0]["truth"] = 0.123

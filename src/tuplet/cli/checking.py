@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,22 +41,36 @@ def run_check(arguments: argparse.Namespace) -> None:
         raise SystemExit(1 if verdict == "refused" else 2) from None
     told = {"query": formula(proof), "asked_as": proof["query"]["text"], "store": proof["store"]}
     told |= {key: proof[key] for key in ("logic", "only", "k", "bound")} | {"answers": len(proof["answers"])}
-    echo({"verdict": "accepted", **told} if arguments.json else accepted(proof))
+    share = rows_computed(Path(arguments.store or proof["store"]["path"]))
+    told |= {} if share is None else {"rows_computed": share}
+    echo({"verdict": "accepted", **told} if arguments.json else accepted(proof, share))
 
 
-def accepted(proof: Mapping[str, Any]) -> str:
-    """What was verified, for people."""
+def rows_computed(store: Path) -> float | None:
+    """The share of the rows that were computed, if there was no time for all: a proof is about what the store holds."""
+    report = json.loads((store / "store.json").read_bytes())["meta"].get("report") or {}
+    rows = (report.get("candidates") or {}).get("rows")
+    return None if rows is None else round(rows["computed"] / rows["of"], 4)
+
+
+def accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
+    """What was verified, for people; of the rows of the store that share was computed."""
     bound, kind = proof["bound"], f"{proof['only']} " if proof["only"] else ""
     rest = (
         f"every other {kind}tuple has a truth of at most {bound:.6g}"
         if bound
         else f"no other {kind}tuple has any truth"
     )
-    number = len(proof["answers"])
+    number, missing = len(proof["answers"]), ""
+    if share is not None:
+        rest += " in the store"
+        missing = (
+            f"\nrows      {100 * share:.0f} % were computed in the time given: more may be true than the store holds"
+        )
     return (
         f"accepted: {number} {'answer' if number == 1 else 'answers'} in proven order, {rest}\n"
         f"query     {formula(proof)}\n"
-        f"store     {proof['store']['hash'][:16]}, generation {proof['store']['generation']}"
+        f"store     {proof['store']['hash'][:16]}, generation {proof['store']['generation']}{missing}"
     )
 
 

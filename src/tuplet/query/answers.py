@@ -352,7 +352,9 @@ class Answers(Sequence[Answer]):
             found = f"{_YES_OR_NO[self.holds]} (engine {self.engine}); {self._rest()}"
         elif self.exact and not len(self) and not self.bound:
             skipped = f" after the first {self._offset:,}" if self._offset else ""
-            found = f"no answers{skipped}: no {self._others('')}tuple has any truth (engine {self.engine})"
+            found = (
+                f"no answers{skipped}: no {self._others('')}tuple has any truth{self._where()} (engine {self.engine})"
+            )
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
         if self.guarantee is not None:
             parts.append(self.guarantee.words())
@@ -385,10 +387,14 @@ class Answers(Sequence[Answer]):
 
     def _rest(self) -> str:
         if not self.bound:
-            return f"no {self._others()}tuple has any truth"
+            return f"no {self._others()}tuple has any truth{self._where()}"
         if self.exact and len(self) and self.bound >= float(self.ranking.truth[-1]):
             return f"more tuples may share truth {percent(float(self.ranking.truth[-1]))}"
-        return f"every {self._others()}tuple ≤ {percent(self.bound)}"
+        return f"every {self._others()}tuple ≤ {percent(self.bound)}{self._where()}"
+
+    def _where(self) -> str:
+        """What is said of the rest is about the store, which matters where rows are missing in it."""
+        return " in the store" if "rows_computed" in self.about else ""
 
     def _others(self, other: str = "other ") -> str:
         """The tuples that a claim about the rest is about: those behind the ones shown, of those that `only` keeps."""

@@ -26,12 +26,15 @@ class Guarantee:
             return said if self.complete else f"{said}; the list was cut, it goes on"
         if self.ground is None:
             return "no tuple can be true"
+        if self.ground == "family":
+            return f"not guaranteed, its shape was not held out: {self._of_a_set()}"
+        return self._of_a_set()
+
+    def _of_a_set(self) -> str:
         said = f"holds a true tuple beyond the facts {100 * self.share:g} times in 100"
         ground = f"{self.queries:,} held-out queries of its shape"
         if self.ground == "family":
-            ground = (
-                f"the most cautious of other shapes ({self.shape}): its own was not held out, nothing is guaranteed"
-            )
+            ground = f"by the most cautious of other shapes, {self.shape}"
         if self.everything:
             reach = f"{100 * (self.reach or 0):.0f} % of held-out answers have any truth"
             cut = "" if self.complete else ", but it was cut"

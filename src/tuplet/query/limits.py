@@ -73,8 +73,8 @@ class Limits:
         if self.timeout is not None:
             _positive("timeout", self.timeout)
         _share("ask_threshold", self.ask_threshold, most=1.0)
-        for name in ("confidence", "max_false"):
-            _share(name, getattr(self, name))
+        _share("confidence", self.confidence)
+        _share("max_false", self.max_false, example=0.1)
         if self.guaranteed:
             self._check_guarantee()
         for name, choices in _CHOICES:
@@ -178,11 +178,11 @@ def _positive(name: str, value: Any) -> None:
         raise BadInput(Argument(name), f" must be a positive number, not {value!r}")
 
 
-def _share(name: str, value: Any, most: float = math.nextafter(1.0, 0.0)) -> None:
+def _share(name: str, value: Any, most: float = math.nextafter(1.0, 0.0), example: float = 0.9) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= most:
-        raise BadInput(Argument(name), f" must be a share between 0 and 1, such as 0.9, not {value!r}")
+        raise BadInput(Argument(name), f" must be a share between 0 and 1, such as {example}, not {value!r}")
 
 
 _FIELDS = {f.name: f for f in fields(Limits)}
