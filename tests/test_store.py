@@ -134,6 +134,15 @@ def test_other_numbers_are_refused(k: object, store: tuplet.Store) -> None:
         store.ask(QUERY, k=k)  # type: ignore[arg-type]
 
 
+def test_memory_is_written_as_on_the_command_line(store: tuplet.Store) -> None:
+    assert store.ask(QUERY, k=1, memory="2M").about == store.ask(QUERY, k=1, memory=2 << 20).about
+    for wrong in ("2 sacks", "", "-1", "9" * 400):
+        with pytest.raises(BadInput, match="memory takes bytes, such as 512M or 2G"):
+            store.ask(QUERY, memory=wrong)
+    with pytest.raises(BadInput, match="memory must be a whole number from 1"):
+        store.ask(QUERY, memory="0")
+
+
 def test_the_budget_reaches_the_engine(store: tuplet.Store) -> None:
     small = store.ask(QUERY, k=24 * 23, engine="ns3", budget=1)
     assert small.about["budget"] == 1

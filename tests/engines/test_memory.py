@@ -98,9 +98,13 @@ def test_products_of_parts_leave_time_to_be_finished(engine: str, entities: int,
 
 def test_the_oracle_refuses_what_does_not_fit() -> None:
     table = random_table()
-    with pytest.raises(BudgetExceeded, match="more than its limit"):
+    with pytest.raises(BudgetExceeded, match="more than the memory of 100,000; use the exact engine or give") as caught:
         ask("brute", CHAIN, table, memory=100_000)
-    assert len(ask("brute", CHAIN, table, memory=10 * MB).truth) == 10
+    named = int(str(caught.value).rpartition("memory=")[2])
+    assert 100_000 < named < 10 * MB
+    with pytest.raises(BudgetExceeded, match="more than the memory"):
+        ask("brute", CHAIN, table, memory=named - 1)
+    assert len(ask("brute", CHAIN, table, memory=named).truth) == 10, "what it names will do"
 
 
 def peak(work: Callable[[], object]) -> float:

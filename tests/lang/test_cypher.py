@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from tuplet.errors import BudgetExceeded, ParseError, Unsupported
+from tuplet.errors import BadInput, BudgetExceeded, ParseError, Unsupported
 from tuplet.lang.ast import (
     Among,
     And,
@@ -225,6 +225,8 @@ def test_counts() -> None:
         ("MATCH (x) RETURN labels(x)", r"the function labels\(\) is not supported"),
         ("MATCH (x) RETURN [x]", "no other expressions"),
         ("MATCH (x)-[q]-(y) RETURN q.since", "without a direction"),
+        ("MATCH (x)-->(y) WHERE x = 'a' RETURN y", r"write \(x \{name: 'a'\}\) in MATCH, or id\(x\) = 'a'"),
+        ("MATCH (x)-->(y) WHERE 'a' <> x RETURN y", r"a node is no value; write id\(x\) <> 'a'"),
     ],
 )
 def test_is_refused_by_name(text: str, message: str) -> None:
@@ -262,6 +264,15 @@ def test_mistakes_have_a_caret(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message) as caught:
         parse(text)
     assert "^" in str(caught.value)
+
+
+def test_parameters_beside_other_languages_are_refused() -> None:
+    with pytest.raises(Unsupported, match=r"write \(x \{name: \$who\}\) in MATCH"):
+        body("MATCH (x)-[:r]->(y) WHERE x = $who RETURN y", who="a")
+    for text in ("?x : r(?x, a)", "SELECT ?x { ?x :r :a }"):
+        with pytest.raises(BadInput, match="parameters are for Cypher"):
+            body(text, who="a")
+        assert body(text)
 
 
 def test_languages_are_told_apart() -> None:

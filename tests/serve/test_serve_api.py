@@ -44,6 +44,29 @@ def test_every_field_of_limits_is_described(client: httpx.Client) -> None:
         assert description[field.name]["description"] == field.metadata["help"]
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"parameters": {"a": {"x": 1}}},
+            "parameters.a: a parameter is text, a number, true, false or a list of these",
+        ),
+        ({"parameters": {"a": [[1]]}}, "parameters.a: a parameter is text, a number, true, false or a list of these"),
+        ({"parameters": {"a": 1}}, "parameters are for Cypher, where $name stands for a value"),
+        ({"memory": "2M"}, "memory must be a number of bytes, such as 2147483648 for 2G"),
+    ],
+)
+def test_odd_values_get_one_line(client: httpx.Client, body: dict[str, object], message: str) -> None:
+    response = client.post("/ask", json={"query": SHARED, **body})
+    assert response.status_code in (400, 422)
+    assert response.json()["error"].startswith(message)
+
+
+def test_parameters_of_a_batch_belong_to_its_queries(client: httpx.Client) -> None:
+    response = client.post("/ask", json={"queries": [SHARED], "parameters": {"a": 1}})
+    assert (response.status_code, response.json()["kind"]) == (400, "input")
+
+
 def test_only_served_engines_are_asked(client: httpx.Client) -> None:
     for engine in ("brute", "betae", "tuplet.engines.brute:Brute", "nothing:Here", "exat"):
         for path in ("/ask", "/plan"):

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextvars import copy_context
 from typing import Any
@@ -175,6 +176,29 @@ def test_answers_are_counted_while_they_are_written(service: Service, form: str)
         context.run(written)
     assert most[1] < 2 << 20
     assert sending.owners == {"somebody": (2 << 20) - size // 2}, "what was refused is not counted any more"
+
+
+def test_an_answer_that_is_closed_while_it_grows_is_not_counted() -> None:
+    """Nobody waits for it any more, at the moment at which a thread that writes it has taken its room."""
+
+    class Interrupted(Sending):
+        def takes(self, owner: str, size: int, already: int = 0) -> bool:
+            taken = super().takes(owner, size, already)
+            closing.start()
+            closing.join(0.1)  # it may wait for the end of this
+            return taken
+
+    class Somebody:
+        asker = "somebody"
+
+    sending = Interrupted(4 * LARGE)
+    outgoing = Outgoing(sending, Somebody())
+    closing = threading.Thread(target=outgoing.close)
+    outgoing.add(2 * LARGE)
+    closing.join()
+    assert not sending.owners
+    with pytest.raises(TooBusy):
+        outgoing.add(1)
 
 
 def test_requests_on_their_way_are_bounded(application: Application) -> None:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import BudgetExceeded
+from tuplet.errors import BudgetExceeded, Option
 from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
@@ -270,20 +270,26 @@ def _ranked(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuple
     return tuples, value[begins][tie[order]]
 
 
-def _largest(clauses: Clauses, limits: Limits) -> int:
-    """Cells of each array, so that all there may be at once fit the memory: two for a relation, one for a factor."""
-    if limits.memory is None:
-        return LARGEST
+def _cell(clauses: Clauses) -> int:
+    """Bytes of a cell in all arrays that there may be at once: two for a relation, one for a factor."""
     factors = sum(len(clause.edges) + len(clause.different) + len(clause.conditions) for clause in clauses)
     relations = len({edge.relation for clause in clauses for edge in clause.edges})
-    return min(LARGEST, limits.memory // (8 * (2 * relations + factors + len(clauses) + 4)))
+    return 8 * (2 * relations + factors + len(clauses) + 4)
+
+
+class _TooLarge(BudgetExceeded):
+    """An array of more cells than there may be."""
+
+    def __init__(self, cells: int, largest: int, what: str) -> None:
+        self.cells, self.what = cells, what
+        super().__init__(
+            f"the brute engine needs {what}: {cells:,} cells, more than its limit of {largest:,}; use the exact engine"
+        )
 
 
 def _refuse(cells: int, largest: int, what: str) -> None:
     if cells > largest:
-        raise BudgetExceeded(
-            f"the brute engine needs {what}: {cells:,} cells, more than its limit of {largest:,}; use the exact engine"
-        )
+        raise _TooLarge(cells, largest, what)
 
 
 @dataclass(frozen=True)
@@ -313,8 +319,19 @@ class Brute(Engine[Enumeration]):
         clauses, truth = plan.clauses, plan.source.table(plan.clauses)
         count = limits.count(truth.entities ** len(clauses[0].free))
         rank = plan.source.graph.entities.sort_rank
+        largest = LARGEST if limits.memory is None else min(LARGEST, limits.memory // _cell(clauses))
         try:
-            return run(clauses, truth, count, limits.rules, limits.only, _largest(clauses, limits), rank, deadline)
+            return run(clauses, truth, count, limits.rules, limits.only, largest, rank, deadline)
+        except _TooLarge as error:
+            if error.cells > LARGEST:
+                raise
+            need = error.cells * _cell(clauses)  # at least: an array that comes later may be larger
+            raise BudgetExceeded(
+                f"the brute engine needs {error.what}: {need:,} bytes at least,"
+                f" more than the memory of {limits.memory:,}; use the exact engine or give ",
+                Option("memory", need),
+                limit="memory",
+            ) from None
         except OutOfTime:
             none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
             nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)

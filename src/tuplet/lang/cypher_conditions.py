@@ -252,6 +252,10 @@ class ConditionReader(PatternReader):
         one, other = (side.node if isinstance(side, Identity) else side for side in (left, right))
         known = isinstance(other, Value | Attribute) or isinstance(right, Identity)
         if not known or not (isinstance(one, Value | Attribute) or isinstance(left, Identity)):
+            if isinstance(left, Exists) and isinstance(right, Value) and operator in ("=", "!="):
+                shown = self.text[right.position : right.position + right.length]
+                pattern = f"({left.name} {{name: {shown}}}) in MATCH, or " if operator == "=" else ""
+                self.refuse(f"a node is no value; write {pattern}id({left.name}) {sign.text} {shown}", sign)
             self.refuse("this comparison is not supported; compare properties, or nodes with nodes", sign)
         assert isinstance(one, Value | Attribute | Exists)
         assert isinstance(other, Value | Attribute | Exists)

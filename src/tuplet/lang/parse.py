@@ -62,6 +62,8 @@ def parse(
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
     query = _parse(text, grounding, prefixes, parameters, example)
+    if parameters and not _CYPHER.match(text):
+        raise BadInput("parameters are for Cypher, where $name stands for a value; this query is no Cypher text")
     check_size(query)
     return query
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.errors import Option as Given
 from tuplet.query.logic import Logic
-from tuplet.settings import knob
+from tuplet.settings import knob, size
 
 Option: TypeAlias = str | int | float
 Only: TypeAlias = Literal["predicted", "observed"]
@@ -32,6 +32,8 @@ class Limits:
 
     >>> Limits(k=5, timeout=2.0).k
     5
+    >>> Limits(memory="2M").memory
+    2097152
     >>> Limits(timeout="5")
     Traceback (most recent call last):
     tuplet.errors.BadInput: timeout must be a positive number, not '5'
@@ -65,6 +67,8 @@ class Limits:
     )
 
     def __post_init__(self) -> None:
+        if isinstance(self.memory, str):
+            object.__setattr__(self, "memory", _bytes(self.memory))
         for name, least, default, all_too in _WHOLE:
             value = getattr(self, name)
             if value is default or (type(value) is int and value >= least) or (all_too and value == "all"):
@@ -152,7 +156,7 @@ class LimitFields(TypedDict, total=False):
     k: Count | None
     offset: int
     timeout: float | None
-    memory: int | None
+    memory: int | str | None
     work: int | None
     only: Only | None
     ask_threshold: float | None
@@ -171,6 +175,13 @@ def whole_number(name: str, value: Any, least: int, other: str = "") -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise BadInput(Argument(name), f" must be a whole number from {least}{other}, not {value!r}")
     return int(value)
+
+
+def _bytes(text: str) -> int:
+    try:
+        return size(text)
+    except (ValueError, OverflowError):
+        raise BadInput(Argument("memory"), f" takes bytes, such as 512M or 2G, not {text!r}") from None
 
 
 def _positive(name: str, value: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, create_model, model_validator
 from pydantic import Field as Key
 from pydantic_core import PydanticCustomError
 
@@ -18,7 +18,16 @@ from tuplet.query.witness import Fact, Status
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, StrictStr | StrictInt]
 Scalar = bool | int | float | str
-Parameters = dict[str, Scalar | list[Scalar]]
+
+
+def _plain(given: Any) -> Any:
+    """One line instead of one for each type that it might have been."""
+    if all(isinstance(item, Scalar) for item in (given if isinstance(given, list) else [given])):
+        return given
+    raise PydanticCustomError("parameter", "a parameter is text, a number, true, false or a list of these")
+
+
+Parameters = dict[str, Annotated[Scalar | list[Scalar], BeforeValidator(_plain)]]
 Whole = Annotated[int, Key(ge=0, strict=True)]
 
 
@@ -60,6 +69,9 @@ class AskOptions(_LimitKeys):  # type: ignore[misc]
     def _check(cls, keys: Any) -> Any:
         """`Limits` refuses in the words that it has for everybody; the types here are for the description."""
         if isinstance(keys, Mapping):
+            if isinstance(keys.get("memory"), str):  # in Python a text will do
+                text = "memory must be a number of bytes, such as 2147483648 for 2G"
+                raise PydanticCustomError("limit", "{text}", {"text": text})
             try:
                 Limits(**{name: keys[name] for name in _HINTS if name in keys})
             except TupletError as error:

@@ -33,8 +33,8 @@ def _asking(service: Service) -> list[Route]:
             raise BadInput("give either a query or queries")
         deadline = service.limits.deadline(asked.timeout)
         if asked.queries is not None:
-            if asked.format != "json" or asked.grounding is not None:
-                raise BadInput("a batch has the format json, and each query its own grounding")
+            if asked.format != "json" or asked.grounding is not None or asked.parameters is not None:
+                raise BadInput("a batch has the format json, and each query its own grounding and parameters")
             return await service.run(request, deadline, lambda: service.batch(asked, deadline))
 
         def work() -> Reply:

@@ -69,6 +69,7 @@ class Outgoing:
         self._sending, self._request = sending, request
         self._size = self._counted = 0
         self._closed = False
+        self._turn = threading.Lock()  # it is written in a thread and closed in the loop
 
     def add(self, size: int) -> None:
         """So many bytes more are written; `TooBusy` where too many are on their way already."""
@@ -77,15 +78,17 @@ class Outgoing:
     def settle(self, size: int) -> None:
         """It is so large, all in all."""
         self._size, counted = size, size if size > LARGE else 0
-        if counted == self._counted:
-            return
-        if self._closed or not self._sending.takes(self._request.asker, counted, self._counted):
-            raise TooBusy("too many large answers are on their way; try again in a moment")
-        self._counted = counted
+        with self._turn:
+            if counted == self._counted:
+                return
+            if self._closed or not self._sending.takes(self._request.asker, counted, self._counted):
+                raise TooBusy("too many large answers are on their way; try again in a moment")
+            self._counted = counted
 
     def close(self) -> None:
         """Read, or refused, or nobody waits for it."""
-        self._closed = True
-        if self._counted:
-            self._sending.sent(self._request.asker, self._counted)
-            self._counted = 0
+        with self._turn:
+            self._closed = True
+            if self._counted:
+                self._sending.sent(self._request.asker, self._counted)
+                self._counted = 0
