@@ -290,3 +290,10 @@ def test_values_that_are_compared_and_shown_are_no_option_in_sparql() -> None:
     parse(shown)
     with pytest.raises(Unsupported, match="some alternatives"):
         to_sparql(parse("MATCH (x)-[:IN]->(y) WHERE x.size > 5 OR x.old = true RETURN x.size AS size"))
+
+
+def test_two_columns_of_one_name_are_no_sparql() -> None:
+    """A title that is no word of SPARQL falls back to the variable, which may be the title of another column."""
+    with pytest.raises(Unsupported, match="two columns of the name x"):
+        to_sparql(parse("MATCH (x)-[:r]->(y) RETURN x.age AS x, x AS `the x`"))
+    assert to_sparql(parse("MATCH (x)-[:r]->(y) RETURN x.age AS a, x AS `the x`")).startswith("SELECT ?a ?x WHERE")

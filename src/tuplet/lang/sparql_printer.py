@@ -115,7 +115,7 @@ class _Printer:
             return f"SELECT (COUNT(*) AS ?{counted}) WHERE"
         if not query.shown:
             return f"SELECT {' '.join(f'?{variable.name}' for variable in query.free)} WHERE"
-        columns = []
+        columns: dict[str, str] = {}  # by title
         for column in query.shown:
             match column.what:
                 case Attribute() as attribute:
@@ -123,8 +123,10 @@ class _Printer:
                 case Free(name) | Name(name):
                     pass
             titled = column.name if _WORD.fullmatch(column.name) else name
-            columns.append(f"?{name}" if titled == name else f"(?{name} AS ?{titled})")
-        return f"SELECT {' '.join(columns)} WHERE"
+            if titled in columns:
+                raise Unsupported(f"SPARQL has no words for two columns of the name {titled}")
+            columns[titled] = f"?{name}" if titled == name else f"(?{name} AS ?{titled})"
+        return f"SELECT {' '.join(columns.values())} WHERE"
 
     def key(self, order: Order) -> str:
         if isinstance(order.by, Attribute):
