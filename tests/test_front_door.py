@@ -54,7 +54,7 @@ def test_import_brings_in_nothing_heavy() -> None:
 
 
 def test_keywords_of_ask_are_the_fields_of_limits() -> None:
-    assert get_type_hints(LimitFields) == types(Limits)
+    assert get_type_hints(LimitFields) == {**types(Limits), "memory": int | str | None}  # "2G" is kept as a number
     for method in (tuplet.Store.ask, tuplet.Store.ask_many, tuplet.Store.stream, tuplet.Store.score, tuplet.Graph.ask):
         assert {f.name for f in fields(Limits)} <= set(inspect.signature(method).parameters)
     for function in (tuplet.build, tuplet.train):
