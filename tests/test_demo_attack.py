@@ -33,7 +33,9 @@ def test_the_past_knows_nothing_of_the_groups_to_come(history: History) -> None:
     assert history.label(history.most_used()[0]) == "Ingress Tool Transfer"
 
 
-def test_what_is_predicted_is_shown_beside_what_was_recorded(history: History, tmp_path: Path) -> None:
+def test_what_is_predicted_is_shown_beside_what_was_recorded(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A store of the same facts whose predictions are given: half of them right."""
     groups = history.newcomers()
     told = {(group, technique) for group, techniques in groups.items() for technique in techniques[:TOLD]}
@@ -51,7 +53,7 @@ def test_what_is_predicted_is_shown_beside_what_was_recorded(history: History, t
     source = pa.array([int(value == 1) for value in truth], pa.uint8())
     pq.write_table(pa.table({**names, "truth": truth, "source": source}), tmp_path / "truth.parquet")
     graph = tuplet.read([fact for fact, value in zip(facts, truth, strict=True) if value == 1])
-    store = tuplet.index(graph, None, tmp_path / "a.store", table=tmp_path / "truth.parquet", progress=False)
+    store = tuplet.index(graph, None, tmp_path / "attack.store", table=tmp_path / "truth.parquet", progress=False)
     said: list[str] = []
     tell(said.append, store, history, groups)
     text = "\n".join(said)
@@ -63,7 +65,9 @@ def test_what_is_predicted_is_shown_beside_what_was_recorded(history: History, t
     assert found.groups() == ("52", "4", "3.5", "0.4")
     code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
-    exec(code[1], {"store": store})
+    monkeypatch.chdir(tmp_path)
+    exec(code[1], {})
+    store.refresh()
     assert len(store.ask("?t : uses(MyGroup, ?t)")) == 2
     assert re.search(r"^all +249 +32 +24 +28\.0 +6\.9$", text, re.MULTILINE)
 
