@@ -28,6 +28,7 @@ from tuplet.lang.ast import (
     Formula,
     Free,
     Has,
+    Name,
     Not,
     Operand,
     Or,
@@ -297,7 +298,7 @@ def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
     """The formula with some terms replaced by others."""
     match formula:
         case Atom(relation, head, tail):
-            return Atom(relation, renamed.get(head, head), renamed.get(tail, tail))
+            return Atom(_relation(relation, renamed), renamed.get(head, head), renamed.get(tail, tail))
         case Different(left, right) | Same(left, right):
             return type(formula)(renamed.get(left, left), renamed.get(right, right))
         case Compare(operator, one, other, negated):
@@ -312,6 +313,12 @@ def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
             return Not(rename(body, renamed))
         case And(parts) | Or(parts):
             return type(formula)(tuple(rename(part, renamed) for part in parts))
+
+
+def _relation(relation: Name, renamed: Mapping[Term, Term]) -> Name:
+    """The name of a relation; one that is asked for has its variable there."""
+    new = renamed.get(Exists(relation.text)) if relation.kind == "variable" else None
+    return replace(relation, text=new.name) if isinstance(new, Free | Exists) else relation
 
 
 def _operand(operand: Operand, renamed: Mapping[Term, Term]) -> Operand:
