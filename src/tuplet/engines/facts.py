@@ -14,7 +14,7 @@ from tuplet.engines.exact.part import bind_clause
 from tuplet.engines.exact.search_rows import SearchRows, fixed_rows
 from tuplet.engines.exact.stream import ClauseStream, Ids
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.limits import Deadline, OutOfTime
+from tuplet.query.limits import Deadline, OutOfMemory, OutOfTime
 from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Clauses
 from tuplet.query.source import Source
@@ -23,19 +23,19 @@ from tuplet.query.source import Source
 class Checker:
     """A query on the facts of a source; what it learns of one tuple serves the next."""
 
-    def __init__(self, clauses: Clauses, rows: SearchRows) -> None:
+    def __init__(self, clauses: Clauses, rows: SearchRows, effort: Effort | None = None) -> None:
         self.width = len(clauses[0].free)
-        self.effort = Effort()
+        self.effort = effort or Effort()
         self.streams = [ClauseStream(bind_clause(c, rows), PRODUCT, self.effort) for c in clauses]
 
     @staticmethod
-    def of(clauses: Clauses, source: Source) -> Checker:
-        """The checker of a query on a source."""
+    def of(clauses: Clauses, source: Source, effort: Effort | None = None) -> Checker:
+        """The checker of a query on a source; what it holds is within the memory of `effort`."""
         source.facts_of(clauses)
-        return Checker(clauses, facts_rows(source))
+        return Checker(clauses, facts_rows(source), effort)
 
     def judge(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:
-        """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where the time was up."""
+        """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
         ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
         found = np.zeros(len(ids), dtype=np.int8)
         known = len(ids)
@@ -49,10 +49,10 @@ class Checker:
         return found
 
     def holds(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
-        """Which tuples are answers on the facts; raises `OutOfTime` at the deadline."""
+        """Which tuples are answers on the facts; raises `OutOfTime` or `OutOfMemory` at a limit."""
         found = self.judge(tuples, deadline)
         if (found < 0).any():
-            raise OutOfTime
+            raise self._over()
         return found > 0
 
     def explain(self, tuples: NDArray[np.integer], deadline: Deadline) -> tuple[NDArray[np.bool_], tuple[Ids, ...]]:
@@ -61,8 +61,11 @@ class Checker:
         self.effort.search = deadline
         found = [stream.points(ids, deadline) for stream in self.streams]
         if any(done < len(ids) for _, _, done in found):
-            raise OutOfTime
+            raise self._over()
         return np.logical_or.reduce([truth > 0 for truth, _, _ in found]), tuple(witness for _, witness, _ in found)
+
+    def _over(self) -> OutOfTime:
+        return OutOfMemory() if self.effort.memory.full else OutOfTime()
 
 
 def facts_rows(source: Source) -> SearchRows:

@@ -90,10 +90,22 @@ def top_products(
 
 
 def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadline) -> Admits | None:
-    """What `only` lets through; None if that is everything."""
+    """What `only` lets through, within the memory that tensors leave; None if that is everything."""
     if only is None:
         return None
-    from tuplet.engines.facts import Checker  # compiled kernels: only where a filter asks for them
+    # compiled kernels and tensors: only where a filter asks for them
+    from tuplet.engines.exact.effort import Effort
+    from tuplet.engines.facts import Checker
+    from tuplet.engines.ns3.tensor_memory import make_room, room_left
 
-    checker = Checker.of(clauses, source)
-    return lambda tuples: checker.holds(tuples, deadline) == (only == "observed")
+    effort = Effort()
+    checker = Checker.of(clauses, source, effort)
+
+    def test(tuples: Tuples) -> NDArray[np.bool_]:
+        before, left = effort.held, room_left()
+        effort.memory.most = None if left is None else before + left
+        given = checker.holds(tuples, deadline)
+        make_room(effort.held - before)  # what it learned stays as long as the search does
+        return given if only == "observed" else ~given
+
+    return test

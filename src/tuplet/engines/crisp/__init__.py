@@ -17,6 +17,7 @@ import numpy as np
 from tuplet.engines.crisp.order import name_order
 from tuplet.engines.crisp.planning import CrispPlan, plan
 from tuplet.engines.crisp.search import Found, collect
+from tuplet.engines.exact.effort import Effort
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
@@ -43,11 +44,13 @@ def run(
     most = None if wanted is None else 4 * wanted + SPARE
     # The search ends a little before its time: what was found still has to be put in order and explained.
     found = collect(plan, source.facts, most, deadline.before(0.15, 0.6), memory)
+    effort = Effort(deadline, memory)
+    effort.held = found.nbytes
     ranking = None
     if wanted and not found.complete and found.pruned != "timeout":
-        ranking = _first(plan, source, wanted, deadline, memory)
+        ranking = _first(plan, source, wanted, effort)
     ranking = ranking or _in_order(plan, source, found, wanted)
-    return _explained(plan, source, ranking, deadline)
+    return _explained(plan, source, ranking, effort)
 
 
 def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None) -> Ranking:
@@ -68,36 +71,35 @@ def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None)
     )
 
 
-def _first(plan: CrispPlan, source: Source, wanted: int, deadline: Deadline, memory: int | None) -> Ranking | None:
-    """The first answers by name where there are too many to collect, without witnesses; None when the time is up."""
-    from tuplet.engines.exact.effort import Effort
+def _first(plan: CrispPlan, source: Source, wanted: int, effort: Effort) -> Ranking | None:
+    """The first answers by name where there are too many to collect, without witnesses; None at a limit."""
     from tuplet.engines.exact.lexical import first_by_name
     from tuplet.engines.facts import Checker
     from tuplet.query.logic import PRODUCT
 
-    _load_exact(source, deadline)
+    _load_exact(source, effort.deadline)
     graphs = [clause.graph for clause in plan.clauses]
     streams = Checker.of(graphs, source).streams
     every = lambda tuples: np.ones(len(tuples), dtype=bool)  # noqa: E731
-    tuples, proven = first_by_name([streams], PRODUCT, Effort(deadline, memory), 0.5, wanted, every)
+    tuples, proven = first_by_name([streams], PRODUCT, effort.beside(), 0.5, wanted, every)
     if not proven:
         return None
     unknown = tuple(np.full((len(tuples), len(graph.variables)), -1, dtype=np.int32) for graph in graphs)
     return Ranking(tuples, np.ones(len(tuples)), unknown, exact=True, bound=float(len(tuples) == wanted))
 
 
-def _explained(plan: CrispPlan, source: Source, ranking: Ranking, deadline: Deadline) -> Ranking:
+def _explained(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort) -> Ranking:
     """The ranking with the witnesses that it lacks; the join gives a tuple one clause only."""
     from tuplet.engines.facts import Checker
 
     if not any((assignment < 0).any() for assignment in ranking.assignments):
         return ranking
-    _load_exact(source, deadline)
-    checker = Checker.of([clause.graph for clause in plan.clauses], source)
+    _load_exact(source, effort.deadline)
+    checker = Checker.of([clause.graph for clause in plan.clauses], source, effort)
     try:
-        return replace(ranking, assignments=checker.explain(ranking.tuples, deadline)[1])
-    except OutOfTime:
-        return replace(ranking, pruned=ranking.pruned or "timeout")
+        return replace(ranking, assignments=checker.explain(ranking.tuples, effort.deadline)[1])
+    except OutOfTime as over:
+        return replace(ranking, pruned=ranking.pruned or over.why)
 
 
 def _load_exact(source: Source, deadline: Deadline) -> None:

@@ -24,13 +24,13 @@ from tuplet.engines.crisp.program import (
 from tuplet.engines.exact.effort import Effort
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfMemory, OutOfTime
+from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 
 Tuples: TypeAlias = NDArray[np.int32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 _SLICE = 1 << 16  # candidates between two looks at the clock: some milliseconds
-_BATCH = 1 << 16  # answers in a block
+_FIRST, _BATCH = 1 << 10, 1 << 16  # answers in a block: few at first, for they are held before they are found
 _PIECE = 1 << 20  # places of a set that are copied between two looks at the clock
 _LARGEST_SET = 1 << 32  # bytes
 _FIXED, _EACH = 24, 20  # bytes of an answer and of each variable of it: three copies, and the keys of its order
@@ -53,7 +53,7 @@ class RowSet:
         larger = places * (4 if places < 1 << 20 else 2)
         if 4 * larger * width > _LARGEST_SET:
             raise BudgetExceeded(f"more than {places // 2:,} different tuples to remember; ask with a limit")
-        hold(self.effort, 4 * larger * width)
+        self.effort.hold(4 * larger * width)
         table: Tuples = np.empty((larger, width), dtype=np.int32)
         for start in range(0, larger, _PIECE):
             deadline.check()
@@ -88,7 +88,7 @@ class JoinSearch:
             ready(part.tests.rows)
         self.search, self.part, self.arrays = search, part, adjacency.arrays
         self.variables = len(clause.graph.variables)
-        self.effort = effort
+        self.effort, self.size = effort, _FIXED + _EACH * self.variables
         self.seen = seen or (RowSet(len(part.free), effort) if part.distinct else None)
         self.visited = RowSet(part.memo_width, effort, 1 << 10) if part.memo_width else None
         self.state = first_state(part.program, self.variables, part.memo_width)
@@ -100,9 +100,21 @@ class JoinSearch:
         return self.state.registers.item(WRITTEN)
 
     def fill(self, out: Tuples, deadline: Deadline) -> Tuples:
-        """The next assignments, written into `out` [n, variables]; fewer than n only at the end."""
+        """The next assignments, written into `out` [n, variables]; fewer than n only at the end.
+
+        They are held before the search, and those that it did not find are given back.
+        """
         registers = self.state.registers
         registers[WRITTEN] = 0
+        self.effort.hold(len(out) * self.size)
+        try:
+            self._search(out, deadline)
+        finally:
+            self.effort.held -= (len(out) - self.written) * self.size
+        return out[: self.written]
+
+    def _search(self, out: Tuples, deadline: Deadline) -> None:
+        registers = self.state.registers
         while not self.done:
             deadline.check()
             if self.seen:
@@ -120,16 +132,15 @@ class JoinSearch:
                 self.seen.grow(deadline)
             elif status == MEMO_FULL and self.visited:
                 self.visited.grow(deadline)
-        hold(self.effort, self.written * (_FIXED + _EACH * self.variables))
-        return out[: self.written]
 
     def take(self, most: int | None, deadline: Deadline) -> Tuples:
         """The next assignments, at most so many."""
         blocks = [np.empty((0, self.variables), dtype=np.int32)]
-        left = most
+        left, taken = most, 0
         while not self.done and left != 0:
-            out = np.empty((_BATCH if left is None else min(_BATCH, left), self.variables), dtype=np.int32)
+            out = np.empty((room_of(self.effort, taken, left, self.size), self.variables), dtype=np.int32)
             blocks.append(self.fill(out, deadline))
+            taken += len(blocks[-1])
             left = None if left is None else left - len(blocks[-1])
         return np.concatenate(blocks)
 
@@ -164,9 +175,6 @@ class DistinctAnswers:
             complete = self.complete
         self.complete = complete or (not self.plan.width and self.left == 0)
 
-    def _room(self) -> int:
-        return _BATCH if self.left is None else min(_BATCH, self.left)
-
     def _check(self) -> None:
         """Raises `OutOfTime` when the answers until here need the rest of the time."""
         self.deadline.check()
@@ -177,7 +185,7 @@ class DistinctAnswers:
         search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
         while not search.done and self.left != 0:
             self._check()
-            out = np.empty((self._room(), search.variables), dtype=np.int32)
+            out = np.empty((room_of(self.effort, self.given, self.left, search.size), search.variables), dtype=np.int32)
             try:
                 block = search.fill(out, self.deadline)
             except (OutOfTime, BudgetExceeded):
@@ -205,10 +213,8 @@ class DistinctAnswers:
         size = _FIXED + _EACH * len(clause.graph.variables)
         while start < total and self.left != 0:
             self._check()
-            room = min(self._room(), total - start)
-            while room > 1 and not self.effort.room_for(room * size):
-                room //= 2  # what still fits
-            hold(self.effort, room * size)
+            room = min(room_of(self.effort, self.given, self.left, size), total - start)
+            self.effort.hold(room * size)
             stop = start + room
             number = np.arange(start, stop, dtype=np.int64)
             start = stop
@@ -235,6 +241,11 @@ class Found:
     complete: bool  # these are all answers
     pruned: str | None  # what stopped the search early, if anything did
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it."""
+        return self.tuples.nbytes + self.clause.nbytes + self.assignment.nbytes
+
     def take(self, places: NDArray[np.integer]) -> Found:
         """Those at some places, in that order."""
         return Found(
@@ -246,11 +257,10 @@ class Found:
         )
 
 
-def hold(effort: Effort, size: int) -> None:
-    """So many bytes more are held; `OutOfMemory` where they may not be."""
-    if not effort.room_for(size):
-        raise OutOfMemory
-    effort.held += size
+def room_of(effort: Effort, given: int, left: int | None, size: int) -> int:
+    """Rows of the next block after so many, where so many are left: what fits, but at least one."""
+    room = min(_BATCH, max(_FIRST, given))
+    return max(1, effort.fitting(room if left is None else min(room, left), size))
 
 
 def collect(

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import Effort
+from tuplet.engines.exact.effort import Effort, found_size
 from tuplet.engines.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.merge import Filter, Maximum, Union
@@ -114,12 +114,13 @@ def _cut_short(
     """The ranking of a search that a limit stopped: what is proven, and what was found but not proven to come next."""
     tuples, truth, witnesses = found
     if len(tuples) < k:
-        extra = _explained(streams, stream.unproven(k - len(tuples))[0], logic, effort)
+        room = effort.fitting(k - len(tuples), _size(plan))
+        extra = _explained(streams, stream.unproven(room)[0], logic, effort)
         tuples, truth = np.concatenate([tuples, extra[0]]), np.concatenate([truth, extra[1]])
         witnesses = [np.concatenate(pair) for pair in zip(witnesses, extra[2], strict=True)]
     # the limit may have come when nothing could change any more
     proven = len(tuples) == k > 0 and bool(truth.min() * (1 - EQUAL) > stream.bound)
-    why = None if proven else stream.stopped or "timeout"
+    why = None if proven else stream.stopped or effort.exceeded() or "timeout"
     return _ordered(plan, tuples, truth, witnesses, exact=proven, bound=stream.bound, pruned=why)
 
 
@@ -169,7 +170,7 @@ class _CombinedSearch:
             found = self._missing()
         self.stream: Stream = found[0] if len(found) == 1 else Union(found, streams, logic, effort)
         if self.test is not None:
-            self.stream = Filter(self.stream, self.test, effort)
+            self.stream = Filter(self.stream, self.test, effort, _size(plan))
 
     def _missing(self) -> list[Stream]:
         """For each clause, what it gives beyond the facts."""
@@ -234,6 +235,10 @@ class _CombinedSearch:
             order = np.lexsort(self.plan.rows.rank[known[above:]].T[::-1])[: k - above]
             found = known[above:][order]
         return np.concatenate([known[:above], found]), proven
+
+
+def _size(plan: ExactPlan) -> int:
+    return found_size(max(len(clause.variables) for clause in plan.clauses))
 
 
 def _explained(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:

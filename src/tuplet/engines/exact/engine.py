@@ -53,8 +53,8 @@ class Exact(Engine[BestFirst]):
         from tuplet.engines.facts import Checker
 
         count = limits.count(len(plan.source.graph.entities) ** len(plan.clauses[0].free))
-        holds = Checker.of(plan.clauses, plan.source).holds if limits.only else None
         effort = Effort(deadline, limits.memory, limits.work)
+        holds = Checker.of(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
         return exact.run(plan.program, count, limits.rules, effort, limits.only, holds)
 
     def score(self, plan: BestFirst, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:

@@ -94,7 +94,7 @@ class _Descent:
             best = np.zeros(len(tuples))
             for stream in own:
                 if self.effort.exceeded() is not None:
-                    raise OutOfTime
+                    raise OutOfTime  # or memory, or work: the effort knows
                 value, _, done = stream.points(tuples, self.effort.search)
                 if done < len(tuples):
                     raise OutOfTime

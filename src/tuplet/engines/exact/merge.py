@@ -118,7 +118,8 @@ class Union(Maximum):
         if done < len(fresh):
             # Their truth is not known, so they are not shown; they had not come up before.
             self.unscored = ceiling
-            self.stopped = next((c.stopped for c in self.clauses if c.stopped is not None), "timeout")
+            reasons = [c.stopped for c in self.clauses if c.stopped is not None]
+            self.stopped = reasons[0] if reasons else self.effort.exceeded() or "timeout"
         self.seen.update(fresh[:done])
         self.effort.held += WAITING * done  # the streams look at it
         for key, value in zip(fresh[:done], truth[:done].tolist(), strict=True):
@@ -133,10 +134,10 @@ class Union(Maximum):
 
 
 class Filter:
-    """The tuples of a stream that pass a test, which may run out of time."""
+    """The tuples of a stream that pass a test, which may run out of time or memory; each of them holds `size` bytes."""
 
-    def __init__(self, stream: Stream, keep: Callable[[Ids], NDArray[np.bool_]], effort: Effort) -> None:
-        self.stream, self.keep, self.effort = stream, keep, effort
+    def __init__(self, stream: Stream, keep: Callable[[Ids], NDArray[np.bool_]], effort: Effort, size: int) -> None:
+        self.stream, self.keep, self.effort, self.size = stream, keep, effort, size
         self.bound, self.done = stream.bound, stream.done
         self.stopped: str | None = None
         self.ready: list[tuple[Ids, Values]] = []
@@ -149,12 +150,13 @@ class Filter:
             tuples, truth = self.stream.take(block)
             try:
                 keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
-            except OutOfTime:
+            except OutOfTime as over:
                 # What was just taken is neither shown nor excluded.
-                self.stopped, ceiling = "timeout", float(truth[0])
+                self.stopped, ceiling = over.why, float(truth[0])
                 break
             self.ready.append((tuples[keep], truth[keep]))
             got += int(keep.sum())
+            self.effort.held += int(keep.sum()) * self.size
             block = min(2 * block, LARGEST_BLOCK)
             ceiling = self.stream.bound
             self.stopped = self.effort.exceeded()

@@ -15,6 +15,7 @@ from tuplet.engines.exact.part import Part
 
 MOST_NODES = 1 << 26
 NODES, MEMO, SEEN = 1024, 2048, 1024  # places in the first arrays
+_SEARCHED = ("nodes", "worth", "heap_bound", "heap_item")  # what grows with the nodes
 
 # Memory of finished searches by size; most queries are small and alike, and clearing is cheaper than making.
 _spare: dict[tuple[int, ...], list[tuple[NDArray[np.int64], State]]] = {}
@@ -100,13 +101,27 @@ def enlarged(state: State, reason: int) -> State:
         keys = np.zeros(4 * len(state.seen), dtype=np.int64)
         kernel.rehash(state.seen, state.seen, keys, np.empty(len(keys), dtype=np.int64))
         return state._replace(seen=keys)
-    names = ("nodes", "worth", "heap_bound", "heap_item")
-    return state._replace(**{name: longer(getattr(state, name)) for name in names})
+    return state._replace(**{name: longer(getattr(state, name)) for name in _SEARCHED})
 
 
-def longer(array: NDArray[Any]) -> NDArray[Any]:
-    """The array with room for as many rows again."""
-    grown = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+def growth(state: State, reason: int) -> int:
+    """Bytes of the arrays that `enlarged` makes while the old ones are there."""
+    if reason == kernel.FULL_MEMO:
+        return 4 * (int(state.memo_key.nbytes) + int(state.memo_value.nbytes))
+    if reason == kernel.FULL_SEEN:
+        return 8 * int(state.seen.nbytes)
+    return 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
+
+
+def forget(state: State) -> None:
+    """Empties the memo: what it held is computed again where it is needed."""
+    state.memo_key.fill(0)
+    state.count[kernel.MEMO] = 0
+
+
+def longer(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
+    """The array with room for so many rows more, or for as many again."""
+    grown = np.empty((len(array) + (len(array) if more is None else more), *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
     return grown
 

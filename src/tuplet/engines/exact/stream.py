@@ -8,14 +8,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import SLICE, SLOWEST, WAITING, Effort
+from tuplet.engines.exact.effort import SLICE, SLOWEST, WAITING, Effort, found_size
 from tuplet.engines.exact.kernels import best as best_kernel
 from tuplet.engines.exact.kernels import point as point_kernel
 from tuplet.engines.exact.kernels import rows as kernel
 from tuplet.engines.exact.kernels.heap import NODE, TUPLE
 from tuplet.engines.exact.kernels.rows import Rows, State
 from tuplet.engines.exact.part import BoundClause, Part
-from tuplet.engines.exact.state import MOST_NODES, enlarged, longer, new_state, release, size_of
+from tuplet.engines.exact.state import MOST_NODES, enlarged, forget, growth, longer, new_state, release, size_of
 from tuplet.query.limits import Deadline
 from tuplet.query.logic import Logic
 
@@ -73,7 +73,14 @@ class PartStream:
             status = self._work(len(out), out, truth, NO_ORDER, NO_SPARE)
             if status != kernel.FILLED or len(out) >= n:
                 break
-            out, truth = longer(out)[:n], longer(truth)[:n]
+            wanted, size = min(len(out), n - len(out)), found_size(len(self.part.members))
+            more = self.effort.fitting(wanted, size)
+            if more < wanted and more < len(out) // 16:  # not worth copying what there is
+                self.effort.memory.full = True
+                self.stopped = "memory"
+                break
+            self.effort.held += more * size
+            out, truth = longer(out, more), longer(truth, more)
         return self._found(status, out, truth)
 
     def best(self, n: int) -> tuple[Ids, Values, bool]:
@@ -84,6 +91,8 @@ class PartStream:
         known = self.take(n + 1) if n > FIRST_ROOM else None
         if known is not None:
             n = min(n, len(known[0]))
+            if self.stopped is not None:  # who asked puts in order what there is
+                return known[0][:n], known[1][:n], False
         out, truth = np.empty((2 * n + 64, len(self.part.members)), dtype=np.int32), np.empty(2 * n + 64)
         count = self.state.count
         count[kernel.EMITTED] = 0
@@ -127,6 +136,9 @@ class PartStream:
             elif self.effort.too_late_for(size_of(self.state)):
                 self.stopped = "timeout"
                 return status
+            elif not self.effort.grow(self._growth(status)):
+                self.stopped = "memory"
+                return status
             else:
                 self._enlarge(status)
                 if len(self.state.nodes) > MOST_NODES:
@@ -137,6 +149,10 @@ class PartStream:
         """The search is over: its memory may serve the next one."""
         release(self.part, self.state)
 
+    def _growth(self, reason: int) -> int:
+        """Bytes that enlarging takes; the first arrays, which are too small to matter, count from then on."""
+        return growth(self.state, reason) + size_of(self.state) - self._held
+
     def _enlarge(self, reason: int) -> None:
         self.state = enlarged(self.state, reason)
         size = size_of(self.state)
@@ -146,11 +162,12 @@ class PartStream:
     def points(self, tuples: Ids, most: Values, until: Deadline) -> tuple[Values, Ids, int]:
         """Truth of tuples [n, free], none of it above `most` [n], the best values of all variables, how many are done.
 
-        All are, unless the time is up.
+        All are, unless the time is up, or one of them needs more memory than there is: before that, what was learned
+        of others is forgotten.
         """
         n = len(tuples)
         truth, witness = np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
-        done, slice_size = 0, SLICE
+        done, slice_size, forgotten = 0, SLICE, -1
         while done < n:
             room = slice_size if until.seconds is None else min(slice_size, SLICE + int(SLOWEST * until.left()))
             if until.over():  # the last look before a step
@@ -166,8 +183,14 @@ class PartStream:
             self.effort.used += int(count[kernel.VISITS]) - visits
             if done < n and count[kernel.ABORT] == kernel.SLICE:
                 slice_size = 2 * slice_size if done == before else SLICE
-            elif done < n:
+            elif done < n and self.effort.room_for(self._growth(int(count[kernel.ABORT]))):
                 self._enlarge(int(count[kernel.ABORT]))
+            elif done < n:
+                if forgotten == done:
+                    self.effort.memory.full = True
+                    break
+                forget(self.state)
+                forgotten = done
         return truth, witness, done
 
     def unproven(self, n: int) -> tuple[Ids, Values]:

@@ -32,6 +32,11 @@ class TensorMemory(TorchFunctionMode):
         self._sharing: dict[int, int] = {}  # by address: how many tensors look at the same bytes
         self.held = 0
 
+    @property
+    def left(self) -> int:
+        """The bytes that it may still hold."""
+        return max(0, self._most - self.held)
+
     def hold(self, size: int) -> None:
         """Room for something that is no tensor and stays as long as the search does."""
         self._check(size)
@@ -88,6 +93,12 @@ def counted(limits: Limits, deadline: Deadline) -> Iterator[None]:
             yield
     finally:
         _COUNTED.reset(before)
+
+
+def room_left() -> int | None:
+    """The bytes that the search at hand may still hold; None where nobody counts."""
+    memory = _COUNTED.get()
+    return None if memory is None else memory.left
 
 
 def make_room(size: int) -> None:

@@ -64,8 +64,11 @@ class OwnersMemory:
         if self._most is None:
             return True
         held = self._held.setdefault(owner, {})
-        held[search] = size
-        return size * len(held) <= self._most or sum(held.values()) <= self._most
+        searches, others = len(held) + (search not in held), sum(held.values()) - held.get(search, 0)
+        fits = size * searches <= self._most or others + size <= self._most
+        if fits:  # what it may not hold leaves no less to others
+            held[search] = size
+        return fits
 
     def over(self, owner: str, search: object) -> None:
         """A search holds nothing any more."""
