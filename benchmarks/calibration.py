@@ -148,7 +148,9 @@ def two_scorers(table: str, beside: str, graph: KnowledgeGraph) -> ScoredEdges:
         )
         own = paths[column].to_numpy(zero_copy_only=False).astype(np.float32)  # null is NaN
         logs[1, side] = own + np.log(np.maximum(counts[row + near], 1))
+    # A fact that was no candidate is listed with truth 0. Trees would learn that such edges are facts.
     order = np.lexsort((tails, heads, relation))
+    order = order[truth[order] > 0]
     return ScoredEdges(heads[order], relation[order], tails[order], ("complex", "paths"), logs[:, :, order])
 
 
