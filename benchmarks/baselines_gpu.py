@@ -11,6 +11,10 @@ on where the first one had to stop: more --minutes train on, shapes measured wit
 After --limit seconds the call has ended, whatever is done: OUT then holds rows.npz (one row for each query that was
 measured, for `tuplet bench adopt`), curves.json (learning curves, settings, steps) and, for the models named by
 --checkpoints, their parameters in float16, in files of at most 15 MB.
+
+Where RUN does not last from call to call, `--start OUT_OF_THE_CALL_BEFORE` goes on from those parameters, with a new
+optimiser; curves.json then holds the curves of all calls. The last line says by how much the mean valid MRR of each
+model grew in the last quarter of all queries it has seen: below 1 % it is flat.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ def main() -> int:
     parser.add_argument("--preset", help="how to train the predictor if none is given; default: by size")
     parser.add_argument("--predictor-epochs", type=int, help="epochs of that training, where the preset has too many")
     parser.add_argument("--checkpoints", default="", help="models whose parameters to bring home")
+    parser.add_argument("--start", type=Path, help="the OUT of an earlier call with --checkpoints, to go on from")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that count ranks, in all")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="[MODEL.]KEY=VALUE")
@@ -78,7 +83,7 @@ def supervise(arguments: argparse.Namespace) -> int:
         if name not in MODELS:
             print(f"unknown model {name!r}; choose from {', '.join(MODELS)}", file=sys.stderr)
             return 2
-    for path in [arguments.graph, *arguments.queries, *filter(None, [arguments.predictor])]:
+    for path in [arguments.graph, *arguments.queries, *filter(None, [arguments.predictor, arguments.start])]:
         if not path.exists():
             print(f"there is no {path}", file=sys.stderr)
             return 2
@@ -97,7 +102,7 @@ def supervise(arguments: argparse.Namespace) -> int:
     while any(process.poll() is None for process in children.values()) and time.time() < arguments.until - 8:
         time.sleep(2)
         tell(arguments.run, names, shown)
-        merge(arguments.run, arguments.out, names)  # what is there is brought home even if this process is killed
+        merge(arguments, names)  # what is there is brought home even if this process is killed
     for name, process in children.items():
         if process.poll() is None:
             print(f"{name}: stopped at the limit", file=sys.stderr)
@@ -107,7 +112,7 @@ def supervise(arguments: argparse.Namespace) -> int:
         if process.poll() is None:
             process.kill()
     tell(arguments.run, names, shown)
-    merge(arguments.run, arguments.out, names)
+    merge(arguments, names)
     for name in filter(None, arguments.checkpoints.split(",")):
         try:
             export(arguments.run / name, arguments.out, name)
@@ -115,6 +120,8 @@ def supervise(arguments: argparse.Namespace) -> int:
             print(f"{name}: no checkpoint: {error}", file=sys.stderr)
     codes = {name: process.poll() for name, process in children.items()}
     print(json.dumps({"exit codes": codes, "seconds left": round(arguments.until - time.time(), 1)}))
+    for name, curve in json.loads((arguments.out / "curves.json").read_text()).items():
+        print(f"{name}: {last_quarter(curve)}")
     return 0 if all(code == 0 for code in codes.values()) else 1
 
 
@@ -161,8 +168,10 @@ def tell(run: Path, names: list[str], shown: dict[str, int]) -> None:
                 print(f"{name}: {line}", file=sys.stderr, flush=True)
 
 
-def merge(run: Path, out: Path, names: list[str]) -> None:
+def merge(arguments: argparse.Namespace, names: list[str]) -> None:
     """Rows and curves of all models so far, each in one file."""
+    run, out = arguments.run, arguments.out
+    earlier = json.loads((arguments.start / "curves.json").read_text()) if arguments.start else {}
     rows: dict[str, Any] = {}
     meta: dict[str, Any] = {}
     curves: dict[str, Any] = {}
@@ -176,11 +185,45 @@ def merge(run: Path, out: Path, names: list[str]) -> None:
             if log.exists():
                 curves[name] = {"log": [json.loads(line) for line in log.read_text().splitlines()]}
                 curves[name] |= {"config": json.loads((run / name / "config.json").read_text()), **meta.get(name, {})}
+                if name in earlier:
+                    curves[name]["earlier"] = [*earlier[name].pop("earlier", []), earlier[name]]
         except Exception as error:  # a file that is being written just now is read next time
             print(f"{name}: not merged: {error}", file=sys.stderr)
     if rows:
         write_rows(out / "rows.npz", rows, meta)
     (out / "curves.json").write_text(json.dumps(curves))
+
+
+def last_quarter(curve: dict[str, Any]) -> str:
+    """How the mean valid MRR grew in the last quarter of the queries seen, over all calls."""
+    points: list[tuple[float, float]] = []
+    for call in [*curve.get("earlier", []), curve]:
+        before = points[-1][0] if points else 0.0
+        batch = call["config"]["config"]["batch"]
+        points += [(before + batch * line["step"], line["valid"]["mean"]) for line in call["log"] if "valid" in line]
+    if len(points) < 8:
+        return f"{len(points)} measurements are too few for a curve"
+    seen, found = zip(*points, strict=True)
+    then = max(mrr for queries, mrr in points if queries <= 0.75 * seen[-1])
+    grown = max(found) / then - 1
+    return f"{seen[-1] / 1e6:,.1f} M queries, valid MRR {100 * max(found):.2f}, {grown:+.1%} in the last quarter"
+
+
+def starting(folder: Path, name: str) -> dict[str, Any]:
+    """The parameters that `export` wrote."""
+    import torch
+
+    from tuplet.predict.model_folder import read_tensors
+
+    pieces: dict[str, dict[int, Any]] = {}
+    for file in folder.glob(f"{name}.*.safetensors"):
+        for key, value in read_tensors(file).items():
+            tensor, _, number = key.rpartition("#")
+            pieces.setdefault(tensor, {})[int(number)] = value
+    return {
+        key: (torch.cat([found[i] for i in sorted(found)]) if found[0].dim() else found[0]).float()
+        for key, found in pieces.items()
+    }
 
 
 def export(folder: Path, out: Path, name: str) -> None:
@@ -321,7 +364,8 @@ def train_model(
     folder = arguments.run / name
     left = max(0.0, arguments.until - arguments.reserve - time.time())
     options = RunOptions(folder, device, resume=(folder / "config.json").exists(), stop_after=left)
-    trained = train(TrainingEdges(edges, *sizes, graph_hash), config, options, predictor, pool)
+    start = starting(arguments.start, name) if arguments.start else None
+    trained = train(TrainingEdges(edges, *sizes, graph_hash), config, options, predictor, pool, start)
     rate = trained.steps / max(trained.seconds, 1e-9)
     print(f"trained {trained.steps:,} steps in {trained.seconds:.1f} s ({rate:.1f}/s); valid {trained.valid}")
     about = {

@@ -173,6 +173,19 @@ def test_more_minutes_go_on_but_other_settings_are_refused(tmp_path: Path) -> No
         run(timed, tmp_path / "m")
 
 
+def test_a_new_run_begins_with_the_parameters_of_another(tmp_path: Path) -> None:
+    edges, options = TrainingEdges(EDGES, ENTITIES, RELATIONS), RunOptions(tmp_path / "b", device="cpu", progress=False)
+    first = dict(run(CONFIG, tmp_path / "a").model.named_parameters())
+    slow = replace(CONFIG, steps=1, learning_rate=1e-9, seed=7)
+    second = trainer.train(edges, slow, options, start=first)
+    for name, parameter in second.model.named_parameters():
+        torch.testing.assert_close(parameter, first[name], rtol=0, atol=1e-6)
+    with pytest.raises(BadInput, match=r"'entity' has the shape \(\d+, 12\), not \(\d+, 16\)"):
+        trainer.train(edges, replace(slow, dim=8), options, start=first)
+    with pytest.raises(BadInput, match="lack 'relation'"):
+        trainer.train(edges, slow, options, start={"entity": first["entity"]})
+
+
 def test_a_predictor_that_does_not_fit_leaves_no_folder(tmp_path: Path) -> None:
     other = ComplEx.create(ENTITIES + 1, RELATIONS, 5, 1.0, 2, torch.Generator().manual_seed(0))
     config = replace(CONFIG, model="lmpnn", steps=1, dim=0)

@@ -95,16 +95,20 @@ def train(
     options: RunOptions,
     predictor: EmbeddingModel | None = None,
     pool: Pool | None = None,
+    start: Mapping[str, Tensor] | None = None,
 ) -> QueryTrainingResult:
     """Train on queries over the train split, watch queries that need valid, leave a model in the folder.
 
     `predictor` is the frozen link predictor that LMPNN rests on. `pool` are the training queries, drawn here unless
-    given. Without settings, a run that is continued brings its own.
+    given. `start` are the parameters of another run of the same model to begin with. Without settings, a run that is
+    continued brings its own.
     """
     edges, device = TrainingEdges.of(graph), pick_device(options.device)
     if settings is None:
         settings = stored_config(options.folder, QueryTrainConfig) if options.resume else QueryTrainConfig()
     task = QueryTask(edges, settings, device, predictor, pool)
+    if start is not None and not options.resume:
+        begin_with(task.model, start)
     about = TrainingRun(task, options).complete()
     return QueryTrainingResult(
         task.model,
@@ -114,6 +118,18 @@ def train(
         about["finished"],
         Path(options.folder),
     )
+
+
+def begin_with(model: QueryModel, start: Mapping[str, Tensor]) -> None:
+    """Give a model the trained parameters of another one of its kind and size."""
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if name not in start:
+            raise BadInput(f"the parameters to begin with lack {name!r}")
+        if start[name].shape != parameter.shape:
+            raise BadInput(f"{name!r} has the shape {tuple(start[name].shape)}, not {tuple(parameter.shape)}")
+        parameter.data.copy_(start[name])
 
 
 class QueryTask(Task):
