@@ -15,17 +15,18 @@ from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
-ENTITIES, RELATIONS, KINDS = 24, 4, 4
+ENTITIES, RELATIONS, KINDS = 24, 4, 6
 
 
 def random_store(path: Path, seed: int) -> tuplet.Store:
-    """By seed modulo 4: as it was made; with a delta; with a layer and a delta; of a weighted graph."""
+    """By seed modulo 6: as it was made; with a delta; with a layer and a delta; of a weighted graph; and with entities
+    that came since, in a delta, and in a layer and a delta."""
     rng, kind = np.random.default_rng(seed), seed % KINDS
     cells = np.sort(rng.permutation(ENTITIES * RELATIONS * ENTITIES)[: 260 + 20 * (seed % 5)])
     heads, relation, tails = np.unravel_index(cells, (ENTITIES, RELATIONS, ENTITIES))
     observed = rng.random(len(cells)) < 0.4
     predicted = np.where(rng.random(len(cells)) < 0.5, 0.5, 0.01 + 0.98 * rng.random(len(cells)))
-    truth = np.where(observed & ((kind < 3) | (rng.random(len(cells)) < 0.5)), 1.0, predicted)
+    truth = np.where(observed & ((kind != 3) | (rng.random(len(cells)) < 0.5)), 1.0, predicted)
     names = Vocabulary.of([f"e{i}" for i in rng.permutation(ENTITIES)])  # the order of names is not that of ids
     words = Vocabulary.of([f"r{i}" for i in range(RELATIONS)])
     facts = np.array([heads[observed], relation[observed], tails[observed]])
@@ -34,12 +35,16 @@ def random_store(path: Path, seed: int) -> tuplet.Store:
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, observed)
     store = tuplet.Store.of(StoreFiles.create(path, graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
     gone = [(names.name(int(h)), words.name(int(r)), names.name(int(t))) for h, r, t in facts.T]
-    if kind == 2:
+    came = [("new a", "r0", "e1"), ("e2", "r1", "new b"), ("new b", "r2", "new a"), ("e3", "r3", "new a")]
+    if kind in (2, 5):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store_folder, "RECENT", 1)
             store.remove(gone[:3])
+            store.add(came[: 2 * (kind == 5)], new_entities=True)
         assert "layer" in store._held().folders
-    if kind in (1, 2):
+    if kind in (1, 2, 4, 5):
         store.remove(gone[3:5])
         store.add([("e0", "r0", "e1"), ("e2", "r1", "e3")])
+    if kind in (4, 5):
+        store.add(came, new_entities=True)
     return store

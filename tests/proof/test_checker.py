@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from tampering import sealed
 
 import tuplet
 from tuplet.cli.commands import main
+from tuplet.files import render
 from tuplet.proof.checker import FalseClaim, check
 from tuplet.proof.plain_store import UnusableProof
 from tuplet.truth.guarantees import Guarantees, ShapeScores
@@ -158,6 +162,82 @@ def test_a_store_that_was_changed_by_hand(part: str, proof: Path, store: tuplet.
         found.write_text(found.read_text("utf-8").replace('"delta-', '"delta_', 1), "utf-8")
     with pytest.raises(UnusableProof, match=r"damaged|cannot|not well formed"):
         check(proof, copied)
+
+
+def hidden(part: str, about: dict[str, Any]) -> None:
+    """What was changed since is left out, and the hash stays: it is of a list in which nothing has a key."""
+    folders, meta = about["folders"], about["meta"]
+    if part == "layer among the folders":
+        folders["calibration"] = folders.pop("layer")
+    elif part == "layer as a model":
+        meta["models"], meta["model"] = meta["model"], folders.pop("layer")
+    else:
+        meta["models"], meta["calibration"] = meta["calibration"], meta["threshold"]
+        meta["threshold"] = about.pop("delta")
+
+
+@pytest.mark.parametrize("part", ["layer among the folders", "layer as a model", "delta as a threshold"])
+def test_a_part_of_the_store_that_is_called_another(
+    part: str, proof: Path, store: tuplet.Store, tmp_path: Path
+) -> None:
+    assert store.path is not None
+    copied = tmp_path / "copy.store"
+    shutil.copytree(store.path, copied)
+    about = json.loads((copied / "store.json").read_bytes())
+    del about["seal"]
+    hidden(part, about)
+    (copied / "store.json").write_bytes(render(about | {"seal": hashlib.sha256(render(about)).hexdigest()}))
+    with pytest.raises(UnusableProof, match="damaged: it is "):
+        check(proof, copied)
+
+
+def test_numbers_that_are_read_as_others(proof: Path, store: tuplet.Store, tmp_path: Path) -> None:
+    """The same bytes, said to be of another type: their hash is right."""
+    assert store.path is not None
+    copied = tmp_path / "copy.store"
+    shutil.copytree(store.path, copied)
+    file = next(copied.glob("table-*")) / "truth.npy"
+    truth = np.load(file)
+    np.save(file, truth.view(truth.dtype.newbyteorder(">")))
+    with pytest.raises(UnusableProof, match=r"truth\.npy is damaged"):
+        check(proof, copied)
+
+
+def test_a_store_json_without_its_seal(proof: Path, store: tuplet.Store, tmp_path: Path) -> None:
+    assert store.path is not None
+    copied = tmp_path / "copy.store"
+    shutil.copytree(store.path, copied)
+    text = (copied / "store.json").read_text("utf-8")
+    (copied / "store.json").write_text(text.replace('"generation": ', '"generation": 1'), "utf-8")
+    with pytest.raises(UnusableProof, match=r"store\.json is damaged"):
+        check(proof, copied)
+
+
+def test_what_counts_once_in_a_query_counts_once(
+    store: tuplet.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is right about itself, but the query that is printed means another truth."""
+    file = tmp_path / "a.proof"
+    store.prove("?x : exists ?y . r0(?x, ?y) & r2(?y, e1)", file, k="all")
+    right = check(file)
+    assert any(answer["truth"] < 1 for answer in right["answers"])
+    clause, atom = copy.deepcopy(right), copy.deepcopy(right)
+    clause["query"]["clauses"] *= 2
+    for answer in clause["answers"]:
+        answer |= {"witness": 2 * answer["witness"], "truth": answer["truth"] * (2 - answer["truth"])}
+    atoms = atom["query"]["clauses"][0]["atoms"]
+    atoms.append(atoms[0])
+    for answer in atom["answers"]:
+        facts = answer["witness"][0]["facts"]
+        facts.append(facts[0])
+        answer["truth"] *= facts[0]["truth"]
+    atom["answers"].sort(key=lambda answer: -answer["truth"])
+    for doubled in (clause, atom):
+        file.write_text(sealed(doubled), "utf-8")
+        check(file)
+        with pytest.raises(SystemExit, match="2"):
+            main(["check", str(file)])
+        assert "counts once in a query" in capsys.readouterr().err
 
 
 def test_a_store_with_what_was_held_out(store: tuplet.Store, tmp_path: Path) -> None:

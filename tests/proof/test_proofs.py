@@ -8,17 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from proof_stores import random_store
+from forgeries import FORGERIES
+from proof_stores import ENTITIES, random_store
 from tampering import TAMPERINGS, Tampering, tampered
 
 import tuplet
 from random_queries import random_query
 from tuplet.bench.walks import Walker
+from tuplet.lang.ast import Among, And, Name, Query
 from tuplet.lang.printer import to_logic
 from tuplet.proof.checker import FalseClaim, check
 
 COUNT = 1000 if os.environ.get("TUPLET_SOAK") else 70
-EACH = math.ceil(COUNT / len(TAMPERINGS))  # so many refused of each kind
+WAYS = TAMPERINGS | FORGERIES
+EACH = math.ceil(COUNT / len(WAYS))  # so many refused of each kind
 STORES = 12
 
 
@@ -32,7 +35,11 @@ def prove(number: int, stores: list[tuple[tuplet.Store, Walker]], file: Path) ->
     """The proof of a random question, and how many answers it has."""
     store, walker = stores[number % STORES]
     rng = np.random.default_rng(number)
-    query = to_logic(random_query(store.graph, rng, free=(1, 3), walker=walker))
+    asked = random_query(store.graph, rng, free=(1, 3), walker=walker)
+    if rng.random() < 0.2:  # a list of names, or all but these
+        names = tuple(Name(f"e{i}") for i in rng.permutation(ENTITIES)[: rng.integers(1, ENTITIES)])
+        asked = Query(asked.free, And((asked.body, Among(asked.free[0], names, bool(rng.integers(2))))))
+    query = to_logic(asked)
     k, offset, kind = int(rng.choice([0, 1, 3, 10, 40])), int(rng.choice([0, 0, 0, 2])), int(rng.integers(5))
     only = ("predicted", "observed", None, None, None)[kind]
     logic = str(rng.choice(["product", "product", "godel"]))
@@ -49,13 +56,13 @@ def test_random_answers_are_accepted(stores: list[tuple[tuplet.Store, Walker]], 
     assert answered > COUNT / 2
 
 
-@pytest.mark.parametrize("kind", TAMPERINGS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.__name__)
 def test_false_claims_are_refused(kind: Tampering, stores: list[tuple[tuplet.Store, Walker]], tmp_path: Path) -> None:
-    file, refused, place = tmp_path / "a.proof", 0, list(TAMPERINGS).index(kind)
+    file, refused, place = tmp_path / "a.proof", 0, list(WAYS).index(kind)
     for number in range(place * 1_000_000, (place + 1) * 1_000_000):
         store, _ = prove(number, stores, file)
         if tampered(file, kind, np.random.default_rng(number), store):
-            with pytest.raises(FalseClaim, match=TAMPERINGS[kind]) as refusal:
+            with pytest.raises(FalseClaim, match=WAYS[kind]) as refusal:
                 check(file)
             assert "\n" not in str(refusal.value)
             refused += 1

@@ -12,8 +12,12 @@ from typing import Any
 from tuplet.cli.command_parser import CommandParser
 from tuplet.cli.common_flags import json_flag
 from tuplet.cli.show import echo
-from tuplet.lang.ast import Name
+from tuplet.errors import TupletError
+from tuplet.lang.ast import Atom, Name, Not
+from tuplet.lang.parse import parse
 from tuplet.lang.printer import bare
+from tuplet.lang.rules import clauses
+from tuplet.query.alternatives import merged
 from tuplet.text_table import printable
 
 
@@ -31,7 +35,9 @@ def run_check(arguments: argparse.Namespace) -> None:
 
     try:
         proof = check(Path(arguments.proof), Path(arguments.store) if arguments.store else None)
-    except (FalseClaim, UnusableProof) as error:
+        if counts_twice(proof):
+            raise UnusableProof(f"{arguments.proof} has an atom or a clause twice, which counts once in a query")
+    except (FalseClaim, UnusableProof, TupletError) as error:
         verdict = "refused" if isinstance(error, FalseClaim) else "unusable"
         if arguments.json:
             echo({"verdict": verdict, "reason": str(error)})
@@ -74,12 +80,24 @@ def accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
     )
 
 
+def counts_twice(proof: Mapping[str, Any]) -> bool:
+    """Whether the query that is printed is not the one that was checked.
+
+    In a query identical atoms count once, and so do identical clauses, and alternatives that a variable has in one
+    clause. In a file each is one of its own: the truth of `r(?x, a) | r(?x, a)` would be raised.
+    """
+    written = [len(clause["atoms"]) for clause in proof["query"]["clauses"]]
+    found = merged(clauses(parse(formula(proof)))) if written else []
+    meant = [sum(isinstance(part, Atom | Not) for part in clause.literals) for clause, _ in found]
+    return sorted(meant) != sorted(written)
+
+
 def formula(proof: Mapping[str, Any]) -> str:
     """The query that was checked, which is what the file has in place of the text that was asked.
 
     Names are written so that none of them can look like more than a name.
     """
-    clauses = []
+    found = []
     for clause in proof["query"]["clauses"]:
         parts = [
             f"{'!' * negated}{_named(relation)}({_term(head)}, {_term(tail)})"
@@ -90,9 +108,9 @@ def formula(proof: Mapping[str, Any]) -> str:
             f"{'!' * negated}{term} in {{{', '.join(map(_term, listed))}}}" for term, listed, negated in clause["among"]
         ]
         bound = ", ".join(f"?{name}" for name in clause["exists"])
-        clauses.append((f"exists {bound} . " if bound else "") + " & ".join(parts))
+        found.append((f"exists {bound} . " if bound else "") + " & ".join(parts))
     free = ", ".join(f"?{name}" for name in proof["query"]["free"])
-    return f"{free} : {' | '.join(clauses) or 'nothing'}"
+    return f"{free} : {' | '.join(found) or 'nothing'}"
 
 
 def _term(term: str) -> str:

@@ -68,10 +68,6 @@ class Claims:
         self.stated = [ClauseSearch(clause, self.store, self.logic, facts=True) for clause in self.clauses]
         named = (zip(self.free, answer["tuple"], strict=True) for answer in self.answers)
         self.tuples = [tuple(_known(name, self.entities) for _, name in answer) for answer in named]
-        self.truths = [float(answer["truth"]) for answer in self.answers]
-        self.order = [
-            (-truth, self.rank[list(ids)].tolist()) for truth, ids in zip(self.truths, self.tuples, strict=True)
-        ]
 
     def _clause(self, written: Any) -> ProofClause:
         """A clause in numbers: `?x` is a variable, `<x>` an entity."""
@@ -85,28 +81,29 @@ class Claims:
         made = [SignedAtom(node(h), _known(r, relations), node(t), negated) for h, r, t, negated in atoms]
         stated = {end for atom in made if not atom.negated for end in (atom.head, atom.tail)}
         if len(places) > 64 or len(places) != len(self.free) + len(exists) or not stated >= set(places.values()):
-            raise UnusableProof(
-                "the query is not safe: each variable, 64 at most, needs its own name and a positive atom"
-            )
+            raise UnusableProof("not a safe query: each variable, 64 at most, needs its own name and a positive atom")
         same = [(node(a), node(b), sign == "=") for a, sign, b in compared]
         sets = [(node(term), [~node(name) for name in listed], negated) for term, listed, negated in among]
         return ProofClause(list(places), len(self.free), made, same, sets)
 
     def verify(self) -> None:
-        """Everything, claim by claim."""
-        listed, last = len(self.tuples), self.truths[-1] if self.truths else 1.0
-        for place, ids in enumerate(self.tuples):
-            self._answer(ids, *[self.answers[place][key] for key in ANSWER][1:])
-            if place and self.order[place] <= self.order[place - 1]:
-                raise FalseClaim(f"{self._said(ids)} does not come after {self._said(self.tuples[place - 1])}")
+        """Everything, claim by claim. Truths that are equal stay so, whatever is claimed: names decide their order."""
+        listed, before, right, names = len(self.tuples), 2.0, 2.0, list[int]()  # the last three: of the one before
+        for ids, answer in zip(self.tuples, self.answers, strict=True):
+            claimed, status, witnesses = [answer[key] for key in ANSWER][1:]
+            found, named = self._answer(ids, claimed, status, witnesses), self.rank[list(ids)].tolist()
+            if (claimed >= before or found >= right * (1 - SLACK)) and (claimed != before or named <= names):
+                raise FalseClaim(f"{self._said(ids)} does not come after the answer before it")
+            before, right, names = claimed, found, named
+        last = min(right, 1.0)
         if not 0 <= self.bound <= last * (1 + ROUNDING):
             raise FalseClaim(f"with a bound of {self.bound:.6g} others may come before the last answer")
         if (self.k is not None and listed > self.k) or (self.bound and listed != self.k):
             raise FalseClaim(f"{listed} answers, where {self.k} were asked for, do not fit a bound of {self.bound:.6g}")
-        self._complete(last)
+        self._complete(last, names)
 
-    def _answer(self, ids: tuple[int, ...], claimed: float, status: str, witnesses: Sequence[Any]) -> None:
-        """One answer: what it rests on is as the store has it, and nothing makes the tuple truer."""
+    def _answer(self, ids: tuple[int, ...], claimed: float, status: str, witnesses: Sequence[Any]) -> float:
+        """The truth of one answer: what it rests on is as the store has it, and nothing makes the tuple truer."""
         truths, some, crisp = [], False, any(search.best(ids) > 0 for search in self.stated)
         for clause, search, witness in zip(self.clauses, self.searches, witnesses, strict=True):
             truth = 0.0
@@ -119,8 +116,7 @@ class Claims:
                         raise FalseClaim(f"{self._said(ids)} rests on {claim}, where the store has {fact}")
                 some |= any(fact["observed"] > fact["negated"] for fact in found)
                 truth = search.best(values)
-            better = search.best(ids, truth * (1 + ROUNDING))
-            if better > truth * (1 + ROUNDING):
+            if (better := search.best(ids, truth * (1 + ROUNDING))) > truth * (1 + ROUNDING):
                 raise FalseClaim(f"{self._said(ids)} rests on a truth of {truth:.6g}, and has one of {better:.6g}")
             truths.append(truth)
         if not math.isclose(claimed, right := self._either(truths), rel_tol=ROUNDING) or not right:
@@ -128,6 +124,7 @@ class Claims:
         kind = "observed" if crisp else "mixed" if some else "predicted"
         if status != kind or self.only not in (None, STATUS[crisp]):
             raise FalseClaim(f"{self._said(ids)} is said to be {status}; it is {kind} (only {self.only})")
+        return right
 
     def _fact(self, atom: SignedAtom, values: Values) -> dict[str, Any]:
         """An atom of a witness as the store has it."""
@@ -136,11 +133,11 @@ class Claims:
         words = names[ends[0]], self.store.relations[atom.relation], names[ends[1]], atom.negated
         return dict(zip(FACT, (*words, abs(atom.negated - float(truth[0])), bool(observed[0])), strict=True))
 
-    def _complete(self, last: float) -> None:
+    def _complete(self, last: float, names: list[int]) -> None:
         """No tuple that is not listed has more truth than the bound, nor the last truth and an earlier name."""
         above, known = self.bound * (1 + ROUNDING), set(self.tuples)
         tied = bool(self.tuples) and self.bound >= last * (1 - ROUNDING)
-        level, final = (last * (1 - SLACK), self.order[-1][1]) if tied else (math.inf, [])
+        level, final = (last * (1 - SLACK), names) if tied else (math.inf, [])
 
         def admits(variable: int, values: Values, ids: Ids, bounds: Floats) -> Any:  # what may be wrong with the list
             if variable >= len(self.free) or -1 in values[:variable]:

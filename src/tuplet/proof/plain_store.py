@@ -37,8 +37,11 @@ class PlainStore:
         folders, meta, delta = about["folders"], about["meta"], about.get("delta")
         if "rows" in folders:
             raise UnusableProof(f"{root} computes truth on demand; only a truth table can be checked")
-        made_of = [folders[part] for part in PARTS if part in folders]
-        made_of += [meta[key] for key in ("model", "models", "calibration", "threshold") if key in meta]
+        _compare(root / "store.json", about.pop("seal", ""), sha256(about))
+        parts, described = [part for part in PARTS if part in folders], ("model", "models", "calibration", "threshold")
+        made_of = [*(folders[part] for part in parts), *(meta[key] for key in described if key in meta)]
+        # The hash is of a list without keys: a folder in it must not pass for another part, or for something else.
+        _compare(root / "store.json", parts, [one.split("-")[0] for one in made_of if isinstance(one, str)])
         self.hash, self.generation = str(about["hash"]), int(about["generation"])
         _compare(root / "store.json", self.hash, sha256({"made_of": made_of + [delta] * bool(delta)}))
         graph = list(self._arrays(folders["graph"], NAMES).values())
@@ -61,8 +64,8 @@ class PlainStore:
         _compare(self.root / folder, folder.split(".")[0].split("-")[1], sha256(content)[:16])
         for name in wanted:
             file = self.root / folder / about["arrays"][name]["file"]
-            found[name] = np.load(file, mmap_mode="r", allow_pickle=False)
-            _compare(file, listed[name][2], sha256(np.ascontiguousarray(found[name]).reshape(-1).view(np.uint8).data))
+            found[name] = array = np.load(file, mmap_mode="r", allow_pickle=False)
+            _compare(file, listed[name], [array.dtype.str, list(array.shape), sha256(array.reshape(-1).data)])
         return found
 
     def edges(self, relation: int) -> Edges:
@@ -96,9 +99,9 @@ class PlainStore:
         return np.where(there, truth[places], 0.0), there & observed[places]
 
 
-def _compare(file: Path, stated: str, found: str) -> None:
+def _compare(file: Path, stated: Any, found: Any) -> None:
     if stated != found:
-        raise UnusableProof(f"{file} is damaged: its hash is {found[:16]}, where {stated[:16]} is stated")
+        raise UnusableProof(f"{file} is damaged: it is {found}, where {stated} is stated")
 
 
 def _texts(blob: NDArray[Any], offsets: NDArray[Any]) -> list[str]:
