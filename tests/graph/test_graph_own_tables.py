@@ -85,6 +85,30 @@ def test_words_for_nothing_are_told(transfers: Path) -> None:
     ]
 
 
+def test_a_word_for_nothing_as_a_relation_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("bee,does,plant\nb1,pollinates,p1\nb2,N/A,p1\n")
+    _, report = read_with_report(path, columns="head=bee,relation=does,tail=plant")
+    assert report.remarks == [
+        f"{path}: cells of 'relation' hold 'N/A', which is a relation like any other; "
+        "missing=N/A among the columns reads them as empty"
+    ]
+    _, report = read_with_report(path, columns="head=bee,relation=does,tail=plant,missing=N/A")
+    assert report.remarks == [f"{path}: 1 row without a name where one is needed, left out"]
+
+
+def test_rows_of_one_id_with_different_values_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "shifts.csv"
+    path.write_text("nurse,ward,hours\nann,A,8\nann,B,8\nbob,A,6\nbob,B,\n")
+    columns = "id=nurse,relation=ward,attribute=hours"
+    assert read_with_report(path, columns=columns)[1].remarks == [], "several rows that agree are several facts"
+    path.write_text("nurse,ward,hours\nann,A,8\nann,B,4\nbob,A,6\nbob,B,\n")
+    [remark] = read_with_report(path, columns=columns)[1].remarks
+    assert remark.startswith(f"{path}: 'ann' has several rows with different 'hours', and which value is of which row")
+    assert remark.endswith("head=…,RELATION=…,attribute=hours")
+    assert read_with_report(path, columns="head=nurse,works_on=ward,attribute=hours")[1].remarks == []
+
+
 def test_blanks_of_a_plain_table(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("head,relation,tail\na,r,b\na,r,-\nb,r,\n")
@@ -141,3 +165,52 @@ def test_the_hint_of_a_header_makes_sense(tmp_path: Path, header: str, rows: lis
         read(path)
     assert guess in shlex.split(error.value.shell.replace(" (NAME: what you call the relation)", ""))
     assert len(facts(read(path, columns=guess)))
+
+
+def test_days_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    columns = "head=bee,visits=plant,date=day"
+    wanted = {1716336000, 1717113600}  # the 22nd and the 31st of May 2024
+    for one, other in (("22.05.2024", "31.5.2024"), ("22/5/2024", "31/05/2024"), ("05/22/2024", "5/31/2024")):
+        path.write_text(f"bee,plant,day\nb,p,{one}\nc,p,{other}\n")
+        assert set(read(path, columns=columns).date.tolist()) == wanted
+    path.write_text("bee,plant,day\nb,p,05/06/2024\nc,p,07/05/2024\n")
+    with pytest.raises(BadInput, match="may have the day or the month first, and no other date of the column says"):
+        read(path, columns=columns)
+    path.write_text("bee,plant,day\nb,p,24.12.2023\nc,p,01.05.2024\n")
+    _, report = read_with_report(path, columns="head=bee,visits=plant,attribute=day")
+    assert report.remarks == [
+        f"{path}: 'day' holds texts such as '24.12.2023'; written 2023-12-24 they are days, which compare"
+    ]
+
+
+def test_commas_between_names(tmp_path: Path) -> None:
+    path = tmp_path / "games.csv"
+    path.write_text(
+        'game,how,by\nA,"dice, cards","Kramm, A."\nB,"cards,auction","Rosen, B."\nC,"dice, auction",\nD,dice,\n'
+    )
+    columns = "id=game,relation=how,relation=by"
+    [remark] = read_with_report(path, columns=columns)[1].remarks
+    assert remark == f"{path}: 3 cells of 'how' hold ','; split=, among the columns reads several names", (
+        "names have one"
+    )
+    wanted = {("A", "how", "dice"), ("A", "how", "cards"), ("B", "how", "cards"), ("B", "how", "auction")}
+    wanted |= {("C", "how", "dice"), ("C", "how", "auction"), ("D", "how", "dice")}
+    for split in ("id=game,relation=how,split=,", "id=game,split=,,relation=how", "split=, , id=game,relation=how"):
+        assert facts(read(path, columns=split)) == wanted
+
+
+def test_spaces_and_capitals_are_told_and_spaces_removed(tmp_path: Path) -> None:
+    path = tmp_path / "wards.csv"
+    others = "".join(f"n{i},w{i}\n" for i in range(9))
+    path.write_text(f"nurse,ward\nann,Ward A\nbob,Ward A \ncid, ward a\n{others}")
+    _, report = read_with_report(path, columns="head=nurse,on=ward")
+    assert report.remarks == [
+        "names that differ from others only by spaces around them: 1, as 'Ward A '; "
+        "spaces=trim among the columns removes them",
+    ]
+    graph, report = read_with_report(path, columns="head=nurse,on=ward,spaces=trim")
+    assert {tail for _, _, tail in facts(graph)} >= {"Ward A", "ward a"}
+    assert report.remarks == ["names that differ from others only by capital letters: 1, as 'Ward A' and 'ward a'"]
+    with pytest.raises(BadInput, match="knows spaces=trim, not spaces=no"):
+        read(path, columns="head=nurse,on=ward,spaces=no")

@@ -89,7 +89,7 @@ def test_a_row_for_each_entity(tmp_path: Path) -> None:
     whole, report = read_with_report(path, columns="id=drug,relation=*")
     assert facts(whole) >= TREATS | {("d1", "targets", "g1; g2"), ("d1", "phase", "3")}
     assert report.remarks == [
-        f"{path}: 1 cells of 'targets' hold ';'; split=; among the columns reads several names",
+        f"{path}: 1 cell of 'targets' holds ';'; split=; among the columns reads several names",
         f"{path}: 'phase' holds numbers, and each is an entity now; "
         "attribute=phase among the columns keeps them as values that compare",
     ]
@@ -190,11 +190,15 @@ def test_kinds_of_cells(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_by_spaces_are_said(tmp_path: Path) -> None:
-    report = read_with_report(write(tmp_path / "f.tsv", "a\tr\tb \n a\tr\tb\nb\tr \ta\nc \tr\ta\n"))[1]
-    assert report.remarks == [
-        "names that differ from others only by spaces around them: 2, as ' a'",
-        "names that differ from others only by spaces around them: 1, as 'r '",
-    ]
+    path = write(tmp_path / "f.tsv", "a\tr\tb \n a\tr\tb\nb\tr \ta\nc \tr\ta\n")
+    said, way_out = (
+        "names that differ from others only by spaces around them: ",
+        "spaces=trim among the columns removes them",
+    )
+    assert read_with_report(path)[1].remarks == [f"{said}2, as ' a'; {way_out}", f"{said}1, as 'r '; {way_out}"]
+    graph, report = read_with_report(path, columns="spaces=trim")
+    assert facts(graph) == {("a", "r", "b"), ("b", "r", "a"), ("c", "r", "a")}
+    assert report.remarks == []
 
 
 def test_nodes_alone_can_be_read_for_a_store() -> None:

@@ -360,3 +360,12 @@ def test_rows_on_demand_have_evidence_too() -> None:
     [fact] = store.explain("?y : citizen_of(p00, ?y)", ["country0"], evidence=True).witness
     assert fact.evidence
     assert [(f.head, f.relation, f.tail) for f in fact.evidence[0].facts] == PATH
+
+
+def test_an_explanation_says_how_to_see_evidence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tuplet.cli.commands import main
+
+    said = "--evidence shows the stated facts that speak for it"
+    for flags, told in ((["--explain"], True), (["--evidence"], False), (["--explain", "--only", "observed"], False)):
+        assert main(["ask", str(path), "?x, ?y : citizen_of(?x, ?y)", "-k", "99", *flags]) == 0
+        assert (said in capsys.readouterr().err) is told, flags

@@ -13,6 +13,7 @@ from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.settings import given
 
+WHY = "(why is it predicted? --evidence shows the stated facts that speak for it)"
 MIXED = "(mixed: new, but resting on stated facts too; predicted: resting on predicted facts alone)"
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
@@ -58,6 +59,8 @@ def _ask(arguments: argparse.Namespace) -> None:
         if arguments.explain or limits.evidence:
             for answer in answers:
                 print(f"\n{answer.explain()}")
+            if not limits.evidence and any(fact.kind == "predicted" for answer in answers for fact in answer.witness):
+                print(f"\n{WHY}", file=sys.stderr)
 
 
 def run_info(arguments: argparse.Namespace) -> None:

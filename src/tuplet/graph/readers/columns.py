@@ -12,7 +12,7 @@ ROLES = ("head", "relation", "tail")
 ALL_ROLES = (*ROLES, "truth", "date")
 ENTITY_ROLES = ("id", "label", "type")
 _SEVERAL = ("relation", "attribute")  # of these a table may have several columns
-_WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split", "missing")
+_WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split", "missing", "spaces")
 REST = "*"  # all columns that are not named
 
 Place: TypeAlias = str | int  # the name of a column, or its position from 1
@@ -34,6 +34,7 @@ class Choice(Mapping[str, Place]):
     split: str = ""  # what stands between several values in one cell
     relation_name: str = ""  # of all facts, where no column has it
     missing: tuple[str, ...] = ()  # words that stand for an empty cell
+    trim: bool = False  # whether spaces around what a cell holds are left out
     header: bool | None = None  # whether the first line is one; None: find out
     names: tuple[str, ...] = ()  # of the columns, where another file has the header
 
@@ -79,6 +80,9 @@ def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | N
     >>> transfers = choice_of("head=from,transfers_to=to,missing=N/A")
     >>> dict(transfers), transfers.relation_name, transfers.missing
     ({'head': 'from', 'tail': 'to'}, 'transfers_to', ('N/A',))
+    >>> games = choice_of("id=game,relation=designers,split=,,spaces=trim")
+    >>> games.split, games.trim
+    (',', True)
     >>> choice_of({"head": "A", "tial": "B"})
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown column role 'tial'; did you mean 'tail'?
@@ -93,7 +97,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
     if isinstance(columns, str):
         parts = [part.strip() for part in columns.split(",")]
         if any("=" in part for part in parts):
-            return [_pair(part) for part in parts]
+            return list(_written(parts))
         columns = parts
     if isinstance(columns, Mapping):
         pairs = ((role, [place] if isinstance(place, str | int) else place) for role, place in columns.items())
@@ -101,6 +105,15 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
     if len(columns) not in (3, 4):
         raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
     return [(role, _place(column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
+
+
+def _written(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
+    """Roles with their columns as text has them; a comma may be what is split at, `split=,`, at the end or not."""
+    for before, part in zip(("", *parts), parts, strict=False):
+        if part.replace(" ", "") == "split=":
+            yield "split", ","
+        elif part or before.replace(" ", "") != "split=":
+            yield _pair(part)
 
 
 def _pair(text: str) -> tuple[str, Place]:
@@ -112,7 +125,7 @@ def _pair(text: str) -> tuple[str, Place]:
 
 def _meant(role: str, given: Any) -> Place:
     """A column, by name or number; or the text that is split at or stands for nothing, which may look like a number."""
-    return str(given) if role in ("split", "missing") else _place(given)
+    return str(given) if role in ("split", "missing", "spaces") else _place(given)
 
 
 def _place(column: Any) -> Place:
@@ -126,6 +139,7 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
     attributes: dict[str, Place] = {}
     rest = split = relation_name = ""
     missing: list[str] = []
+    trim = False
     one_relation = not by_entity and not any(role in ("relation", "tail") for role, _ in pairs)
     for role, column in pairs:
         if role in _SEVERAL and column == REST:
@@ -134,6 +148,10 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
             split = str(column)
         elif role == "missing":
             missing.append(str(column))
+        elif role == "spaces":
+            if column != "trim":
+                raise BadInput(Option("columns", None), f" knows spaces=trim, not spaces={column}")
+            trim = True
         elif role == "attribute":
             attributes[_called(column)] = column
         elif by_entity and role == "relation":
@@ -152,7 +170,7 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
             raise BadInput(Option("columns", None), f" names the {role} twice")
         else:
             roles[role] = column
-    choice = Choice(roles, tuple(relations), attributes, rest, split, relation_name, tuple(missing))
+    choice = Choice(roles, tuple(relations), attributes, rest, split, relation_name, tuple(missing), trim)
     _refuse_wrong(choice)
     return choice
 
@@ -185,7 +203,7 @@ def _refuse_wrong(choice: Choice) -> None:
         raise BadInput(
             Option("columns", None), f" does not name the relation; if all rows are of one called NAME, write {pair}"
         )
-    if missing and (choice.role or not (choice.attributes or choice.rest or choice.missing)):
+    if missing and (choice.role or not (choice.attributes or choice.rest or choice.missing or choice.trim)):
         raise BadInput(Option("columns", None), f" does not name the {missing[0]}; it needs head, relation and tail")
     if choice.rest == "relation":
         raise BadInput(Option("columns", None), " names a relation for each fact, so the others cannot be relations")

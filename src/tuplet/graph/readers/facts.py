@@ -18,6 +18,7 @@ from tuplet.graph.graph import NO_DATE, SPLIT_CODE
 from tuplet.graph.graph_writer import GraphWriter
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
+from tuplet.graph.readers.doubts import in_other_letters, spaced
 from tuplet.graph.readers.values import AttributeBatch as AttributeBatch
 from tuplet.graph.readers.values import FoundAttribute, ValueCollector
 from tuplet.graph.spill import RelationSpill, spill_memory
@@ -238,7 +239,7 @@ class FactCollector:
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
             unused_labels=_absent(known, found, found_relations) + known.repeated,
-            remarks=[*self._remarks, *_spaced(found), *_spaced(found_relations)],
+            remarks=[*self._remarks, *spaced(found), *spaced(found_relations), *in_other_letters(found)],
             attributes=self._values.found(),
             blank_lines=self._blank_lines,
             **counts,
@@ -256,17 +257,6 @@ def _joined(known: Any, note: Any) -> Any:
     if isinstance(note, Mapping):
         return dict(note) | (known or {})
     return list(dict.fromkeys([*(known or []), *note])) if isinstance(note, list) else note
-
-
-def _spaced(names: pa.Array) -> list[str]:
-    """What is said of names that differ from others only by spaces before or after them."""
-    spaced = names.filter(pc.or_(pc.starts_with(names, " "), pc.ends_with(names, " ")))
-    if not len(spaced):
-        return []
-    doubtful = spaced.filter(pc.is_in(pc.utf8_trim(spaced, " "), names))
-    if not len(doubtful):
-        return []
-    return [f"names that differ from others only by spaces around them: {len(doubtful):,}, as {doubtful[0].as_py()!r}"]
 
 
 def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:

@@ -67,8 +67,8 @@ def opening(path: Path, data: Data, usual: str, choice: Choice | None, nodes: bo
         return Opening(separator, layout, start, False, True, tuple(first), match.end(), remarks)
     sample = [fields for _, fields in islice(rows(path, data, separator), 1, _SAMPLE)]
     layout, header, sure = _layout(path, place, separator, first, choice, nodes, sample)
-    if choice is not None and choice.missing:
-        layout = replace(layout, missing=choice.missing)
+    if choice is not None:
+        layout = replace(layout, missing=choice.missing, trim=choice.trim)
     return Opening(
         separator,
         layout,

@@ -45,6 +45,7 @@ class TableLayout:
     also: TableLayout | None = None  # the layout of other rows
     unused: tuple[str, ...] = ()  # names of columns that nobody asked for
     missing: tuple[str, ...] = ()  # words that stand for an empty cell
+    trim: bool = False  # whether spaces around what a cell holds are left out
     unnamed: frozenset[str] = frozenset()  # relations that the user did not name: `relation=*`
 
     @property
@@ -134,6 +135,7 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
         relation_name=choice.relation_name,
         unused=unused,
         missing=choice.missing,
+        trim=choice.trim,
         unnamed=frozenset(others if choice.rest == "relation" else ()),
     )
 

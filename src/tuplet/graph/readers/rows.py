@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.readers.cells import inferred, normal, of_kind, whole
 from tuplet.graph.readers.dates import seconds_of
-from tuplet.graph.readers.doubts import decimal_commas, like_missing, like_values, shared
+from tuplet.graph.readers.doubts import like_missing, like_values, mixed, other_spellings, shared
 from tuplet.graph.readers.facts import AttributeBatch, FactColumns
 from tuplet.graph.readers.layouts import TYPE_RELATION, TableLayout
 
@@ -42,6 +42,10 @@ class BadRow(Exception):
 
 def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
     """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
+    if layout.trim:
+        trimmed = {place: _trimmed(whole(column)) for place, column in columns.items()}
+        yield from facts_of(where, trimmed, replace(layout, trim=False), text)
+        return
     if layout.missing:
         whole_rows, remarks = _without_missing(where, columns, layout)
         filled = replace(layout, missing=())
@@ -61,12 +65,20 @@ def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> I
         yield from facts_of(where, columns, layout.also, text)
 
 
+def _is_text(cells: pa.Array) -> bool:
+    return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
+
+
+def _trimmed(cells: pa.Array) -> pa.Array:
+    return pc.utf8_trim_whitespace(cells) if _is_text(cells) else cells
+
+
 def _without_missing(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
     """The columns with empty cells where a word stands for nothing, and only the rows that have the names they need."""
     found: dict[int, pa.Array] = {}
     for i, column in columns.items():
         cells = whole(column)
-        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        if _is_text(cells):
             words = pa.array(layout.missing, cells.type)
             cells = pc.if_else(pc.is_in(cells, words), pa.scalar("", cells.type), cells)
         found[i] = cells
@@ -74,7 +86,7 @@ def _without_missing(where: str, columns: ByPlace, layout: TableLayout) -> tuple
     for place in (layout.role[role] for role in ("head", "relation", "tail", "id") if role in layout.role):
         cells = found[place]
         some = pc.is_valid(cells)
-        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        if _is_text(cells):
             some = pc.and_(some, pc.fill_null(pc.not_equal(cells, ""), False))
         kept = some.to_numpy(zero_copy_only=False)
         there = kept if there is None else there & kept
@@ -103,7 +115,9 @@ def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> F
     date = seconds_of(where, _chunked(columns[role["date"]])) if "date" in role else None
     values, remarks = _attributes(where, columns, layout, text, None)
     said = [*like_missing(where, "head", ends[0]), *like_missing(where, "tail", ends[1])]
-    if layout.relation_name:
+    if "relation" in role:
+        said += like_missing(where, "relation", _chunked(relation), "a relation")
+    else:
         plain = [whole(end).cast(pa.large_string()) for end in ends]
         said += shared(where, dict(zip(("head", "tail"), plain, strict=True)))
     remarks = (*said, *remarks)
@@ -139,6 +153,7 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
         plain = whole(names_of("id", columns[layout.role["id"]])).to_pylist()
         labels = dict(zip(ids.to_pylist(), plain, strict=True)) | labels
     values, said = _attributes(where, columns, layout, text, ids)
+    remarks += mixed(where, ids, {batch.name: batch.values for batch in values})
     head, tail = (pa.chunked_array([part[i] for part in facts], pa.large_string()) for i in (0, 2))
     relation = pa.chunked_array([_same(name, len(heads)) for heads, name, _ in facts], _CODED)
     return FactColumns(
@@ -183,9 +198,20 @@ def _several(where: str, name: str, tails: pa.Array) -> list[str]:
     for mark in (";", "|"):
         found = pc.sum(pc.match_substring(tails, mark)).as_py() or 0
         if found:
-            several = f"split={mark} among the columns reads several names"
-            return [f"{where}: {found:,} cells of {name!r} hold {mark!r}; {several}"]
+            return [_split_at(where, name, found, mark)]
+    # A comma may be part of a name; it stands between names if what is on its sides comes again and again.
+    lists = pc.match_substring(tails, ",")
+    found = pc.sum(lists).as_py() or 0
+    parts = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(tails, ",")))
+    if found and pc.count_distinct(parts).as_py() < pc.count_distinct(tails).as_py():
+        return [_split_at(where, name, found, ",")]
     return []
+
+
+def _split_at(where: str, name: str, found: int, mark: str) -> str:
+    several = f"split={mark} among the columns reads several names"
+    held = f"1 cell of {name!r} holds" if found == 1 else f"{found:,} cells of {name!r} hold"
+    return f"{where}: {held} {mark!r}; {several}"
 
 
 def _attributes(
@@ -206,7 +232,7 @@ def _attributes(
             values = _said(name, cells, layout)
         else:
             values, others = inferred(cells)
-            remarks += decimal_commas(where, name, cells)
+            remarks += other_spellings(where, name, cells)
         if values is not None and values.null_count < len(values):
             found.append(AttributeBatch(name, values, ids))
         if others is not None:

@@ -137,4 +137,4 @@ def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes:
             Option("columns", None),
         )
     layout = plain(names, role)
-    return layout if choice is None else replace(layout, missing=choice.missing)
+    return layout if choice is None else replace(layout, missing=choice.missing, trim=choice.trim)
