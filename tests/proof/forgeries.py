@@ -12,7 +12,7 @@ from typing import Any
 from tampering import Proof, Random, Tampering
 
 import tuplet
-from tuplet.cli.checking import formula
+from tuplet.cli.checking import counts_twice, formula
 
 HAIR = 5e-12  # less than the checker calls a difference of truths
 
@@ -24,6 +24,8 @@ def is_false(proof: Proof, store: tuplet.Store) -> bool:
         right = store.ask(formula(proof), k=len(proof["answers"]) if proof["bound"] else "all", **limits)
     except tuplet.TupletError:
         return False  # it is not safe any more
+    if counts_twice(proof):
+        return False  # unusable: `tuplet check` finds that out
     found = [(list(answer.values.values()), round(answer.truth, 9)) for answer in right]
     return found != [(answer["tuple"], round(answer["truth"], 9)) for answer in proof["answers"]]
 
