@@ -42,7 +42,7 @@ def test_steps_are_counted_and_done_once(tmp_path: Path, capsys: pytest.CaptureF
     assert (tmp_path / "page.md").read_text() == "shown\n"
     origin = folder.origin(tmp_path / "made.txt")
     assert origin.keys() == {"command", "commit", "machine", "date", "seconds"}
-    assert all(origin.values())
+    assert all(origin[key] for key in ("command", "commit", "machine", "date"))
     assert counted(tmp_path).progress.planned == []
 
 
