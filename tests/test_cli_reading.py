@@ -62,3 +62,13 @@ def test_python_reads_with_the_same_words() -> None:
     assert len(store.ask("?x : exists ?y . knows(?x, ?y) & ?x.age > 30")) == 1
     Path("bare.csv").write_text("a,r,b\nc,r,d\n")
     assert len(tuplet.read("bare.csv", header=True).ask("?x, ?y : r(?x, ?y)")) == 1
+
+
+@pytest.mark.parametrize("command", [["import"], ["build"], ["add", "s"]])
+def test_columns_are_given_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The second list would silently replace the first."""
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "one.csv", *READING[:2], "--columns", "id=who"])
+    error = capsys.readouterr().err
+    assert "--columns is given twice" in error
+    assert error.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tuplet.cli.command_parser import CommandParser
 
@@ -22,6 +23,7 @@ def tables(command: CommandParser) -> None:
     command.add_argument(
         "--columns",
         metavar="COLUMNS",
+        action=Once,
         help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
         "from 1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
         "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty, "
@@ -39,3 +41,15 @@ def tables(command: CommandParser) -> None:
         default=[],
         help="a table of entities: id, label, types, attributes; may be repeated",
     )
+
+
+class Once(argparse.Action):
+    """A flag whose second value would silently replace the first, although both seem to be meant."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Keep the value, unless there is one."""
+        if getattr(namespace, self.dest) != self.default:
+            parser.error(f"{option} is given twice; it holds for all files: write one list, its parts joined by commas")
+        setattr(namespace, self.dest, values)
