@@ -22,6 +22,7 @@ from tuplet.truth.compact import ENOUGH, compact, compact_behind
 from tuplet.truth.delta import Delta
 from tuplet.truth.edit import add_facts
 from tuplet.truth.make import index
+from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.store_folder import StoreFiles
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
@@ -303,6 +304,21 @@ def test_what_is_known_of_an_entity_comes_by_name_also_after_new_names(copy: Cal
     store.add([("p00", "knows", "a new name")], new_entities=True)
     [first, *_] = [fact.tail for fact in store.entity("p00", k=1) if fact.head == "p00" and fact.status == "observed"]
     assert first == "a new name"
+
+
+def test_a_change_does_not_load_the_model_of_a_store_on_demand_again(copy: Callable[[str], Path], made: Path) -> None:
+    store = tuplet.open(copy("rows.store"))
+    before = store.source.truth
+    store.add(NEW[:1])
+    after = store.source.truth
+    assert isinstance(before, TruthOnDemand)
+    assert isinstance(after, TruthOnDemand)
+    assert after is not before
+    assert after.predictor is before.predictor
+    assert store.ask("?x : knows(?x, p00)", k=1)[0]["x"] == "p00"
+    other = tuplet.open(made / "rows.store").source.truth
+    assert isinstance(other, TruthOnDemand)
+    assert other.predictor is not after.predictor
 
 
 def test_how_many_removed_facts_are_predicted_is_not_claimed_where_it_is_computed_on_demand(

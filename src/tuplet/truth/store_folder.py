@@ -58,7 +58,7 @@ from tuplet.graph.layers import LayeredRows
 from tuplet.truth import delta as deltas
 from tuplet.truth.delta import Delta
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.store_parts import PARTS, copy_model, folder_name, is_named, place
+from tuplet.truth.store_parts import PARTS, copy_model, folder_name, held, is_named, place
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class StoreFiles:
         basis = open_directory(self.path / self.folders["rows"], "rows")
         edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
         whole = TrainingEdges({"train": edges}, len(self.graph.entities), len(self.graph.relations))
-        model = model_folder.load_for(whole, self.path / self.folders["model"], device)
+        parts = self.folders["model"], self.folders["rows"], whole.entities, whole.relations, device
+        model = held((self.path, *parts), lambda: model_folder.load_for(whole, self.path / parts[0], device))
         name = self._calibration()["name"]
         if ":" in name:  # a store must not make us import a module that it names
             raise CorruptStore(f"{self.path / MANIFEST}: {name!r} is not the name of a calibration")

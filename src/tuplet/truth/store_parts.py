@@ -6,6 +6,8 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
 from tuplet.array_folder import open_directory, read_manifest
 from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
@@ -13,6 +15,19 @@ from tuplet.errors import TupletError
 from tuplet.files import rename
 
 PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
+
+_held: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
+
+
+def held(key: tuple[object, ...], load: Callable[[], Any]) -> Any:
+    """What was loaded from parts of a store, if somebody holds it: the same names mean the same content.
+
+    So a change of the facts does not load the model of a store on demand again.
+    """
+    found = _held.get(key)
+    if found is None:
+        found = _held[key] = load()
+    return found
 
 
 def folder_name(part: str, digest: str) -> str:
