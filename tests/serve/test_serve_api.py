@@ -125,6 +125,7 @@ def test_csv_and_parquet(client: httpx.Client) -> None:
     body = {"query": SHARED, "k": 4}
     csv = client.post("/ask", json={**body, "format": "csv"})
     assert csv.headers["content-type"].startswith("text/csv")
+    assert csv.headers["content-disposition"] == 'attachment; filename="answers.csv"'
     assert csv.text.splitlines()[0] == '"country","organisation","country_label","organisation_label","truth","status"'
     table = pq.read_table(io.BytesIO(client.post("/ask", json={**body, "format": "parquet"}).content))
     assert table.num_rows == 4

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,25 @@ def test_a_long_query_has_a_moment_and_no_more() -> None:
         return found
 
     assert asyncio.run(ask()) is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "processor", "over"), [(0.02, 0.001, False), (0.02, 0.02, True), (0.06, 0.001, True), (0.009, 0.0, False)]
+)
+def test_what_others_take_is_not_the_querys_but_the_loop_is_not_held_up(
+    monkeypatch: pytest.MonkeyPatch, clock: float, processor: float, over: bool
+) -> None:
+    now = {"perf_counter": 7.0, "thread_time": 3.0}
+    for name in now:
+        monkeypatch.setattr(first_try, name, partial(now.__getitem__, name))
+    deadline = Deadline()
+
+    def work() -> bool:
+        now["perf_counter"] += clock
+        now["thread_time"] += processor
+        return deadline.over()
+
+    assert asyncio.run(FirstTries(64, ServerMetrics()).run("a", deadline, work)) is over
 
 
 def test_an_error_is_the_answer() -> None:

@@ -47,6 +47,7 @@ def test_wrong_starts_are_told_in_one_line(tmp_path: Path, store_path: Path) -> 
         (("serve", str(store_path), "--api-key-file", str(tmp_path / "none")), "cannot read the key file"),
         (("serve", "--new-key", "anna"), "--new-key needs --api-key-file"),
         (("serve", str(store_path), "--scope", "read"), "are of a new key"),
+        (("serve", "--new-key", "anna", "--api-key-file", "keys", "--expires", "2020-01-01"), "that day has come"),
         (("serve", f"a={store_path}", f"a={store_path}"), "two stores are named 'a'"),
     ):
         ended = tuplet(*words)

@@ -24,6 +24,7 @@ from tuplet.serve import models
 from tuplet.serve.app import Application
 from tuplet.serve.encoding import json_pieces, to_lines
 from tuplet.serve.operators.metrics import ServerMetrics
+from tuplet.serve.requests.http import Request
 from tuplet.serve.requests.limits import ServerLimits, TooBusy
 from tuplet.serve.requests.request_notes import NOTES, RequestNotes
 from tuplet.serve.requests.sending import LARGE, Outgoing, Sending
@@ -242,6 +243,43 @@ def test_words_are_counted_before_a_tree_is_made(client: Client) -> None:
     names = " ".join(f":node-{i:05}" for i in range(ROWS))
     listed = client.post({"query": f"SELECT ?x {{ VALUES ?x {{ {names} }} ?x :r :hub }} LIMIT 3"}).json()
     assert len(listed["answers"]) == 3
+
+
+def test_neither_the_loop_nor_a_search_waits_for_what_is_no_search(application: Application, service: Service) -> None:
+    """Reading, writing and looking things up is done in one thread, one after another."""
+    held = threading.Event()
+
+    def long() -> bytes:
+        assert held.wait(60)
+        return b""
+
+    async def run() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
+            drawn = (await client.post("/parse", json={"query": ALL["query"]})).json()["graph"]
+            busy = asyncio.create_task(service.aside(Request("POST", "/parse", "", {}), long))
+            await asyncio.sleep(0)
+            others = [
+                asyncio.create_task(one)
+                for one in (
+                    client.post("/parse", json={"query": ALL["query"]}),
+                    client.post("/write", json=drawn),
+                    client.get("/schema"),
+                    client.get("/schema/entities?search=node"),
+                    client.post("/schema/labels", json={"names": ["hub"]}),
+                )
+            ]
+            assert (await client.post("/ask", json={**ALL, "k": 1})).status_code == 200
+            assert (await client.get("/health")).status_code == 200
+            assert not any(one.done() for one in others)
+            held.set()
+            assert [(await one).status_code for one in others] == [200] * 5
+            await busy
+
+    asyncio.run(run())
+
+
+def test_what_there_is_is_described_once(service: Service) -> None:
+    assert service.schema("hub") is service.schema(None)
 
 
 def test_memory_is_shared_among_the_searches() -> None:

@@ -29,6 +29,7 @@ LAYOUT = ("view_ptr", "row_entity", "row_ptr", "neighbour")
 
 # So many edges are looked up sooner than compiled code is loaded, where it is not.
 _FEW = 32
+_SMALL = 256  # edges whose relations are told apart sooner one by one
 
 
 class AdjacencyArrays(NamedTuple):
@@ -357,7 +358,8 @@ class Adjacency:
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
 
         if self.guard is not None and len(relations):
-            self.touch(np.flatnonzero(np.bincount(relations)).tolist())
+            small = len(relations) <= _SMALL
+            self.touch(set(relations.tolist()) if small else np.flatnonzero(np.bincount(relations)).tolist())
         found = np.empty(len(heads), dtype=np.int64)
         find_edges(self.arrays, heads, relations, tails, found)
         return found

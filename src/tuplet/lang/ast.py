@@ -174,6 +174,7 @@ class Or:
 
 
 Formula: TypeAlias = Atom | Condition | Not | And | Or
+_JOINED = (And, Or)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ def atoms(formula: Formula) -> Iterator[Atom | Condition]:
         part = left.pop()
         if isinstance(part, Not):
             left.append(part.body)
-        elif isinstance(part, And | Or):
+        elif isinstance(part, _JOINED):
             left.extend(reversed(part.parts))
         else:
             yield part

@@ -166,11 +166,13 @@ class FormulaParser(Reader):
 
     def atom(self, relation: Name) -> Atom:
         head = self.term()
-        self.expect(",", "between the two terms of an atom", self.spaced())
+        if not self.accept(","):
+            self.expect(",", "between the two terms of an atom", self.spaced())
         tail = self.term()
         if self.accept(","):
             self.refuse("atoms have two terms; relations are binary", self.tokens[self.index - 1])
-        self.expect(")", "after the two terms of an atom", self.spaced())
+        if not self.accept(")"):
+            self.expect(")", "after the two terms of an atom", self.spaced())
         return Atom(relation, head, tail)
 
     def comparison(self, left: Side, start: Token) -> Formula:

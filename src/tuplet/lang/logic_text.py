@@ -65,7 +65,7 @@ class LogicParser(FormulaParser):
             body = self.with_relations(body)
             shown = shown or tuple(Column(v.name, self.shown(v)) for v in asked)
             asked = tuple(variable for variable in asked if variable.name not in self.relations)
-        if shown == tuple(Column(variable.name, variable) for variable in asked):
+        if shown and shown == tuple(Column(variable.name, variable) for variable in asked):
             shown = ()
         return Query(asked, body, limit, offset, shown, order, form, counted)
 

@@ -35,10 +35,12 @@ from tuplet.lang.ast import (
     Query,
     Same,
     Term,
+    Variable,
     terms,
 )
 
 Literal: TypeAlias = Atom | Not | Condition
+_JOINED, _SIDES = (And, Or), (Different, Same)
 
 MAX_CLAUSES = 64
 MAX_ATOMS = 256  # of one clause
@@ -106,17 +108,8 @@ def drop_duplicate_atoms(query: Query) -> Query:
     >>> show(drop_duplicate_atoms, '?x : a(?x, :s) & ?x != :t & a(?x, :s) & :t != ?x | b(?x, :s) & ?x != ?x')
     '?x : a(?x, s) & ?x != t'
     """
-    clauses: dict[object, Formula] = {}
-    parts = _disjuncts(query.body)
-    for part in parts:
-        once: dict[object, Literal] = {}
-        for literal in _literals(part):
-            once.setdefault(_undirected(literal), literal)
-        literals = tuple(once.values())
-        if any(isinstance(literal, Different) and literal.left == literal.right for literal in literals):
-            continue
-        clauses.setdefault(_identity(literals) if len(parts) > 1 else None, And(literals))
-    return replace(query, body=Or(tuple(clauses.values())))
+    found = _distinct([_literals(part) for part in _disjuncts(query.body)])
+    return replace(query, body=Or(tuple(And(literals) for literals in found)))
 
 
 Rule: TypeAlias = Callable[[Query], Query]
@@ -137,36 +130,40 @@ def clauses(query: Query) -> tuple[Clause, ...]:
     >>> [len(c.literals) for c in clauses(parse_logic('?x : a(?x, :s) & !b(?x, :t) | c(?x, :s)'))]
     [2, 1]
     """
-    *rewrite, drop = RULES
     if _is_clause(query.body):  # most queries: nothing to rewrite
         check_size(query)
     else:
-        for rule in rewrite:
+        for rule in RULES[:-1]:
             query = rule(query)
-    for part in _disjuncts(query.body):  # before any is dropped: a contradiction does not make a query safe
-        check_safe(Clause(query.free, _literals(part)))
-        variables = {term for term in terms(part) if not isinstance(term, Constant)}
-        if len(variables) > MAX_VARIABLES:
-            raise BudgetExceeded(
-                f"query too large: {len(variables)} variables in a clause, at most {MAX_VARIABLES}", limit="variables"
-            )
-    return tuple(Clause(query.free, _literals(part)) for part in _disjuncts(drop(query).body))
+    found = [_literals(part) for part in _disjuncts(query.body)]
+    for literals in found:  # before any is dropped: a contradiction does not make a query safe
+        check_safe(Clause(query.free, literals))
+    return tuple([Clause(query.free, literals) for literals in _distinct(found)])
 
 
 # --- checks ------------------------------------------------------------------------------------------------------
 
 
 def check_safe(clause: Clause) -> None:
-    """Refuse a variable that no positive atom of the clause binds.
+    """Refuse a variable that no positive atom of the clause binds, and too many variables.
 
     >>> check_safe(Clause((Free("x"),), (Different(Free("x"), Exists("z")),)))
     Traceback (most recent call last):
     tuplet.errors.UnsafeQuery: unsafe variable ?x: no positive atom contains it
     """
-    bound = {term for literal in clause.literals if _binds(literal) for term in terms(literal)}
-    mentioned = dict.fromkeys([*clause.free, *(term for literal in clause.literals for term in terms(literal))])
+    bound: set[Variable] = set()
+    mentioned: dict[Variable, None] = dict.fromkeys(clause.free)
+    for literal in clause.literals:
+        variables = [term for term in terms(literal) if not isinstance(term, Constant)]
+        mentioned.update(dict.fromkeys(variables))
+        if _binds(literal):
+            bound.update(variables)
+    if len(mentioned) > MAX_VARIABLES:
+        raise BudgetExceeded(
+            f"query too large: {len(mentioned)} variables in a clause, at most {MAX_VARIABLES}", limit="variables"
+        )
     for variable in mentioned:
-        if isinstance(variable, Constant) or variable in bound:
+        if variable in bound:
             continue
         negated = any(variable in terms(literal) for literal in clause.literals if isinstance(literal, Not))
         compared = any(variable in terms(literal) for literal in clause.literals if not isinstance(literal, Not))
@@ -199,7 +196,8 @@ def _binds(literal: Literal) -> bool:
 
 def check_size(query: Query) -> None:
     """Refuse a query whose normal form would be too large, without building it."""
-    number, longest = _measure(query.body, False)
+    body = query.body
+    number, longest = (1, len(_parts(body))) if _is_clause(body) else _measure(body, False)
     if number > MAX_CLAUSES:
         shown = f"{number:,}" if number < 10**12 else "over 10^12"
         raise BudgetExceeded(
@@ -270,8 +268,14 @@ def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
 
 def _is_clause(body: Formula) -> bool:
     """Whether a formula is a conjunction of literals as it stands."""
-    parts = body.parts if isinstance(body, And) else (body,)
-    return all(not isinstance(p, Not | And | Or) or (isinstance(p, Not) and isinstance(p.body, Atom)) for p in parts)
+    for part in _parts(body):
+        if isinstance(part, _JOINED) or (isinstance(part, Not) and not isinstance(part.body, Atom)):
+            return False
+    return True
+
+
+def _parts(body: Formula) -> tuple[Formula, ...]:
+    return body.parts if isinstance(body, And) else (body,)
 
 
 def _disjuncts(body: Formula) -> tuple[Formula, ...]:
@@ -279,11 +283,25 @@ def _disjuncts(body: Formula) -> tuple[Formula, ...]:
 
 
 def _literals(part: Formula) -> tuple[Literal, ...]:
-    parts = part.parts if isinstance(part, And) else (part,)
-    literals = tuple(p for p in parts if not isinstance(p, And | Or))
+    parts = _parts(part)
+    literals = tuple([p for p in parts if not isinstance(p, _JOINED)])
     if len(literals) != len(parts):
         raise ValueError("this rule takes a query in disjunctive normal form")
     return literals
+
+
+def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
+    """What `drop_duplicate_atoms` keeps of some clauses."""
+    found: dict[object, tuple[Literal, ...]] = {}
+    for clause in clauses:
+        once: dict[object, Literal] = {}
+        for literal in clause:
+            once.setdefault(_undirected(literal), literal)
+        literals = tuple(once.values())
+        if any(isinstance(literal, Different) and literal.left == literal.right for literal in literals):
+            continue
+        found.setdefault(_identity(literals) if len(clauses) > 1 else None, literals)
+    return list(found.values())
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -341,7 +359,7 @@ def _attribute(attribute: Attribute, renamed: Mapping[Term, Term]) -> Attribute:
 
 def _undirected(literal: Literal) -> object:
     """A literal up to the order of the sides of an equality or inequality."""
-    if isinstance(literal, Different | Same):
+    if isinstance(literal, _SIDES):
         return type(literal), frozenset((literal.left, literal.right))
     return literal
 

@@ -13,7 +13,7 @@ Names are written alike in SPARQL and in logic text:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, NoReturn
 from urllib.parse import urljoin
@@ -45,11 +45,14 @@ from tuplet.lang.values import DATATYPES, MAX_DIGITS, UNQUOTED, XSD, plain, type
 MAX_DEPTH = 64
 MAX_SPLITS = 64  # of `a<b` without a space
 
-# An opening `<` or quote that never closes takes the rest, so that splitting stays linear in the text.
+# A word takes the spaces and comments behind it. An opening `<` or quote that never closes takes the rest, so that
+# splitting stays linear in the text.
+_SPACE = r"(?>(?:\s|\#[^\n]*)*)"
+_BEFORE = re.compile(_SPACE)
 _TOKEN = re.compile(
     r"""
-      (?P<space>(?:\s|\#[^\n]*)+)
-    | (?P<variable>[?$]\w+)
+    (?:
+      (?P<variable>[?$]\w+)
     | (?P<prefixed>(?:[^\W\d_](?:[\w-]|\.+(?=[\w:-]))*)?
                    :(?:(?:[\w:]|\\.|%[0-9A-Fa-f]{2})(?:[\w:-]|\\.|%[0-9A-Fa-f]{2}|\.+(?=[\w:%\\-]))*)?)
     | (?P<word>/?\w(?:[\w./-]*\w)?)
@@ -58,7 +61,8 @@ _TOKEN = re.compile(
     | (?P<unclosed><(?![\s=])[^>]*|["'][^\n]*)
     | (?P<id>@[0-9]+(?!\w))
     | (?P<sign>!=|<=|>=|&&|\|\||\^\^|.)
-    """,
+    )"""
+    + _SPACE,
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
@@ -79,13 +83,8 @@ def tokenize(text: str, start: int = 0) -> list[Token]:
     >>> [t.text for t in tokenize('?x : treats(?x, "asthma") # all')]
     ['?x', ':', 'treats', '(', '?x', ',', '"asthma"', ')', '']
     """
-    found = [
-        Token(match.lastgroup or "", match.group(), match.start())
-        for match in _TOKEN.finditer(text, start)
-        if match.lastgroup != "space"
-    ]
-    found.append(Token("end", "", len(text)))
-    return found
+    split = [(match.lastgroup, match[match.lastindex or 0], match.start()) for match in _words(text, start)]
+    return [*map(Token._make, split), Token("end", "", len(text))]
 
 
 def more_tokens_than(text: str, most: int) -> bool:
@@ -94,8 +93,12 @@ def more_tokens_than(text: str, most: int) -> bool:
     >>> more_tokens_than("?x : r(?x, a) # all", 8), more_tokens_than("?x : r(?x, a) # all", 7)
     (False, True)
     """
-    words = (True for match in _TOKEN.finditer(text) if match.lastgroup != "space")
-    return next(islice(words, most, None), False)
+    return next(islice(_words(text), most, None), None) is not None
+
+
+def _words(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    first = _BEFORE.match(text, start)
+    return _TOKEN.finditer(text, first.end() if first else start)
 
 
 def conjunction(parts: list[Formula]) -> Formula:

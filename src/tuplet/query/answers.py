@@ -141,7 +141,7 @@ class Answers(Sequence[Answer]):
             for column in (found.heads, found.tails, found.truth, found.observed, found.counts)
         )
         name, label = self._words(*tuples, *heads, *tails)
-        told = self._evidence
+        told = self._evidence if self.evidence else {}
         facts: list[list[dict[str, Any] | None]] = []
         for j in range(len(heads)):
             clause, (_, number, _, negated) = found.clause[j], found.edges[j]
@@ -175,11 +175,12 @@ class Answers(Sequence[Answer]):
             self._statuses[span], tuples, self.ranking.truth[span].tolist(), rows, strict=True
         ):
             witness = [fact for fact in row_facts if fact is not None]
+            values: dict[str, Any] = {}
+            labels: dict[str, str] = {}
             if self.columns is None:
-                values: dict[str, Any] = dict(zip(self.variables, [name[i] for i in ids], strict=True))
-                labels = dict(zip(self.variables, [label[i] for i in ids], strict=True))
+                for variable, entity in zip(self.variables, ids, strict=True):
+                    values[variable], labels[variable] = name[entity], label[entity]
             else:
-                values, labels = {}, {}
                 for variable, column in zip(self.variables, self.columns, strict=True):
                     values[variable] = name[ids[column]] if isinstance(column, int) else column[start]
                     labels[variable] = label[ids[column]] if isinstance(column, int) else ""

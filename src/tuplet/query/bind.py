@@ -41,6 +41,7 @@ from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.query_graph import Edge, QueryGraph
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_TYPES = (TYPE, RDF_TYPE)
 FEW = 8  # names that are all listed where one is unknown
 MOST_LISTED = 10_000  # relations that are looked through for the last part of an IRI
 _PLAIN = re.compile(r"[\w-]+")
@@ -140,7 +141,7 @@ def find_relation(name: Name, graph: Names) -> int:
     if name.kind == "label":
         labelled = words.find_label(name.text)
         return labelled[0] if len(labelled) == 1 else -1
-    if name.text in (TYPE, RDF_TYPE):
+    if name.text in _TYPES:
         own = graph.notes.get("type_relation")
         return max((words.find(word) for word in (own, TYPE, RDF_TYPE) if word), default=-1)
     return _by_last_part(name.text, words)
@@ -235,9 +236,9 @@ def _among_named(
     return found
 
 
-def _of_type(term: Term, relation: int, atom: Atom, graph: Names) -> Term:
+def _of_type(term: Term, relation: int, graph: Names) -> Term:
     """A type by its whole name, where the last part of an IRI was written: `(d:Drug)` in a graph from RDF."""
-    if atom.relation.text not in (TYPE, RDF_TYPE) or not isinstance(term, Constant) or term.name.kind != "name":
+    if not isinstance(term, Constant) or term.name.kind != "name":
         return term
     if graph.entities.find(term.name.text) >= 0 or not _PLAIN.fullmatch(term.name.text):
         return term
@@ -270,18 +271,20 @@ def _bind_clause(
     others: list[Condition] = []
     for literal in clause.literals:
         match literal:
+            case Atom() | Not(Atom()):
+                atom = literal if isinstance(literal, Atom) else literal.body
+                assert isinstance(atom, Atom)
+                relation = relation_id(atom.relation, graph, text)
+                head, tail = atom.head, atom.tail
+                if atom.relation.text in _TYPES:
+                    head, tail = (_of_type(end, relation, graph) for end in (head, tail))
+                edges.append(Edge(node(head), relation, node(tail), isinstance(literal, Not)))
             case Different(left, right):
                 a, b = node(left), node(right)
                 if a == b:
                     return None  # two names of one entity: the inequality never holds
                 if a >= 0 or b >= 0:
                     different.append((min(a, b), max(a, b)))
-            case Atom() | Not(Atom()):
-                atom = literal if isinstance(literal, Atom) else literal.body
-                assert isinstance(atom, Atom)
-                relation = relation_id(atom.relation, graph, text)
-                ends = [node(_of_type(end, relation, atom, graph)) for end in (atom.head, atom.tail)]
-                edges.append(Edge(ends[0], relation, ends[1], isinstance(literal, Not)))
             case Same(left, right):
                 a, b = node(left), node(right)
                 if a >= 0 and b >= 0 and a != b:
@@ -313,7 +316,7 @@ def _bind_clause(
             return None
         if alternatives is not None:
             conditions.append(_one_of(alternatives, binder, graph, text, misfits))
-    names = tuple(variable.name for variable in variables)
+    names = tuple([variable.name for variable in variables])
     # A label and a name may mean the same thing, so identical atoms are dropped here once more.
     return QueryGraph(
         variables=names,

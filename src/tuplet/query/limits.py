@@ -69,25 +69,26 @@ class Limits:
     def __post_init__(self) -> None:
         if isinstance(self.memory, str):
             object.__setattr__(self, "memory", _bytes(self.memory))
+        given = self.__dict__
         for name, least, default, all_too in _WHOLE:
-            value = getattr(self, name)
+            value = given[name]
             if value is default or (type(value) is int and value >= least) or (all_too and value == "all"):
                 continue
             object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
         if self.timeout is not None:
             _positive("timeout", self.timeout)
         _share("ask_threshold", self.ask_threshold, most=1.0)
-        _share("confidence", self.confidence)
-        _share("max_false", self.max_false, example=0.1)
         if self.guaranteed:
+            _share("confidence", self.confidence)
+            _share("max_false", self.max_false, example=0.1)
             self._check_guarantee()
         for name, choices in _CHOICES:
-            value = getattr(self, name)
+            value = given[name]
             if value is not None and value not in choices:
                 raise unknown(name, value, choices)
         for name in ("evidence", "witness"):
-            if not isinstance(getattr(self, name), bool):
-                raise BadInput(Argument(name), f" must be true or false, not {getattr(self, name)!r}")
+            if not isinstance(given[name], bool):
+                raise BadInput(Argument(name), f" must be true or false, not {given[name]!r}")
         if not isinstance(self.options, Mapping):
             raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
 
@@ -147,7 +148,8 @@ class Limits:
 
     def given(self) -> dict[str, Any]:
         """The fields that were set, by name: what an answer says of its limits."""
-        return {name: value for name in _FIELDS if (value := getattr(self, name)) != getattr(NO_LIMITS, name)}
+        usual = NO_LIMITS.__dict__
+        return {name: value for name, value in self.__dict__.items() if value != usual[name]}
 
 
 class LimitFields(TypedDict, total=False):

@@ -60,7 +60,10 @@ def status(
     for clause, assigned in zip(clauses, ranking.assignments, strict=False):
         if not clause.edges:  # conditions alone, which are about what is stated
             crisp[(assigned >= 0).all(axis=1)] = 1
-    open_cases = np.flatnonzero(crisp == 0)
-    if len(open_cases) and not (ranking.exact and all(len(c.free) == len(c.variables) for c in clauses)):
-        crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline)
-    return crisp, "timeout" if (crisp < 0).any() else None
+    if ranking.exact and all(len(c.free) == len(c.variables) for c in clauses):
+        return crisp, None
+    open_cases = (crisp == 0).nonzero()[0]
+    if not len(open_cases):
+        return crisp, None
+    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline)
+    return crisp, "timeout" if crisp.min() < 0 else None

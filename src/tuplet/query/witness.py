@@ -50,16 +50,18 @@ class Witnesses:
         clauses = clauses if n else ()
         number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
         atoms = [edge for clause in clauses for edge in clause.edges]
-        heads, tails = np.empty((n, len(atoms)), np.int32), np.empty((n, len(atoms)), np.int32)
+        heads, tails, each = np.empty((3, n, len(atoms)), np.int32)
         counts = np.ones((n, len(atoms)), dtype=bool)
-        for j, (c, edge) in enumerate(zip(number, atoms, strict=True)):
-            assigned = ranking.assignments[c]
-            for column, node in ((heads, edge.head), (tails, edge.tail)):
-                column[:, j] = assigned[:, node] if node >= 0 else ~node
-            if assigned.shape[1]:
-                counts[:, j] = assigned[:, 0] >= 0
-        each = np.empty((n, len(atoms)), np.int32)
         each[:] = [edge.relation for edge in atoms]
+        first = 0
+        for clause, assigned in zip(clauses, ranking.assignments, strict=False):
+            for j, (head, _, tail, _) in enumerate(clause.edges, first):
+                heads[:, j] = assigned[:, head] if head >= 0 else ~head
+                tails[:, j] = assigned[:, tail] if tail >= 0 else ~tail
+            after = first + len(clause.edges)
+            if assigned.shape[1]:
+                counts[:, first:after] = assigned[:, :1] >= 0
+            first = after
         relations = each.ravel()
         if source.truth is None or stated:
             observed = source.facts.find_many(heads.ravel(), relations, tails.ravel()) >= 0
@@ -117,10 +119,16 @@ class Witnesses:
     def _negated(self) -> NDArray[np.bool_]:
         return np.array([edge.negated for edge in self.edges], dtype=bool)
 
+    @cached_property
+    def _stated(self) -> NDArray[np.bool_]:
+        """Which atoms hold on facts alone: positive ones observed, negated ones not. [n, m]"""
+        stated: NDArray[np.bool_] = self.observed != self._negated
+        return self.counts & stated
+
     def rest_on_facts(self) -> NDArray[np.bool_]:
-        """Whether some clause of the witness holds on facts alone: positive atoms observed, negated ones not. [n]"""
-        holds = self.counts & (self.observed != self._negated)
-        if len(set(self.clause)) == 1:  # most queries
+        """Whether some clause of the witness holds on facts alone. [n]"""
+        holds = self._stated
+        if self.clause and self.clause[0] == self.clause[-1]:  # one clause: most queries
             found: NDArray[np.bool_] = np.logical_and.reduce(holds, axis=1)
             return found
         by_clause = [
@@ -134,7 +142,7 @@ class Witnesses:
 
         Where it is not known if they do (-1), the status is None.
         """
-        stated = np.logical_or.reduce(self.counts & (self.observed > self._negated), axis=1)
+        stated = np.logical_or.reduce(self._stated & ~self._negated, axis=1)
         return [
             None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
             for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
 from tuplet.errors import TupletError
@@ -18,7 +18,9 @@ from tuplet.serve.requests.fair_queue import FairQueue
 from tuplet.serve.requests.request_notes import notes
 
 T = TypeVar("T")
-MOMENT = 0.01  # seconds
+# Seconds of the processor's: where a machine is busy, a query that waits for its turn is not long for that. But those
+# of the clock are the loop's, whatever they are spent on: so many it gives at most.
+MOMENT, AT_MOST = 0.01, 0.05
 _SLICE = 5_000  # edges that a search looks at between two looks at the clock: about a millisecond
 _RARELY = 16  # where most tries are in vain, only one query in so many is tried
 
@@ -34,17 +36,17 @@ class Try(Brake, Generic[T]):
 
     def __init__(self, deadline: Deadline, work: Callable[[], T], done: asyncio.Future[T | None]) -> None:
         self._deadline, self._work, self.done = deadline, work, done
-        self._end = 0.0
-        self.started = 0.0
+        self._end = self.started = 0.0
 
     def pressed(self) -> bool:
-        self.stopped = self.stopped or perf_counter() >= self._end
+        if not self.stopped and (took := perf_counter() - self.started) >= MOMENT:
+            self.stopped = took >= AT_MOST or thread_time() >= self._end
         return self.stopped
 
     def run(self) -> bool:
         """Do it; whether it was done in time."""
         self.started = perf_counter()
-        self._end = self.started + MOMENT
+        self._end = thread_time() + MOMENT
         self._deadline.brake = self
         try:
             found = self._work()

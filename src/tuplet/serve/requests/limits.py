@@ -123,7 +123,8 @@ class ServerLimits:
             raise OverLimit(
                 "memory", f"memory is {limits.memory:,} bytes, this server gives a search at most {memory:,}"
             )
-        return replace(limits, memory=limits.memory or memory, timeout=timeout or limits.timeout)
+        given = vars(limits) | {"memory": limits.memory or memory, "timeout": timeout or limits.timeout}
+        return Limits(**given)
 
 
 def memory_there_is() -> int:
