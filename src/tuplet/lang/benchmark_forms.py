@@ -180,6 +180,9 @@ def to_efok(query: Query) -> tuple[str, dict[str, str | int]]:
 
     >>> to_efok(parse_efok("(r1(s1,f1))&(!(r2(f1,f2)))", {"r1": 4, "s1": 17, "r2": "likes"}))
     ('(r1(s1,f1))&(!(r2(f1,f2)))', {'r1': 4, 's1': 17, 'r2': 'likes'})
+    >>> twice = (Atom(Name("r"), Free("x"), Constant(Name("0", kind))) for kind in ("name", "number"))
+    >>> to_efok(Query((Free("x"),), And(tuple(twice))))[0]
+    '(r1(f1,s1))&(r2(f1,s1))'
     """
     grounding: dict[str, str | int] = {}
     symbols: dict[Term, str] = {variable: f"f{i}" for i, variable in enumerate(query.free, 1)}
@@ -191,6 +194,8 @@ def to_efok(query: Query) -> tuple[str, dict[str, str | int]]:
         return symbol
 
     def term(t: Term) -> str:
+        if isinstance(t, Constant) and t.name.kind == "number":
+            t = Constant(Name(t.name.text))  # `0` and `<0>` are one entity, and one symbol
         if t not in symbols:
             letter = "s" if isinstance(t, Constant) else "e"
             symbol = f"{letter}{sum(s[0] == letter for s in symbols.values()) + 1}"

@@ -175,8 +175,7 @@ class Answers(Sequence[Answer]):
             self._statuses[span], tuples, self.ranking.truth[span].tolist(), rows, strict=True
         ):
             witness = [fact for fact in row_facts if fact is not None]
-            values: dict[str, Any] = {}
-            labels: dict[str, str] = {}
+            values, labels = dict[str, Any](), dict[str, str]()
             if self.columns is None:
                 for variable, entity in zip(self.variables, ids, strict=True):
                     values[variable], labels[variable] = name[entity], label[entity]
