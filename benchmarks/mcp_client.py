@@ -3,6 +3,7 @@
     tuplet demo -o world.store
     python benchmarks/mcp_client.py world.store              # the transcript, over standard input and output
     python benchmarks/mcp_client.py world.store --times 200  # milliseconds of each tool, client and transport included
+    python benchmarks/mcp_client.py world.store --http       # the same, or with --times, over streamable HTTP
 
 The client is that of the official SDK. What it sends is written here, as a language model would have sent it.
 """
@@ -13,8 +14,11 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -102,17 +106,45 @@ async def times(client: Client, count: int) -> None:
         print(f"| `{name}` | {np.median(took):.1f} | {np.quantile(took, 0.99):.1f} | {max(took):.1f} |")
 
 
+def over_pipes(server: list[str]) -> Client:
+    """A client that starts its server."""
+    return Client(StdioServerParameters(command=server[0], args=server[1:], env=dict(os.environ)))
+
+
+@asynccontextmanager
+async def over_http(server: list[str]) -> AsyncIterator[Client]:
+    """A client of a server that listens on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(*server, "--http", str(port), stdout=asyncio.subprocess.DEVNULL)
+    try:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                assert process.returncode is None, "the server has ended"
+                await asyncio.sleep(0.02)
+                continue
+            writer.close()
+            break
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            yield client
+    finally:
+        process.terminate()
+        await process.wait()
+
+
 async def main() -> None:
     """Start a server, talk to it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", metavar="STORE")
     parser.add_argument("--times", type=int, metavar="N")
+    parser.add_argument("--http", action="store_true", help="streamable HTTP instead of standard input and output")
     arguments = parser.parse_args()
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "tuplet", "mcp", arguments.store], env=dict(os.environ)
-    )
+    server = [sys.executable, "-m", "tuplet", "mcp", arguments.store]
     start = time.perf_counter()
-    async with Client(command) as client:
+    async with over_http(server) if arguments.http else over_pipes(server) as client:
         if arguments.times:
             print(f"started in {time.perf_counter() - start:.1f} s")
             await times(client, arguments.times)

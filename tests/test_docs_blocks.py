@@ -34,7 +34,7 @@ from tuplet.train_config import TrainConfig
 # Commands that are not run here, by their first words.
 LATER = {
     "serve": "waits for requests; tests/serve runs it",
-    "mcp": "waits for requests; tests/agents runs it",
+    "mcp": "waits for requests; tests/serve/test_mcp.py runs it",
     "demo": "takes a minute or more; tests/test_cli.py and `make demo` run it",
     "update": "needs a store with a predictor; tests/truth/test_truth_new_entities.py runs it",
     "guarantee": "needs held-out queries; tests/bench/test_bench_guarantee.py runs it",

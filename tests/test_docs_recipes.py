@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,8 @@ from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
 from tuplet.graph.bundled import bundled
 
-PAGES = Path(__file__).parents[1] / "docs" / "how-to"
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "how-to"
 FILES = re.compile(r"^`(\S+)`\n\n```\n(.*?)```", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^\$ tuplet (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 
@@ -83,3 +87,27 @@ def test_the_recipes_can_be_followed() -> None:
             positive = "borders(?a, ?b)" if "?a" in fragment else "is_a(?country, republic)"
             store.ask(f"{free} : {positive} {fragment}".replace("\\|", "|"))
     assert store.explain("?x : member_of(?x, nato)", ["switzerland"]).values == {"x": "switzerland"}
+
+
+def without_times(text: str) -> str:
+    return re.sub(r" · [\d.,]+ m?s(?= · |\"|$)", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a minute; make soak runs it")
+def test_pages_show_what_the_demonstration_gives() -> None:
+    """README, the front page, the cookbook and the transcript of a client are all about one store."""
+    code, told = printed("demo -o world.store --quiet")
+    assert code == 0
+    readme = re.search(r"^\$ tuplet demo\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    front = re.search(
+        r"^```\n(#   country.*?)```", (ROOT / "docs/index.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert readme is not None
+    assert front is not None
+    for shown in (*without_times(readme[1]).split("…\n"), *front[1].split("…\n")[1:]):
+        assert " ".join(shown.split()) in " ".join(told.split())
+    for command, shown in COMMANDS.findall(page("cookbook.md")):
+        assert printed(command)[1].splitlines() == shown.splitlines(), command
+    client = [sys.executable, str(ROOT / "benchmarks" / "mcp_client.py"), "world.store"]
+    said = subprocess.run(client, capture_output=True, text=True, check=True).stdout
+    assert without_times(said) in without_times(page("agents.md"))

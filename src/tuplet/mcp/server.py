@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -59,9 +60,15 @@ class ToolServer:
     async def _lifespan(self, server: Server[None]) -> AsyncIterator[None]:
         """Compile while the client says hello: a call that comes first waits for what it needs, not for everything."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(to_thread.run_sync, self.tools.warm, abandon_on_cancel=True))
+            tasks.start_soon(partial(to_thread.run_sync, self._warm, abandon_on_cancel=True))
             yield
             tasks.cancel_scope.cancel()
+
+    def _warm(self) -> None:
+        self.tools.warm()
+        # What is here stays: the collector need not look at it again, which takes a tenth of a second.
+        gc.collect()
+        gc.freeze()
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
