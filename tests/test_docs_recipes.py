@@ -93,6 +93,7 @@ def without_times(text: str) -> str:
     return re.sub(r" · [\d.,]+ m?s(?= · |\"|$)", "", text, flags=re.MULTILINE)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a minute; make soak runs it")
 def test_pages_show_what_the_demonstration_gives() -> None:
     """README, the front page, the cookbook and the transcript of a client are all about one store."""
