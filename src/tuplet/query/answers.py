@@ -170,20 +170,20 @@ class Answers(Sequence[Answer]):
                     )
                 ]
             )
+        columns: Sequence[int | list[Cell]] = range(len(self.variables)) if self.columns is None else self.columns
         rows = zip(*facts, strict=True) if facts else ((),) * len(tuples)
         for status, ids, joint, row_facts in zip(
             self._statuses[span], tuples, self.ranking.truth[span].tolist(), rows, strict=True
         ):
             witness = [fact for fact in row_facts if fact is not None]
-            values, labels = dict[str, Any](), dict[str, str]()
-            if self.columns is None:
-                for variable, entity in zip(self.variables, ids, strict=True):
-                    values[variable], labels[variable] = name[entity], label[entity]
-            else:
-                for variable, column in zip(self.variables, self.columns, strict=True):
-                    values[variable] = name[ids[column]] if isinstance(column, int) else column[start]
-                    labels[variable] = label[ids[column]] if isinstance(column, int) else ""
-                start += 1
+            values: dict[str, Any] = {}
+            labels: dict[str, str] = {}
+            for variable, column in zip(self.variables, columns, strict=True):
+                if isinstance(column, int):
+                    values[variable], labels[variable] = name[ids[column]], label[ids[column]]
+                else:
+                    values[variable], labels[variable] = column[start], ""
+            start += 1
             yield values, labels, joint, status, witness
 
     def _words(self, *ids: list[int]) -> tuple[dict[int, str], dict[int, str]]:
