@@ -207,7 +207,7 @@ class Folder(Steps):
             target, queries = self.printed(letter)
             text = target.read_text(encoding="utf-8").strip()
             numbers = list(self.cells(letter, target, text, queries))
-            text = text if "\n|" in text else f"```\n{text}\n```"
+            text = text.replace("### ", "#### ") if "\n|" in text else f"```\n{text}\n```"
         else:
             runs, report = self.reported(letter)
             kept = (*KEPT, "Joint MRR") if letter == "j" else KEPT

@@ -16,7 +16,7 @@ from tuplet.proof.clause_search import SLACK, ClauseSearch, ProofClause, SignedA
 from tuplet.proof.plain_store import Floats, Ids, PlainStore, UnusableProof, read_json, sha256
 
 # What a file holds, no more and no less: texts by pattern, (A, B) an A or a B, [A] any number of A, ... any name.
-NUMBER, TEXT, WORD, TERM, STATUS = (int, float), ".*", r"\w+", r"\?\w+|<.*>", ("predicted", "observed")
+NUMBER, TEXT, WORD, TERM, STATUS = (0, 1, float), ".*", r"\w+", r"\?\w+|<.*>", ("predicted", "observed")
 FACT = {"head": TEXT, "relation": TEXT, "tail": TEXT, "negated": bool, "truth": NUMBER, "observed": bool}
 WITNESS = {"values": {...: TEXT}, "facts": [FACT]}
 ANSWER = {"tuple": [TEXT], "truth": NUMBER, "status": WORD, "witness": [(None, WITNESS)]}
