@@ -12,10 +12,12 @@
 `sets` halves the queries of each shape at random, 50 times: one half sets the level (`ShapeScores.level`, what
 `tuplet guarantee` keeps), the other is judged. With `--test` all of FOLDER sets the level and the queries of another
 folder are judged. `--reached` leaves out hidden answers that the truth table does not reach.
-`lists` judges on the full graph what `--max-false` lists, and what conformal selection would, whose p-values come from
-one half of the queries for the other. "Wrong" counts an empty list as right (the false discovery rate), "shown" leaves
-it out, "pooled" is the share over all tuples. `cuts` gives the upper bound of the share (Chernoff, for lists drawn at
-random; 0.1 shared by all cuts), and what a cut learned on one half of the queries does to the other, 50 times.
+`lists` judges on the full graph what `--max-false` lists (bounds), what truth alone would, and what conformal selection
+would, whose p-values come from one half of the queries for the other. "Wrong" counts an empty list as right (the false
+discovery rate), "shown" leaves it out, "edges" is how many predicted edges the lists shown rest on. Many lists rest on
+the same few edges, which are right or wrong for all of them: the 95 % interval of "shown" takes the tuples of an edge
+for one observation. `cuts` gives the upper bound of the share (Chernoff, for lists drawn at random; 0.1 shared by all
+cuts), and what a cut learned on one half of the queries does to the other, 50 times.
 """
 
 from __future__ import annotations
@@ -33,24 +35,31 @@ from tuplet.bench.hardness import predicted_links, strata
 from tuplet.bench.held_out import held_out
 from tuplet.bench.reliability import everything
 from tuplet.graph.graph import SPLITS
-from tuplet.query.guaranteed_lists import falsehoods, measure
+from tuplet.query.guaranteed_lists import measure, within
 from tuplet.query.query_shape import query_family
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.source import Source
+from tuplet.query.witness import Witnesses
 from tuplet.store import open_store
 from tuplet.truth.guarantees import ShapeScores
 from tuplet.truth.learned.calibrate import marked
 
 Floats = NDArray[np.float64]
 PART, SPLITTINGS, CONFIDENCES = 100, 50, (0.5, 0.8, 0.9)
+LISTED, HIDDEN = ("truth", "least", "right", "edge"), ("hidden", "place", "links")
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """One query: truth of its listed tuples, which are right, truth and place of its hidden answers, their strata."""
+    """One query: truth of its listed tuples, how much of it is borne out, which are right, the least sure predicted
+    edge of each; truth and place of its hidden answers, their strata."""
 
     shape: str
     family: str
     truth: Floats
+    least: Floats
     right: NDArray[np.bool_]
+    edge: NDArray[np.int64]
     hidden: Floats
     place: Floats
     links: NDArray[np.int32]
@@ -115,7 +124,7 @@ def gather(store: str, queries: str, folder: Path, depth: int, per_shape: int) -
             continue
         part = asked[start : start + PART]
         columns: dict[str, list[object]] = {name: [] for name in ("shape", "family", "sizes", "numbers")}
-        arrays: dict[str, list[NDArray[np.generic]]] = {n: [] for n in ("truth", "right", "hidden", "place", "links")}
+        arrays: dict[str, list[NDArray[np.generic]]] = {n: [] for n in LISTED + HIDDEN}
         for one in held_out(source, full, part, depth):
             clauses = one.query.clauses()
             links = predicted_links(clauses, source.facts, hidden_too, one.query.hard)
@@ -123,13 +132,30 @@ def gather(store: str, queries: str, folder: Path, depth: int, per_shape: int) -
             columns["family"].append(query_family(clauses))
             columns["sizes"].append((len(one.truth), len(one.hidden)))
             assert one.right is not None
-            for name, array in zip(arrays, (one.truth, one.right, one.hidden, one.place, strata(links)), strict=True):
+            least, edge = rests_on(one.ranking, clauses, source)
+            found = (one.truth, least, one.right, edge, one.hidden, one.place, strata(links))
+            for name, array in zip(arrays, found, strict=True):
                 arrays[name].append(array)
         joined = {name: np.concatenate(parts) for name, parts in arrays.items()}
         named = {name: np.array(columns[name]) for name in ("shape", "family", "sizes")}
         np.savez_compressed(path.with_suffix(".part.npz"), depth=np.array(depth), **named, **joined)
         path.with_suffix(".part.npz").rename(path)
         print(f"{start + len(part):,} of {len(asked):,}", flush=True)
+
+
+def rests_on(ranking: Ranking, clauses: Clauses, source: Source) -> tuple[Floats, NDArray[np.int64]]:
+    """How much of the truth of each tuple is borne out, and its least sure predicted edge, as a number (-1: none)."""
+    witnesses = Witnesses.of(ranking, clauses, source)
+    least = ranking.truth if source.borne_out is None else witnesses.least_truth(source.borne_out)
+    if not len(ranking.tuples):
+        return least, np.zeros(0, np.int64)
+    negated = np.array([edge.negated for edge in witnesses.edges])
+    truth = np.where(witnesses.counts & ~witnesses.observed & ~negated, witnesses.truth, np.inf)
+    at = np.arange(len(truth)), truth.argmin(1)
+    relation = np.array([edge.relation for edge in witnesses.edges], np.int64)[at[1]]
+    size = len(source.graph.entities)
+    number = (relation * size + witnesses.heads[at]) * size + witnesses.tails[at]
+    return least, np.where(np.isfinite(truth[at]), number, -1)
 
 
 def read(folder: str) -> Iterator[Gathered]:
@@ -140,10 +166,8 @@ def read(folder: str) -> Iterator[Gathered]:
         listed, hidden = 0, 0
         for shape, family, (n, m) in zip(data["shape"], data["family"], data["sizes"].tolist(), strict=True):
             a, b = slice(listed, listed + n), slice(hidden, hidden + m)
-            yield Gathered(
-                str(shape), str(family), data["truth"][a], data["right"][a], data["hidden"][b], data["place"][b],
-                data["links"][b], int(data["depth"]),
-            )  # fmt: skip
+            listed_of, hidden_of = ([data[name][span] for name in names] for names, span in ((LISTED, a), (HIDDEN, b)))
+            yield Gathered(str(shape), str(family), *listed_of, *hidden_of, int(data["depth"]))
             listed, hidden = listed + n, hidden + m
 
 
@@ -314,33 +338,40 @@ def show_borrowed(found: Sequence[Gathered]) -> None:
 
 # --- lists -------------------------------------------------------------------------------------------------------
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
+SHARES = (0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def show_lists(found: Sequence[Gathered]) -> None:
-    """How much of what is listed is wrong: as the share says, and by conformal selection."""
-    head = ("stated", " wrong", "   +-", " shown", "   +-", "pooled", " lists", " length", "   right")
+    """How much of what is listed is wrong: by what is borne out, by truth, and by conformal selection."""
+    head = ("stated", " wrong", " shown", "   +-", " edges", " lists", " length", "   right")
     print(" " * 45 + " ".join(head))
     for family, members in {**grouped(found, lambda one: one.family), "all": list(found)}.items():
         first, second = halves(members, np.random.default_rng(0))
         for share in SHARES:
-            row("truth", family, share, [(one, falsehoods(share)(one.truth)) for one in members])
+            row("bounds", family, share, [(one, within(share, one.least)) for one in members])
+            row("truth", family, share, [(one, within(share, one.truth)) for one in members])
             row("selection", family, share, [*selected(first, second, share), *selected(second, first, share)])
 
 
 def row(name: str, family: str, share: float, cut: Sequence[tuple[Gathered, int]]) -> None:
-    """The mean of the wrong share over all queries, where an empty list has none wrong (the false discovery rate), over
-    the lists that are not empty, and over all tuples."""
-    wrong = np.array([float(np.mean(~one.right[:n])) if n else 0.0 for one, n in cut])
-    length = np.array([n for _, n in cut])
-    right = sum(int(np.count_nonzero(one.right[:n])) for one, n in cut)
-    pooled = 1 - right / max(1, int(length.sum()))
-    error = 1.96 * wrong.std() / np.sqrt(len(wrong))
-    mean = length[length > 0].mean() if length.any() else 0.0
-    some = wrong[length > 0]
-    of_some = f"{100 * some.mean():6.1f} {196 * some.std() / np.sqrt(len(some)):5.1f}" if len(some) else f"{'–':>12}"
-    shown = f"{100 * wrong.mean():6.1f} {100 * error:5.1f} {of_some} {100 * pooled:6.1f} {len(some):6} {mean:7.1f}"
-    print(f"{family + ', ' + name:44} {share:6.2f} {shown} {right:8,}")
+    """The mean of the wrong share over all queries, where an empty list has none wrong (the false discovery rate), and
+    over the lists that are not empty."""
+    shown = [(one, n) for one, n in cut if n]
+    right = sum(int(np.count_nonzero(one.right[:n])) for one, n in shown)
+    said = f"{family + ', ' + name:44} {share:6.2f}"
+    if not shown:
+        print(f"{said} {0:6.1f} {'–':>6} {'–':>5} {0:6} {0:6} {'–':>7} {0:8}")
+        return
+    # each tuple has its part of the list, each list the same
+    part, wrong, edge = (
+        np.concatenate(side)
+        for side in zip(*((np.full(n, 1 / n), ~one.right[:n] / n, one.edge[:n]) for one, n in shown), strict=True)
+    )
+    mean, (edges, place) = wrong.sum() / part.sum(), np.unique(edge, return_inverse=True)
+    apart = np.bincount(place, wrong - mean * part)  # of each edge, from what it would be with the mean
+    error = 1.96 * np.sqrt((apart**2).sum()) / part.sum()
+    numbers = f"{100 * wrong.sum() / len(cut):6.1f} {100 * mean:6.1f} {100 * error:5.1f} {len(edges):6}"
+    print(f"{said} {numbers} {len(shown):6} {np.mean([n for _, n in shown]):7.1f} {right:8,}")
 
 
 CUTS = (0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
@@ -348,7 +379,7 @@ CUTS = (0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 def show_cuts(found: Sequence[Gathered]) -> None:
     """How much is wrong of the lists that end where the mean of 1 - truth is so much, and what that could promise."""
-    length = np.array([[falsehoods(cut)(one.truth) for cut in CUTS] for one in found])
+    length = np.array([[within(cut, one.truth) for cut in CUTS] for one in found])
     wrong = np.array(
         [[np.mean(~one.right[:n]) if n else 0.0 for n in row] for one, row in zip(found, length, strict=True)]
     )

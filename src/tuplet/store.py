@@ -81,9 +81,8 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
         about |= meta.report.told()
         stated = None if files.facts is None else files.facts.adjacency
-        source = Source(
-            files.graph, meta.observed, truth, about, stated, Guarantees.open(Path(files.path), files.folders)
-        )
+        promised = Guarantees.open(Path(files.path), files.folders)
+        source = Source(files.graph, meta.observed, truth, about, stated, promised, meta.borne_out)
         return Store(source, Path(files.path), meta, files)
 
     @property

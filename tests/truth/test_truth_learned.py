@@ -30,6 +30,7 @@ from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_meta import NewEntities
 
 ENTITIES, RELATIONS = 150, 2
 TRAIN, VALID, TEST = 1, 2, 3
@@ -269,8 +270,20 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     again = StoreFiles.open(tmp_path / "s")
     assert again.table.value(*edge) == pytest.approx(float(truth[place]), rel=1e-6)
     assert again.learned() is not None
+    opened = open_store(tmp_path / "s")
+    assert (held := opened.source.borne_out) is not None
+    assert held.facts == 600
+    assert 0.2 < held.surest < 0.5, "half of what r0 links are facts, which 600 bear out in part"
+    told = opened.ask("?x : r1(e5, ?x)", max_false=0.8).guarantee
+    assert told is not None
+    assert told.promised
+    # an older store, or one with predictions about new entities, which have a calibration of their own
+    older = {key: value for key, value in store.meta.calibration.items() if key != "borne_out"}
+    assert replace(store.meta, calibration=older).borne_out is None
+    assert replace(store.meta, new=NewEntities(calibration={})).borne_out is None
     given = index(graph, None, tmp_path / "given", table=file)
     assert given.meta.calibration is None
+    assert given.meta.borne_out is None
     assert given.meta.calibrated is False
     assert given.hash != store.hash
     # where everything is observed, a table made elsewhere says nothing about how reliable it is

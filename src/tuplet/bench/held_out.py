@@ -18,6 +18,7 @@ from tuplet.bench.queries import BenchQuery
 from tuplet.engines.facts import Checker
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_DEADLINE, Limits
+from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
 
 Floats = NDArray[np.float64]
@@ -28,10 +29,15 @@ class HeldOutQuery:
     """One query: its best tuples that the observed facts do not give, and its hidden answers."""
 
     query: BenchQuery
-    truth: Floats  # [n] of the listed tuples, best first
+    ranking: Ranking  # its n best tuples
     right: NDArray[np.bool_] | None  # [n] whether they are answers on the full graph, where that was asked
     hidden: Floats  # [m] the truth of the hidden answers; 0 where the table does not reach them
     place: Floats  # [m] where they stand in the list, from 1; infinite if they are not in it
+
+    @property
+    def truth(self) -> Floats:
+        """The truth of the listed tuples, best first. [n]"""
+        return self.ranking.truth
 
 
 def held_out(
@@ -52,7 +58,7 @@ def held_out(
         right = None if full is None else Checker.of(clauses, full).holds(ranking.tuples, NO_DEADLINE)
         hidden = engine.score(plan, query.hard, limits, NO_DEADLINE)
         listed, wanted = tuple_keys(ranking.tuples, query.hard)
-        found.append(HeldOutQuery(query, ranking.truth, right, hidden, places(listed, wanted)))
+        found.append(HeldOutQuery(query, ranking, right, hidden, places(listed, wanted)))
         if report is not None:
             report(number)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -13,22 +14,34 @@ class Guarantee:
     share: float  # the share that was asked for
     complete: bool  # the list is all of it: what is promised holds
     everything: bool = False  # only the set of all tuples keeps the promise; the list does for those with any truth
-    ground: str | None = None  # shape, family: what was held out; None: the truth values alone
+    ground: str | None = None  # shape, family: queries that were held out; facts; None: the truth values alone
     shape: str | None = None
     queries: int = 0  # held-out queries that the promise rests on
     reach: float | None = None  # the share of held-out answers that have any truth
-    promised: bool = False  # held-out queries of this very shape bear it out; else it is as good as truth values are
+    promised: bool = False  # what was held out bears it out: queries of this very shape, or facts (max_false)
+    facts: int = 0  # held-out facts that the promise rests on
+    least: float | None = None  # the smallest share of wrong tuples that these facts can promise of any list
 
     def words(self) -> str:
         """One sentence for the last line of a table."""
         if self.kind == "max_false":
-            said = f"not promised: by their truth alone at most {100 * self.share:g} % of these are wrong"
-            return said if self.complete else f"{said}; the list was cut, it goes on"
+            return self._of_a_list()
         if self.ground is None:
             return "no tuple can be true"
         if self.ground == "family":
             return f"not guaranteed, its shape was not held out: {self._of_a_set()}"
         return self._of_a_set()
+
+    def _of_a_list(self) -> str:
+        said = f"at most {100 * self.share:g} % of these are wrong"
+        if self.promised:
+            said = f"{said}, as {self.facts:,} held-out facts bear out"
+        elif self.least is None:
+            said = f"not promised: by their truth alone {said}"
+        else:
+            ground = f"{self.facts:,} held-out facts bear out a truth of at most {1 - self.least:.2f}"
+            return f"no list can be promised: {ground}, so ask for {math.ceil(100 * self.least) / 100:g} or more"
+        return said if self.complete else f"{said}; the list was cut, it goes on"
 
     def _of_a_set(self) -> str:
         said = f"holds a true tuple beyond the facts {100 * self.share:g} times in 100"

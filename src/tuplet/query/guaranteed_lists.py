@@ -21,6 +21,7 @@ from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_shape import query_family, query_shape
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.witness import Witnesses
 from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
 
 Floats = NDArray[np.float64]
@@ -44,8 +45,7 @@ def guaranteed(
     search = _Search(question, engine, limits, deadline)
     if limits.confidence is None:
         assert limits.max_false is not None
-        ranking, complete = search.beginning(falsehoods(limits.max_false))
-        return ranking, Guarantee("max_false", limits.max_false, complete)
+        return _mostly_right(search, question, limits.max_false)
     return _confident(search, question, limits.confidence)
 
 
@@ -58,18 +58,14 @@ def measure(truth: Floats) -> float:
     return float(truth[:SCALE].sum()) or 1.0
 
 
-def falsehoods(share: float) -> Callable[[Floats], int]:
-    """How many of the best tuples can be listed, if a share of them may be wrong: truth says how likely each is right.
+def within(share: float, truth: Floats) -> int:
+    """The longest beginning of a list of which at most a share is wrong: truth says how likely each tuple is right.
 
-    >>> falsehoods(0.25)(np.array([0.9, 0.7, 0.65, 0.6]))
-    3
+    >>> within(0.25, np.array([0.7, 0.9, 0.6, 0.8])), within(0.25, np.array([0.7])), within(0.25, np.zeros(0))
+    (4, 0, 0)
     """
-
-    def kept(truth: Floats) -> int:
-        wrong = np.cumsum(1 - truth) <= share * np.arange(1, len(truth) + 1) + 1e-12
-        return int(np.count_nonzero(wrong))  # the mean only grows: truth falls
-
-    return kept
+    kept = np.flatnonzero(np.cumsum(1 - truth) <= share * np.arange(1, len(truth) + 1) + 1e-12)
+    return int(kept[-1]) + 1 if len(kept) else 0
 
 
 def at_least(level: float, scale: float) -> Callable[[Floats], int]:
@@ -108,9 +104,28 @@ class _Search:
                 break
             size *= 4
         complete = ranking.exact and (number < listed or (ended and ranking.pruned is None))
-        if number < listed:
-            ranking = replace(ranking.take(slice(number)), bound=float(ranking.truth[number]))
-        return ranking, complete
+        return _first(ranking, number), complete
+
+
+def _first(ranking: Ranking, number: int) -> Ranking:
+    """The first tuples of a ranking."""
+    if number == len(ranking.tuples):
+        return ranking
+    return replace(ranking.take(slice(number)), bound=float(ranking.truth[number]))
+
+
+def _mostly_right(search: _Search, question: Question, share: float) -> tuple[Ranking, Guarantee]:
+    """The list of which at most this share is wrong: by what held-out facts bear out, or by truth if nothing was."""
+    ranking, complete = search.beginning(lambda truth: within(share, truth))
+    borne_out = question.source.borne_out
+    if borne_out is None:
+        return ranking, Guarantee("max_false", share, complete)
+    # No tuple has more borne out than its truth, so the list by truth holds the one that is promised.
+    least = Witnesses.of(ranking, question.clauses, question.source).least_truth(borne_out)
+    number, smallest = within(share, least), 1 - borne_out.surest
+    promised = bool(number) or smallest <= share
+    told = Guarantee("max_false", share, complete, ground="facts", promised=promised)
+    return _first(ranking, number), replace(told, facts=borne_out.facts, least=round(smallest, 6))
 
 
 def _confident(search: _Search, question: Question, confidence: float) -> tuple[Ranking, Guarantee]:

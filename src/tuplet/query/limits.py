@@ -55,7 +55,8 @@ class Limits:
     )
     max_false: float | None = knob(
         None,
-        "the longest list beyond the facts of which by truth at most this share is wrong (no promise), such as 0.1",
+        "the longest list beyond the facts of which at most this share is wrong, as far as held-out facts bear it out, "
+        "such as 0.3",
     )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     witness: bool = knob(True, "leave out the facts that each answer rests on", flag="--no-witness")

@@ -17,6 +17,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.search import relation_counts
 from tuplet.query.ranking import Clauses
 from tuplet.truth.guarantees import Guarantees
+from tuplet.truth.learned.borne_out import BorneOut
 from tuplet.truth.promise import base_rates, promise
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import Truth, TruthTable
@@ -33,6 +34,7 @@ class Source:
 
     stated: Adjacency | None = None  # the observed facts, where they are known without looking at splits
     guarantees: Guarantees | None = None  # what held-out queries showed, where `tuplet guarantee` was run
+    borne_out: BorneOut | None = None  # how much of a predicted truth held-out facts bear out
 
     @cached_property
     def facts(self) -> Adjacency:

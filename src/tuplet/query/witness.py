@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tuplet.query.query_graph import Edge
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
+from tuplet.truth.learned.borne_out import BorneOut
 
 # `none` is said of a given tuple that nothing makes true.
 Status: TypeAlias = Literal["observed", "mixed", "predicted", "none"]
@@ -136,6 +137,22 @@ class Witnesses:
             for c in dict.fromkeys(self.clause)
         ]
         return np.logical_or.reduce(by_clause) if by_clause else np.zeros(len(self.heads), dtype=bool)
+
+    def least_truth(self, borne_out: BorneOut) -> NDArray[np.float64]:
+        """How much of the truth of each tuple held-out facts bear out: predictions at their bounds, facts as they are.
+
+        A negated prediction is as true as it may be. Another witness could only add to it. [n]
+        """
+        least = np.where(self.observed, self.truth, borne_out.least(self.truth))
+        if self._negated.any():
+            negated = self._negated & ~self.observed
+            least[negated] = 1 - borne_out.most(1 - self.truth[negated])
+        # a clause that gives the tuple no truth has an atom of truth 0
+        by_clause = [
+            least[:, [j for j, other in enumerate(self.clause) if other == c]].prod(axis=1)
+            for c in dict.fromkeys(self.clause)
+        ]
+        return 1 - np.prod([1 - truth for truth in by_clause], axis=0) if by_clause else np.zeros(len(self.heads))
 
     def statuses(self, crisp: NDArray[np.int8]) -> list[Status | None]:
         """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on. [n]

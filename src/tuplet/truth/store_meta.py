@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tuplet.errors import CorruptStore
+from tuplet.truth.learned.borne_out import BorneOut
 
 LEARNED = "learned"  # the calibration that is fitted to held-out facts
 BOUNDED = "bounded"  # too few for that: a line, and no promise above what was measured
@@ -173,6 +174,14 @@ class StoreMeta:
             reason = f"calibration {self.calibration['name']} was asked for"
         newcomers = reason is not None and self.new.calibration is not None
         return f"{reason}; predictions about new entities are calibrated" if newcomers else reason
+
+    @property
+    def borne_out(self) -> BorneOut | None:
+        """How much of a predicted truth held-out facts bear out; None where that was not measured for all of them."""
+        measured = (self.calibration or {}).get("borne_out")
+        if not self.calibrated or measured is None or self.new.calibration is not None:
+            return None
+        return BorneOut.from_dict(measured, "store.json")
 
     @property
     def no_newcomers(self) -> str | None:

@@ -18,6 +18,7 @@ from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
+from tuplet.truth.learned.borne_out import BorneOut
 from tuplet.truth.learned.features import LOWEST, Candidates
 from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, Trial, fit, fit_together
 from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
@@ -46,7 +47,12 @@ class CalibrationResult:
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
         held_out = {} if self.newest is None else {"holdout": self.newest.as_dict()}
-        return {"name": "learned", **held_out, **self.fit.learned.as_dict()}
+        return {"name": "learned", **held_out, **self.fit.learned.as_dict(), "borne_out": self._borne_out().as_dict()}
+
+    def _borne_out(self) -> BorneOut:
+        hidden = self.fit.learned.hidden
+        truth, is_fact, weight = hidden(self.fit.held_out), self.fit.label > 0, self.fit.weight
+        return BorneOut.of(truth.cpu().numpy(), is_fact.cpu().numpy(), weight.cpu().numpy(), hidden.share)
 
 
 def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]) -> str | None:

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.truth.edges import Floats, Predictions
+from tuplet.truth.learned.borne_out import BorneOut
 from tuplet.truth.learned.bounds import MeasuredBounds
 from tuplet.truth.learned.calibrate import candidates_of, with_rules
 from tuplet.truth.learned.features import is_known
@@ -104,12 +105,13 @@ class HeldOutResult:
     correction: SplitCorrection
     before: Reliability
     after: Reliability
+    borne_out: BorneOut | None  # None: too few for trees
 
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
         measured = {"hidden_facts": self.facts, "bounds": self.bounds.as_dict()}
-        if self.learned is not None:
-            return {"name": LEARNED, **self.learned.as_dict(), **measured}
+        if self.learned is not None and self.borne_out is not None:
+            return {"name": LEARNED, **self.learned.as_dict(), **measured, "borne_out": self.borne_out.as_dict()}
         return {"name": BOUNDED, "line": self.line, "hidden": asdict(self.correction), **measured}
 
 
@@ -166,13 +168,14 @@ def calibrate_hidden(
             twice,
         )
         edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
-        weight = np.where(joint.is_fact, correction.times, 1.0) * joint.weight
-        after = reliability(joint.of_two, joint.is_fact, split="hidden", weight=weight)
+        held_out, label, stands_for = joint.of_two, joint.is_fact, joint.weight
     else:
         edges = _mean(sizes[0], trials, free, [_corrected(correction, chance) for chance in chances])
         held_out = _corrected(correction, bounds(judged.relation, judged.held_out))
-        after = reliability(held_out, judged.label, split="hidden", weight=weight)
-    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after)
+        label, stands_for = judged.label, judged.weight
+    after = reliability(held_out, label, split="hidden", weight=np.where(label, correction.times, 1.0) * stands_for)
+    borne_out = None if learned is None else BorneOut.of(held_out, label, stands_for, correction.share)
+    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after, borne_out)
 
 
 def listed_once(entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]]) -> int:

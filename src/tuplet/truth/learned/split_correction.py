@@ -50,6 +50,14 @@ class SplitCorrection:
         """Truth from the logit of being a valid edge, below `most` and strictly rising."""
         return self._bent(self._plain(logit)).clamp(max=float(HIGHEST_PREDICTION)).float()
 
+    def share(self, chance: float) -> float:
+        """The chance of being a fact, of an edge with this chance of being a held-out one; never above 1.
+
+        >>> SplitCorrection(1.0, 1.0).share(0.25), SplitCorrection(1.0, 1.0).share(1.0)
+        (0.3333333333333333, 1.0)
+        """
+        return min(1.0, self.times * chance / max(1e-12, 1 - self.given * chance))
+
     def _plain(self, logit: Tensor) -> Tensor:
         chance = torch.sigmoid(logit.double())
         return self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
