@@ -5,7 +5,6 @@
     python benchmarks/guarantees.py sets FOLDER… [--test FOLDER] [--by shape] [--reached]
     python benchmarks/guarantees.py borrow FOLDER…          # as if each shape were not held out
     python benchmarks/guarantees.py lists FOLDER…
-    python benchmarks/guarantees.py cuts FOLDER…            # which share of wrong tuples any cut could promise
     python benchmarks/guarantees.py surest STORE            # how many of its surest edges are facts
 
 `gather` asks each query once and keeps what the tables need, in parts of 100 queries: a run that was stopped goes on.
@@ -16,8 +15,7 @@ folder are judged. `--reached` leaves out hidden answers that the truth table do
 would, whose p-values come from one half of the queries for the other. "Wrong" counts an empty list as right (the false
 discovery rate), "shown" leaves it out, "edges" is how many predicted edges the lists shown rest on. Many lists rest on
 the same few edges, which are right or wrong for all of them: the 95 % interval of "shown" takes the tuples of an edge
-for one observation. `cuts` gives the upper bound of the share (Chernoff, for lists drawn at random; 0.1 shared by all
-cuts), and what a cut learned on one half of the queries does to the other, 50 times.
+for one observation; "alone" is the interval if each list were one.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ def main() -> None:
     gathering.add_argument("-o", "--output", required=True)
     gathering.add_argument("--depth", type=int, default=3000)
     gathering.add_argument("--per-shape", type=int, default=150)
-    for name in ("scores", "sets", "borrow", "lists", "cuts"):
+    for name in ("scores", "sets", "borrow", "lists"):
         action = actions.add_parser(name)
         action.add_argument("folders", nargs="+")
         action.add_argument("--test")
@@ -101,8 +99,6 @@ def main() -> None:
         show_sets(found, test, arguments.by)
     elif arguments.action == "borrow":
         show_borrowed(found)
-    elif arguments.action == "cuts":
-        show_cuts(found)
     else:
         show_lists(found)
 
@@ -343,7 +339,7 @@ SHARES = (0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 def show_lists(found: Sequence[Gathered]) -> None:
     """How much of what is listed is wrong: by what is borne out, by truth, and by conformal selection."""
-    head = ("stated", " wrong", " shown", "   +-", " edges", " lists", " length", "   right")
+    head = ("stated", " wrong", " shown", "   +-", "alone", " edges", " lists", " length", "   right")
     print(" " * 45 + " ".join(head))
     for family, members in {**grouped(found, lambda one: one.family), "all": list(found)}.items():
         first, second = halves(members, np.random.default_rng(0))
@@ -360,7 +356,7 @@ def row(name: str, family: str, share: float, cut: Sequence[tuple[Gathered, int]
     right = sum(int(np.count_nonzero(one.right[:n])) for one, n in shown)
     said = f"{family + ', ' + name:44} {share:6.2f}"
     if not shown:
-        print(f"{said} {0:6.1f} {'–':>6} {'–':>5} {0:6} {0:6} {'–':>7} {0:8}")
+        print(f"{said} {0:6.1f} {'–':>6} {'–':>5} {'–':>5} {0:6} {0:6} {'–':>7} {0:8}")
         return
     # each tuple has its part of the list, each list the same
     part, wrong, edge = (
@@ -370,59 +366,25 @@ def row(name: str, family: str, share: float, cut: Sequence[tuple[Gathered, int]
     mean, (edges, place) = wrong.sum() / part.sum(), np.unique(edge, return_inverse=True)
     apart = np.bincount(place, wrong - mean * part)  # of each edge, from what it would be with the mean
     error = 1.96 * np.sqrt((apart**2).sum()) / part.sum()
-    numbers = f"{100 * wrong.sum() / len(cut):6.1f} {100 * mean:6.1f} {100 * error:5.1f} {len(edges):6}"
-    print(f"{said} {numbers} {len(shown):6} {np.mean([n for _, n in shown]):7.1f} {right:8,}")
-
-
-CUTS = (0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-
-
-def show_cuts(found: Sequence[Gathered]) -> None:
-    """How much is wrong of the lists that end where the mean of 1 - truth is so much, and what that could promise."""
-    length = np.array([[within(cut, one.truth) for cut in CUTS] for one in found])
-    wrong = np.array(
-        [[np.mean(~one.right[:n]) if n else 0.0 for n in row] for one, row in zip(found, length, strict=True)]
-    )
-    for place, cut in enumerate(CUTS):
-        shown = length[:, place] > 0
-        bound = upper(wrong[shown, place])
-        print(
-            f"cut {cut:.2f}: {shown.sum():5} lists, {100 * wrong[shown, place].mean():5.1f} wrong, at most {bound:.1f}"
-        )
-    rng = np.random.default_rng(0)
-    for share in SHARES:
-        of_others, lengths = [], []
-        for _ in range(SPLITTINGS):
-            half, other = np.array_split(rng.permutation(len(found)), 2)
-            fit = [p for p in range(len(CUTS)) if upper(wrong[half, p][length[half, p] > 0]) <= 100 * share]
-            if fit:
-                kept = length[other, fit[-1]] > 0
-                of_others.append(100 * wrong[other, fit[-1]][kept].mean())
-                lengths.append(length[other, fit[-1]][kept].mean())
-        told = f", {np.mean(of_others):.1f} wrong, length {np.mean(lengths):.1f}" if of_others else ""
-        print(f"share {share:.2f}: promised {len(of_others)} times of {SPLITTINGS}{told}")
-
-
-def upper(wrong: Floats) -> float:
-    """The largest mean, in percent, that these shares do not speak against."""
-    if not len(wrong):
-        return 100.0
-    mean, most = min(max(float(wrong.mean()), 1e-9), 1 - 1e-9), np.linspace(0, 1, 10_001)[1:-1]
-    far = mean * np.log(mean / most) + (1 - mean) * np.log((1 - mean) / (1 - most))
-    return float(100 * most[(most <= mean) | (len(wrong) * far < np.log(10 * len(CUTS)))].max(initial=0.0))
+    alone = 1.96 * np.std([np.mean(~one.right[:n]) for one, n in shown]) / np.sqrt(len(shown))
+    numbers = f"{100 * wrong.sum() / len(cut):6.1f} {100 * mean:6.1f} {100 * error:5.1f} {100 * alone:5.1f}"
+    print(f"{said} {numbers} {len(edges):6} {len(shown):6} {np.mean([n for _, n in shown]):7.1f} {right:8,}")
 
 
 def show_surest(store: str) -> None:
-    """Of the edges that the store does not observe, by truth: how many there are, and how many are facts."""
+    """Of the edges that the store does not observe, by truth: how many there are, and how many are facts; how many
+    valid facts would have that truth if they were unknown."""
     source = open_store(store).source
     edges = source.values().predictions()
     likely = edges.prediction >= 0.5
     heads, relation, tails, truth = (column[likely] for column in edges)
     fact = np.logical_or.reduce([marked(source.graph, split, heads, relation, tails) for split in SPLITS])
+    valid = marked(source.graph, "valid", heads, relation, tails)
     unseen = ~source.values().lookup(heads, relation, tails)[1]
     for low, high in ((0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0)):
-        here = unseen & (truth >= low) & (truth < high)
-        facts = f"facts {fact[here].mean():.3f}"
+        among = (truth >= low) & (truth < high)
+        here = unseen & among
+        facts = f"facts {fact[here].mean():.3f}, beside {(valid & among).sum()} valid facts"
         print(f"{low:.2f} - {high:.2f}: {here.sum():6} edges, truth {truth[here].mean():.3f}, {facts}")
 
 
