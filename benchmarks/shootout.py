@@ -66,7 +66,7 @@ class Worker:
         except BrokenPipeError:
             reply = {"failed": "died"}
         self.peak = max(self.peak, reply.get("peak", 0))
-        if reply.get("killed") or reply.get("failed") == "died":
+        if reply.get("killed") or reply.get("failed") in ("died", "memory"):  # what is full may stay so
             self.close()
             self.start()
         return reply
