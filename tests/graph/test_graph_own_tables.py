@@ -202,8 +202,7 @@ def test_commas_between_names(tmp_path: Path) -> None:
 
 def test_spaces_and_capitals_are_told_and_spaces_removed(tmp_path: Path) -> None:
     path = tmp_path / "wards.csv"
-    others = "".join(f"n{i},w{i}\n" for i in range(9))
-    path.write_text(f"nurse,ward\nann,Ward A\nbob,Ward A \ncid, ward a\n{others}")
+    path.write_text("nurse,ward\nann,Ward A\nbob,Ward A \ncid, ward a\n")
     _, report = read_with_report(path, columns="head=nurse,on=ward")
     assert report.remarks == [
         "names that differ from others only by spaces around them: 1, as 'Ward A '; "

@@ -98,13 +98,13 @@ def spaced(names: pa.Array) -> list[str]:
 
 
 def in_other_letters(names: pa.Array) -> list[str]:
-    """What is said of names that differ from others only by capital letters, if they are the lesser part of all."""
+    """What is said of names that differ from others only by capital letters."""
     if len(names) > _LOOKED_AT:
         return []
     lowered = pc.utf8_lower(names)
     counts = pc.value_counts(lowered)
     several = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if not len(several) or 4 * len(several) > len(names):
+    if not len(several):
         return []
     one, other = names.filter(pc.equal(lowered, several[0]))[:2].to_pylist()
     return [f"names that differ from others only by capital letters: {len(several):,}, as {one!r} and {other!r}"]
