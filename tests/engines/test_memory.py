@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ns3 import CHAIN, STAR, ask, random_table, source_of
 
+import tuplet
 from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.exact.effort import Effort
@@ -101,6 +102,21 @@ def test_products_of_parts_leave_time_to_be_finished(engine: str, entities: int,
         check_parts(table, found, "timeout")
         assert shown[-1] <= len(found.truth) < 5e5 * seconds
         shown.append(len(found.truth))
+
+
+@pytest.mark.parametrize("engine", ["exact", "crisp"])
+@pytest.mark.parametrize("memory", [1, 100])
+def test_questions_with_yes_or_no_hold_the_limit(engine: str, memory: int) -> None:
+    """There is no variable whose names could be looked through in order, and no time limit that could be named."""
+    store = tuplet.Store(source_of(random_table()))
+    for query in ("ASK { :e0 :r0 :e1 }", "ASK { ?x :r0 ?y . ?z :r1 ?w }"):
+        free, found = (store.ask(query, engine=engine, memory=most) for most in (None, memory))
+        assert found.holds in (free.holds, None)
+        assert found.pruned in (None, "memory")
+        assert found.summary().startswith(
+            "not known: memory" if found.holds is None else "yes" if found.holds else "no"
+        )
+    assert store.ask("ASK { ?x :r0 ?y . ?z :r1 ?w }", engine=engine, memory=100).holds is None
 
 
 def test_the_oracle_refuses_what_does_not_fit() -> None:

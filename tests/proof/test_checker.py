@@ -70,7 +70,10 @@ def test_exit_codes(proof: Path, store: tuplet.Store, tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert said.startswith("accepted: 5 answers")
     assert "\nrows" not in said, "none is missing"
-    assert "query     ?x, ?y : exists ?z . r0(?x, ?z) & r1(?z, ?y)" in said
+    assert "query     ?x, ?y : exists ?z . r0(?x, ?z) & r1(?z, ?y)\nstore" in said
+    store.prove("?x, ?y : r0(?x, ?y)", tmp_path / "least.proof", k=2, logic="godel")
+    assert main(["check", str(tmp_path / "least.proof")]) == 0
+    assert "\nlogic     godel\n" in capsys.readouterr().out, "another logic has other truths"
     content = json.loads(proof.read_text("utf-8"))
     content["answers"][0]["truth"] = 0.123
     proof.write_text(sealed(content), "utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gzip
 import itertools
+import json
 import re
 import signal
 import subprocess
@@ -100,6 +102,9 @@ def test_without_keys_only_this_machine_is_answered(client: httpx.Client) -> Non
     assert client.post("/ask", json=EASY, headers={"Origin": str(client.base_url).rstrip("/")}).status_code == 200
     refused = client.post("/ask", content=b'{"query": "x"}', headers={"content-type": "text/plain"})
     assert (refused.status_code, refused.json()["error"]) == (415, "send application/json, not text/plain")
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    refused = client.post("/ask", content=gzip.compress(json.dumps(EASY).encode()), headers=packed)
+    assert (refused.status_code, refused.json()["error"]) == (415, "send the body as it is, not packed with gzip")
 
 
 def test_security_headers_are_on_every_answer(client: httpx.Client) -> None:

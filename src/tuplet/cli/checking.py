@@ -68,6 +68,7 @@ def accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
         else f"no other {kind}tuple has any truth"
     )
     number, missing = len(proof["answers"]), ""
+    logic = "" if proof["logic"] == "product" else f"\nlogic     {proof['logic']}"  # it decides order and bound
     if share is not None:
         rest += " in the store"
         missing = (
@@ -75,7 +76,7 @@ def accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
         )
     return (
         f"accepted: {number} {'answer' if number == 1 else 'answers'} in proven order, {rest}\n"
-        f"query     {formula(proof)}\n"
+        f"query     {formula(proof)}{logic}\n"
         f"store     {proof['store']['hash'][:16]}, generation {proof['store']['generation']}{missing}"
     )
 

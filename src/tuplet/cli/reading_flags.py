@@ -27,7 +27,7 @@ def tables(command: CommandParser) -> None:
         help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
         "from 1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
         "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty, "
-        "split=; several names from one, spaces=trim leaves spaces around them out",
+        "split=; reads several names from one cell, spaces=trim drops the spaces around names",
     )
     command.add_argument(
         "--header",

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
-_YES_OR_NO = {True: "yes", False: "no", None: "not known: the time was up"}
 FORMATS = ("table", "json", "csv", "parquet")
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}
 INTERRUPTIONS = ("timeout", "memory", "work")  # limits that end a search before it is done
@@ -79,7 +78,7 @@ class Answers(Sequence[Answer]):
 
     @property
     def holds(self) -> bool | None:
-        """Of a query that asks whether there is an answer: whether there is; None if the time was up before."""
+        """Of a query that asks whether there is an answer: whether there is; None if a limit came first."""
         if self.form != "ask":
             return None
         threshold = self.about.get("ask_threshold", 0.0)
@@ -349,7 +348,8 @@ class Answers(Sequence[Answer]):
         if self.number is not None:
             found = f"{self.number} (engine {self.engine})"
         elif self.form == "ask":
-            found = f"{_YES_OR_NO[self.holds]} (engine {self.engine}); {self._rest()}"
+            holds = "yes" if self.holds else f"not known: {self.pruned}" if self.holds is None else "no"
+            found = f"{holds} (engine {self.engine}); {self._rest()}"
         elif self.exact and not len(self) and not self.bound:
             skipped = f" after the first {self._offset:,}" if self._offset else ""
             found = (

@@ -47,13 +47,13 @@ def run(
     effort = Effort(deadline, memory)
     effort.held = found.nbytes
     ranking = None
-    if wanted and not found.complete and found.pruned != "timeout":
+    if wanted and plan.width and not found.complete and found.pruned != "timeout":
         ranking = _first(plan, source, wanted, effort)
-    ranking = ranking or _in_order(plan, source, found, wanted)
+    ranking = ranking or _in_order(plan, source, found, wanted, effort)
     return _explained(plan, source, ranking, effort)
 
 
-def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None) -> Ranking:
+def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None, effort: Effort) -> Ranking:
     """The first of the answers that were collected; a witness in the clause that gave them."""
     order = name_order(found.tuples, source.graph.entities.sort_rank, wanted)
     clause, assignment = found.clause[order], found.assignment[order]
@@ -67,7 +67,7 @@ def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None)
         assignments=tuple(assignments),
         exact=found.complete or wanted == 0,
         bound=0.0 if found.complete and len(order) == len(found.tuples) else 1.0,
-        pruned=found.pruned if found.complete or found.pruned or wanted == 0 else "timeout",
+        pruned=found.pruned if found.complete or found.pruned or wanted == 0 else effort.exceeded() or "timeout",
     )
 
 

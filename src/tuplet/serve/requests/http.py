@@ -160,6 +160,8 @@ class Route:
 
     def taken(self, request: Request) -> BaseModel | None:
         """The body or the parameters of a request, checked."""
+        if packed := request.header("content-encoding").removeprefix("identity"):
+            raise HTTPProblem(415, f"send the body as it is, not packed with {packed[:60]}")
         if self.takes is None:
             return None
         if self.method == "GET":
