@@ -144,7 +144,7 @@ def unread(server: Running, connections: int, seconds: float) -> None:
         connection.close()
     grown, still = (most - before) >> 20, (last - before) >> 20
     print(
-        f"{server.name:<4} {connections} clients that read nothing: +{grown} MB, after {seconds:.0f} s +{still} MB",
+        f"{server.name:<4} {connections} clients that read nothing: {grown:+} MB, after {seconds:.0f} s {still:+} MB",
         flush=True,
     )
 
