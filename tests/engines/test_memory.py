@@ -184,6 +184,15 @@ def test_what_checks_the_facts_holds_the_limit() -> None:
         assert effort.held <= memory
 
 
+def test_what_checks_the_facts_names_the_limit() -> None:
+    """The search has used all memory, and the existential part apart cannot begin: that is not the time."""
+    apart = QueryGraph(("x", "y"), (0,), (Edge(0, 0, ~1), Edge(~0, 1, 1)))
+    effort = Effort(memory=1)
+    effort.held = 2
+    with pytest.raises(OutOfMemory):
+        Checker.of([apart], source_of(random_table()), effort.beside()).holds(np.zeros((1, 1)), Deadline())
+
+
 def test_tensors_count_from_their_making_to_their_end() -> None:
     told: list[int] = []
 

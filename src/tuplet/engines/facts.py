@@ -65,7 +65,7 @@ class Checker:
         return np.logical_or.reduce([truth > 0 for truth, _, _ in found]), tuple(witness for _, witness, _ in found)
 
     def _over(self) -> OutOfTime:
-        return OutOfMemory() if self.effort.memory.full else OutOfTime()
+        return OutOfMemory() if self.effort.exceeded() == "memory" else OutOfTime()
 
 
 def facts_rows(source: Source) -> SearchRows:
