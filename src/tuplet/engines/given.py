@@ -27,14 +27,17 @@ from tuplet.query.source import Source
 GivenTuple: TypeAlias = Mapping[str, str] | Sequence[str]
 
 
-def judge(clauses: Clauses, source: Source, tuples: NDArray[np.int32], deadline: Deadline) -> NDArray[np.int8]:
-    """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where the time was up."""
+def judge(
+    clauses: Clauses, source: Source, tuples: NDArray[np.int32], deadline: Deadline, memory: int | None
+) -> NDArray[np.int8]:
+    """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
+    from tuplet.engines.exact.effort import Effort
     from tuplet.engines.exact.engine import Exact
     from tuplet.engines.facts import Checker
 
     with deadline.paused():
         Exact().load(source)  # an engine of another kind has not brought in what is compiled
-    return Checker.of(clauses, source).judge(tuples, deadline)
+    return Checker.of(clauses, source, Effort(deadline, memory)).judge(tuples, deadline)
 
 
 def explain(

@@ -70,7 +70,7 @@ def explained(
     source, clauses = question.source, question.clauses
     ranking = (ranking if engine.arranges else in_name_order(ranking, source.graph)).after(limits.offset)
     witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
-    crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, deadline)
+    crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, limits.memory, deadline)
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
         pruned = "timeout"  # some was not looked for, or not all of it was found

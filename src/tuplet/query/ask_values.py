@@ -54,7 +54,7 @@ def ask_values(
     pruned = found.pruned
     for bound, ranking in zip(question.readings, found.rankings, strict=True):
         witnesses = Witnesses.of(ranking, bound.clauses, source, stated=not engine.needs_truth)
-        crisp, late = status(witnesses, ranking, bound.clauses, source, engine, judge, deadline)
+        crisp, late = status(witnesses, ranking, bound.clauses, source, engine, judge, limits.memory, deadline)
         parts.append((ranking, witnesses, crisp))
         pruned = pruned or late
     witnesses = Witnesses.merged([part for _, part, _ in parts], found.order)

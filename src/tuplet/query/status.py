@@ -18,7 +18,7 @@ from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 
 # Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
-Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.int8]]
+Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline, int | None], NDArray[np.int8]]
 
 
 def about(source: Source, engine: Engine[Any], limits: Limits, clauses: Clauses = ()) -> dict[str, Any]:
@@ -47,9 +47,10 @@ def status(
     source: Source,
     engine: Engine[Any],
     judge: Judge,
+    memory: int | None,
     deadline: Deadline,
 ) -> tuple[NDArray[np.int8], str | None]:
-    """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because the time was up; and what stopped it.
+    """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because a limit came first; and what stopped it.
 
     A witness made of facts settles it at once; the others, whose best witness rests on a prediction although another
     one may not, are judged. Without existential variables there is no other one.
@@ -65,5 +66,8 @@ def status(
     open_cases = (crisp == 0).nonzero()[0]
     if not len(open_cases):
         return crisp, None
-    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline)
-    return crisp, "timeout" if crisp.min() < 0 else None
+    within = lambda part, where, tuples, until: judge(part, where, tuples, until, memory)  # noqa: E731
+    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], within, deadline)
+    if crisp.min() >= 0:
+        return crisp, None
+    return crisp, "timeout" if deadline.over() else "memory"

@@ -75,7 +75,7 @@ class PartStream:
                 break
             wanted, size = min(len(out), n - len(out)), found_size(len(self.part.members))
             more = self.effort.fitting(wanted, size)
-            if more < wanted and more < len(out) // 16:  # not worth copying what there is
+            if more < wanted and more <= len(out) // 16:  # not worth copying what there is
                 self.effort.memory.full = True
                 self.stopped = "memory"
                 break
