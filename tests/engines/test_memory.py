@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from test_ns3 import CHAIN, STAR, ask, random_table, source_of
 
 import tuplet
@@ -19,11 +20,15 @@ from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.facts import Checker
+from tuplet.engines.given import judge
 from tuplet.engines.ns3.tensor_memory import TensorMemory, counted, make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Brake, Deadline, Limits, Only, OutOfMemory
 from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Ranking
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.source import Source
+from tuplet.query.status import status
+from tuplet.query.witness import Witnesses
 from tuplet.serve.processes.allocator import give_back
 from tuplet.truth.table import TruthTable
 
@@ -182,6 +187,28 @@ def test_what_checks_the_facts_holds_the_limit() -> None:
         effort = Effort(memory=memory)
         np.testing.assert_array_equal(Checker.of([chain], source, effort).judge(tuples, Deadline()), wanted)
         assert effort.held <= memory
+        np.testing.assert_array_equal(judge([chain], source, tuples, Deadline(), memory), wanted)
+
+
+def test_a_status_that_memory_leaves_open_is_said() -> None:
+    """The best witness rests on a prediction, and there is no room to look for one of facts."""
+    rows = [(0, 0, 1, 1.0), (0, 0, 2, 1.0), (1, 1, 3, 0.5), (2, 1, 3, 0.4)]
+    heads, relation, tails, truth = (np.array(column) for column in zip(*rows, strict=True))
+    table = TruthTable.build(4, 2, heads, relation, tails, truth, truth == 1)
+    clause = QueryGraph(("x", "z", "y"), (0, 1), (Edge(0, 0, 2), Edge(2, 1, 1)))
+    runner, source = registry.find("engines", "exact"), source_of(table)
+    ranking = ask("exact", clause, table)
+    witnesses = Witnesses.of(ranking, [clause], source, stated=False)
+    told: list[int | None] = []
+
+    def unknown(
+        clauses: Clauses, source: Source, tuples: NDArray[np.int32], deadline: Deadline, memory: int | None
+    ) -> NDArray[np.int8]:
+        told.append(memory)
+        return np.full(len(tuples), -1, dtype=np.int8)
+
+    crisp, why = status(witnesses, ranking, [clause], source, runner, unknown, 7, Deadline())
+    assert (crisp.tolist(), why, told) == ([-1], "memory", [7])
 
 
 def test_what_checks_the_facts_names_the_limit() -> None:
