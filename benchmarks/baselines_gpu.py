@@ -4,7 +4,7 @@
 
 Each model is a process of its own, since a small one alone does not fill a large GPU. All take their training queries
 from one pool, drawn first. LMPNN rests on a link predictor: --predictor MODEL, or one is trained first (--preset).
-Queries are .npz files of `tuplet.bench.formats.write_npz`; every entity is scored for every free variable on the GPU,
+Queries are .npz files of `tuplet.lab.bench.formats.write_npz`; every entity is scored for every variable on the GPU,
 and the ranks are counted by worker processes. Everything is kept in RUN, so that a second call of the same command goes
 on where the first one had to stop: more --minutes train on, shapes measured with the same model are kept.
 
@@ -37,7 +37,7 @@ import numpy as np
 
 # Worker processes import this file too: torch, which takes seconds to load, is imported where it is used.
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "src"), str(Path(__file__).resolve().parent)]
-from tuplet.bench.adopt import COLUMNS, measure, read_rows, write_rows  # noqa: E402
+from tuplet.lab.bench.adopt import COLUMNS, measure, read_rows, write_rows  # noqa: E402
 
 MODELS = ("betae", "logice", "cone", "lmpnn")
 PART = 15_000_000  # bytes of a checkpoint file
@@ -140,8 +140,8 @@ def draw_pool(arguments: argparse.Namespace) -> None:
         return
     from train_gpu import read_graph
 
-    from tuplet.baselines.trained.train import QueryTrainConfig
-    from tuplet.baselines.trained.training_queries import make_pool, write_pool
+    from tuplet.lab.baselines.trained.train import QueryTrainConfig
+    from tuplet.lab.baselines.trained.training_queries import make_pool, write_pool
     from tuplet.predict.device import pick_device
     from tuplet.settings import changed
 
@@ -259,8 +259,8 @@ def child(arguments: argparse.Namespace) -> int:
     import torch
     from train_gpu import read_graph
 
-    from tuplet.baselines.trained.training_queries import read_pool
     from tuplet.errors import TupletError
+    from tuplet.lab.baselines.trained.training_queries import read_pool
     from tuplet.predict.device import pick_device
 
     torch.set_num_threads(1)
@@ -287,7 +287,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
     """Use compiled distances only if they compile here and give the same numbers, on the way back too."""
     import torch
 
-    from tuplet.baselines.trained import cone, layers, logice
+    from tuplet.lab.baselines.trained import cone, layers, logice
 
     known = {"cone": (cone.distance, 4, 2), "logice": (logice.difference, 2, 2)}
     if arguments.child not in known:
@@ -316,7 +316,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
 
 def configured(arguments: argparse.Namespace) -> Any:
     """The settings of this model's training."""
-    from tuplet.baselines.trained.train import QueryTrainConfig
+    from tuplet.lab.baselines.trained.train import QueryTrainConfig
     from tuplet.settings import changed
 
     config = QueryTrainConfig(model=arguments.child, minutes=arguments.minutes, steps=arguments.steps)
@@ -335,12 +335,12 @@ def given(settings: list[str], name: str) -> dict[str, Any]:
 
 
 def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
+    from tuplet.predict.config import preset, suitable
     from tuplet.predict.edges import TrainingEdges
     from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
     from tuplet.predict.training import RunOptions
     from tuplet.settings import changed
-    from tuplet.train_config import preset, suitable
 
     if arguments.predictor:
         return load(arguments.predictor, device)
@@ -356,7 +356,7 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
-    from tuplet.baselines.trained.train import train
+    from tuplet.lab.baselines.trained.train import train
     from tuplet.predict.edges import TrainingEdges
     from tuplet.predict.training import RunOptions
 
@@ -436,7 +436,7 @@ def measure_all(arguments: argparse.Namespace, model: Any, about: dict[str, Any]
 
 def timed_scores(model: Any, clauses: Any, device: Any) -> tuple[Any, float]:
     """Logits [n, k, entities] and the milliseconds of a query, batched and beside the other models."""
-    from tuplet.baselines.trained.answering import scores
+    from tuplet.lab.baselines.trained.answering import scores
 
     start = time.perf_counter()
     logits = scores(model, clauses, device).numpy()
@@ -454,8 +454,8 @@ def read_queries(path: Path) -> list[dict[str, Any]]:
     """The shapes of a query file: clauses to be scored, easy and hard answers."""
     import torch
 
-    from tuplet.baselines.trained.answering import Ground
-    from tuplet.baselines.trained.embedding import Link, Pattern
+    from tuplet.lab.baselines.trained.answering import Ground
+    from tuplet.lab.baselines.trained.embedding import Link, Pattern
 
     shapes = []
     with np.load(path) as arrays:

@@ -23,7 +23,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--observed", default="train", help="splits that the calibration counts")
     parser.add_argument("--threshold", type=float, default=0.005)
-    parser.add_argument("--calibration", default="softmax-count", choices=registry.names("calibrations"))
+    parser.add_argument("--calibration", default="softmax-count", choices=settings.list_plugins("calibrations"))
     parser.add_argument("--memory", type=float, help="bytes for blocks")
     parser.add_argument("--relations", type=int, help="build only the first so many relations")
     parser.add_argument("--check", type=int, default=0, help="compare so many sampled rows with the dense computation")

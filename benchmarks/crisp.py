@@ -19,14 +19,14 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.shapes import BETAE, JOINT, shape
-from tuplet.bench.walks import Walker, ground
 from tuplet.engines.crisp import CrispPlan, collect, plan, run
 from tuplet.engines.crisp.engine import Crisp
 from tuplet.engines.exact.engine import Exact
-from tuplet.graph.readers.read import read
+from tuplet.lab.bench.shapes import BETAE, JOINT, shape
+from tuplet.lab.bench.walks import Walker, ground
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.source import Source
+from tuplet.read.read import read
 
 
 def statement(clauses: tuple[QueryGraph, ...], limit: int, rank: NDArray[np.int32], ordered: bool) -> str:

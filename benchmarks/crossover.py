@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tuplet.build_plan import NEGATIVES, SAMPLED_BATCH
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.device import tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.link_task import LinkTask
 from tuplet.predict.training import Position
-from tuplet.train_config import TrainConfig
 
 KINDS = {"all": TrainConfig(batch=1000), "sampled": TrainConfig(batch=SAMPLED_BATCH, negatives=NEGATIVES)}
 

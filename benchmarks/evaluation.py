@@ -11,12 +11,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tuplet.bench.evaluate import RunSettings
-from tuplet.bench.formats import read_any
-from tuplet.bench.queries import QuerySet
-from tuplet.bench.report import Result
-from tuplet.bench.run import run
-from tuplet.bench.workers import default_workers
+from tuplet.lab.bench.evaluate import RunSettings
+from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.report import Result
+from tuplet.lab.bench.run import run
+from tuplet.lab.bench.workers import default_workers
 from tuplet.progress import Progress
 
 

@@ -28,11 +28,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.bench.formats import read_any
-from tuplet.bench.hardness import predicted_links, strata
-from tuplet.bench.held_out import held_out
-from tuplet.bench.reliability import everything
 from tuplet.graph.graph import SPLITS
+from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.hardness import predicted_links, strata
+from tuplet.lab.bench.held_out import held_out
+from tuplet.lab.bench.reliability import everything
 from tuplet.query.guaranteed_lists import measure, within
 from tuplet.query.query_shape import query_family
 from tuplet.query.ranking import Clauses, Ranking

@@ -18,12 +18,12 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tuplet.bench.formats import read
-from tuplet.bench.hardness import STRATA, largest_stratum
-from tuplet.bench.metrics import bootstrap
-from tuplet.bench.report_tables import Result
-from tuplet.bench.results import ResultRow, RunSettings
-from tuplet.bench.shapes import BETAE, shape
+from tuplet.lab.bench.formats import read
+from tuplet.lab.bench.hardness import STRATA, largest_stratum
+from tuplet.lab.bench.metrics import bootstrap
+from tuplet.lab.bench.report_tables import Result
+from tuplet.lab.bench.results import ResultRow, RunSettings
+from tuplet.lab.bench.shapes import BETAE, shape
 from tuplet.query.limits import Deadline
 from tuplet.store import open_store
 

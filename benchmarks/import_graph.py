@@ -27,7 +27,7 @@ import numpy as np
 def import_once(source: str, target: str, columns: str = "", nodes: str = "") -> None:
     """Runs in a child process: import, save, report wall time, CPU time and peak memory."""
     start = time.perf_counter()
-    from tuplet.graph.readers.read import read_with_report
+    from tuplet.read.read import read_with_report
 
     graph, report = read_with_report(source, columns=columns or None, nodes=nodes or ())
     read = time.perf_counter() - start
@@ -113,7 +113,7 @@ def directory(folder: Path) -> None:
     """Opening 15 arrays of 300 MB together, against hashing them."""
     import hashlib
 
-    from tuplet.array_folder import open_directory, write_directory
+    from tuplet.graph.array_folder import open_directory, write_directory
 
     random = np.random.default_rng(0)
     arrays = {f"a{i}": random.integers(0, 1 << 30, 5_000_000, dtype=np.int32) for i in range(15)}

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from tuplet.baselines.trained.embedding import QueryModelSettings, create
 from tuplet.errors import BadInput, TupletError
+from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
 from tuplet.predict.model_folder import load, read_tensors, save
 from tuplet.settings import from_mapping
 

@@ -23,11 +23,11 @@ import numpy as np
 from against import Version, turns
 
 import tuplet
-from tuplet.bench.formats import read_any
-from tuplet.bench.run import refuse_other_graph
 from tuplet.engines import exact
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.given import judge
+from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.run import refuse_other_graph
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.question import Question, read_query

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 import tuplet
-from tuplet.bench.queries import QuerySet
-from tuplet.bench.report import Result
-from tuplet.bench.results import RunSettings
-from tuplet.bench.run import run
-from tuplet.bench.sampling import sample
-from tuplet.bench.shapes import JOINT
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.report import Result
+from tuplet.lab.bench.results import RunSettings
+from tuplet.lab.bench.run import run
+from tuplet.lab.bench.sampling import sample
+from tuplet.lab.bench.shapes import JOINT
 from tuplet.store import Store
 from tuplet.truth.learned.reliability import Reliability, table_reliability
 

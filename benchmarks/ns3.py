@@ -6,7 +6,7 @@
 
 `prepare` writes DIR/edges.npz (the truth file with train and valid observed: `head`, `tail`, `truth`, `observed` of
 the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/queries.npz (queries
-sampled by `tuplet.bench.sampling`; layout in docs/benchmark). `sweep` needs torch and numpy alone, so that it runs
+sampled by `tuplet.lab.bench.sampling`; layout in docs/benchmark). `sweep` needs torch and numpy alone, so that it runs
 on a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
 edges.npz. `exact` runs the exact engine on the same queries, on all cores of the CPU.
 
@@ -35,16 +35,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from tuplet.array_folder import open_directory
-from tuplet.bench.evaluate import share
-from tuplet.bench.formats import read_npz
-from tuplet.bench.metrics import joint_ranks
-from tuplet.bench.queries import BenchQuery
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.array_folder import open_directory
+from tuplet.lab.bench.evaluate import share
+from tuplet.lab.bench.formats import read_npz
+from tuplet.lab.bench.metrics import joint_ranks
+from tuplet.lab.bench.queries import BenchQuery
 from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Ranking
 
@@ -89,9 +89,9 @@ def judge(rankings: Sequence[Ranking], queries: Sequence[BenchQuery]) -> dict[st
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    from tuplet.bench.formats import write_npz
-    from tuplet.bench.sampling import sample
-    from tuplet.graph.readers.read import read
+    from tuplet.lab.bench.formats import write_npz
+    from tuplet.lab.bench.sampling import sample
+    from tuplet.read.read import read
     from tuplet.truth.parquet import read_table
 
     graph = read(arguments.data)

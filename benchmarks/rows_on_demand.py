@@ -17,9 +17,9 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from tuplet.graph.readers.read import read
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx, EmbeddingModel
+from tuplet.read.read import read
 from tuplet.truth.edges import observed_facts
 from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.table import TruthTable

@@ -11,13 +11,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tuplet.bench.formats import write
-from tuplet.bench.sampling import sample
-from tuplet.bench.shapes import JOINT
-from tuplet.bench.workers import default_workers
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read
+from tuplet.lab.bench.formats import write
+from tuplet.lab.bench.sampling import sample
+from tuplet.lab.bench.shapes import JOINT
+from tuplet.lab.bench.workers import default_workers
 from tuplet.progress import Progress
+from tuplet.read.read import read
 
 
 def main() -> None:

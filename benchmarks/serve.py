@@ -39,10 +39,10 @@ import tuplet
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.query_graph import QueryGraph
-from tuplet.serve.app import Application
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.service import Service
+from tuplet.server.app import Application
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.service import Service
 from tuplet.store import Store
 
 

@@ -28,8 +28,8 @@ import numpy as np
 from shootout_engines import Edges, clauses_of
 
 import tuplet
-from tuplet.bench.formats import read_any
-from tuplet.bench.run import refuse_other_graph
+from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.run import refuse_other_graph
 
 HERE = Path(__file__).resolve().parent
 CRISP = {"oxigraph"}

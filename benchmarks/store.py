@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--observed", default="train,valid")
     parser.add_argument("--times", type=int, default=5, help="processes that open the store")
     arguments = parser.parse_args()
-    from tuplet.graph.readers.read import read
+    from tuplet.read.read import read
     from tuplet.truth.edit import add_facts, remove_facts
     from tuplet.truth.make import TableRecipe, make
 

@@ -32,14 +32,14 @@ from numpy.typing import NDArray
 import tuplet
 from tuplet.cli.demo import hidden
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.bundled import DATA, bundled
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.printer import written
 from tuplet.predict.base import LinkPredictor, row_scores
 from tuplet.predict.model_folder import load
 from tuplet.query.source import Source
+from tuplet.read.bundled import DATA, bundled
+from tuplet.server.tools import Toolbox
 from tuplet.store import Store
-from tuplet.tools import Toolbox
 
 FORMS = ("tail", "head", "chain", "both", "pair")
 SURE = 0.5

@@ -29,6 +29,7 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
+from tuplet.predict.config import PRESETS, TrainConfig, preset, suitable
 from tuplet.predict.device import pick_device, precision, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
@@ -38,7 +39,6 @@ from tuplet.predict.run_folder import stored_config
 from tuplet.predict.train import task_for, train
 from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.settings import changed, describe, to_mapping
-from tuplet.train_config import PRESETS, TrainConfig, preset, suitable
 
 SPLITS = ("train", "valid", "test")
 

@@ -17,14 +17,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tuplet.bench.formats import read, write
-from tuplet.bench.hardness import STRATA
-from tuplet.bench.queries import QuerySet
-from tuplet.bench.sampling import sample
-from tuplet.bench.shape_selection import select
-from tuplet.bench.workers import default_workers
-from tuplet.graph.readers.read import read as read_graph
+from tuplet.lab.bench.formats import read, write
+from tuplet.lab.bench.hardness import STRATA
+from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.sampling import sample
+from tuplet.lab.bench.shape_selection import select
+from tuplet.lab.bench.workers import default_workers
 from tuplet.progress import Progress
+from tuplet.read.read import read as read_graph
 
 GRAPHS = ("fb15k-237", "nell995", "fb15k", "codex-m")
 PER_STRATUM, SEED = 50, 0

@@ -31,13 +31,13 @@ from large_graph import make, type_and_degree_mrr, write_arrays
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from tuplet.predict import model_folder
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
 from tuplet.progress import Progress
 from tuplet.settings import to_mapping
-from tuplet.train_config import TrainConfig
 from tuplet.truth.candidates.row_logs import HalfLinks
 from tuplet.truth.candidates.score import FLOOR, CandidateScorer, finished_relations
 from tuplet.truth.candidates.sources import HALF_LINKS, CandidateSources, choose

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
 from train_gpu import lines, read_graph
 
+from tuplet.predict.config import TrainConfig, going_on, suitable
 from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
@@ -30,7 +31,6 @@ from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
 from tuplet.settings import changed
-from tuplet.train_config import TrainConfig, going_on, suitable
 
 METHODS = "packaged", "further", "complex", "paths"
 

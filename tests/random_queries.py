@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tuplet.bench.walks import Random, Walker
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lab.bench.walks import Random, Walker
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
 
 

@@ -16,10 +16,10 @@ from tuplet.build_plan import MachineSpeed, index_seconds
 from tuplet.errors import BadInput, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.pipeline import build, with_valid
+from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.progress import Report
-from tuplet.train_config import PRESETS, TrainConfig
 from tuplet.truth.candidates import sources
 
 FACTS = [(f"e{i}", f"r{k}", f"e{(i * (k + 2) + k) % 60}") for k in range(3) for i in range(60)]

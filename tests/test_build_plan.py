@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuplet.build_plan import RESERVE, BuildPlan, GraphSizes, MachineSpeed, ladder, plan
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
 
 SPEEDS = st.builds(
     MachineSpeed,

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from tuplet.compiling import ONCE, told
+from tuplet.progress import ONCE, told
 
 
 def test_the_first_of_several_kernels_is_told() -> None:

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from tuplet.errors import BadInput, TupletError
+from tuplet.predict.config import PRESETS, TrainConfig, TrainFields, preset
 from tuplet.settings import changed, flags, from_mapping, given, load, to_mapping, types
-from tuplet.train_config import PRESETS, TrainConfig, TrainFields, preset
 
 
 def test_round_trip() -> None:

@@ -29,17 +29,17 @@ import tuplet
 from docs_blocks import ROOT, Block, all_commands, blocks, commands, pages
 from tuplet.cli.arguments import parser
 from tuplet.cli.commands import main
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
 
 # Commands that are not run here, by their first words.
 LATER = {
-    "serve": "waits for requests; tests/serve runs it",
-    "mcp": "waits for requests; tests/serve/test_mcp.py runs it",
+    "serve": "waits for requests; tests/server runs it",
+    "mcp": "waits for requests; tests/server/test_mcp.py runs it",
     "demo": "takes a minute or more; tests/test_cli.py and `make demo` run it",
     "update": "needs a store with a predictor; tests/truth/test_truth_new_entities.py runs it",
-    "guarantee": "needs held-out queries; tests/bench/test_bench_guarantee.py runs it",
+    "guarantee": "needs held-out queries; tests/lab/test_bench_guarantee.py runs it",
     "ask STORE QUERY --confidence 0.9": "needs them too",
-    "bench": "takes long; tests/bench runs it on small graphs",
+    "bench": "takes long; tests/lab runs it on small graphs",
     "data": "needs the data; tests/graph runs it",
     "adopt": "needs a predictor of another package; tests/predict/test_predict_adopt.py runs it",
     "completion": "is for shells; tests/test_completion.py runs it in them",
@@ -74,7 +74,7 @@ ELSEWHERE = {
 # Blocks of Python that are only compiled, by a line in them.
 COMPILED = {
     "TriplesFactory": "needs PyKEEN",
-    "SPARQLStore": "needs a server; tests/serve/test_sparql_clients.py runs the same",
+    "SPARQLStore": "needs a server; tests/server/test_sparql_clients.py runs the same",
     'device="cuda"': "needs a GPU, and learns for an hour",
     "train=False": "takes a quarter of a minute; tests/test_no_train.py runs it",
     "tuplet.train(": "learns for long; tests/predict runs it on small graphs",

@@ -45,7 +45,7 @@ def test_the_rest_can_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("new.tsv").write_text("Denmark\tmember_of\tNATO\n")
     commands = re.findall(r"^\$ tuplet (\w+ europe\.store.*)\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
     assert " ".join(command.split()[0] for command, _ in commands) == "relations find entity ask ask ask ask add serve"
-    for command, shown in commands[:-1]:  # the server waits for requests; tests/serve runs it
+    for command, shown in commands[:-1]:  # the server waits for requests; tests/server runs it
         code, (out, err) = main(shlex.split(command)), capsys.readouterr()
         if shown.startswith("error: "):
             assert (code, err) == (1, shown)

@@ -18,8 +18,8 @@ from tuplet.cli.commands import main
 from tuplet.errors import BadInput
 from tuplet.graph.attributes import FACTS, Plain
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.facts import AttributeBatch, FactColumns
-from tuplet.graph.readers.read import read
+from tuplet.read.facts import AttributeBatch, FactColumns
+from tuplet.read.read import read
 
 BORN = datetime.date(1990, 5, 1)
 MOMENT = datetime.datetime(2001, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
@@ -126,9 +126,9 @@ def test_graphml_is_read_back(tmp_path: Path) -> None:
     seen = nx.read_graphml(file)
     assert seen.nodes["ann"]["age"] == 31
     assert seen.edges["ann", "bob"]["relation"] == "knows"
-    from tuplet import registry
+    from tuplet import settings
 
-    if ".graphml" in registry.names("readers"):
+    if ".graphml" in settings.list_plugins("readers"):
         again = read(file)
         assert facts(again) == facts(graph)
         texts = {(s, n, v.isoformat() if isinstance(v, datetime.date) else v, t) for s, n, v, t in values(graph)}

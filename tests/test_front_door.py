@@ -20,9 +20,9 @@ import tuplet
 from tuplet.engines.exact.engine import Exact
 from tuplet.errors import BadInput, StoreBusy, TupletError
 from tuplet.files import locked
+from tuplet.predict.config import TrainConfig
 from tuplet.query.limits import LimitFields, Limits
 from tuplet.settings import types
-from tuplet.train_config import TrainConfig
 
 PAIRS = "?x, ?y : r(?x, ?y)"
 

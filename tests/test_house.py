@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import tuplet
-from tuplet.registry import OURS
+from tuplet.settings import OURS
 
 ROOT = Path(tuplet.__file__).parent
 LONGEST = 450  # lines of a file

@@ -21,10 +21,10 @@ from tuplet.cli.commands import main
 from tuplet.errors import TupletError
 from tuplet.query.limits import Limits
 from tuplet.query.query_shape import query_family, query_shape
-from tuplet.serve.app import Application
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.service import Service
+from tuplet.server.app import Application
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.service import Service
 from tuplet.settings import flag, types
 from tuplet.truth.guarantees import Guarantees, ShapeScores
 from tuplet.truth.store_folder import writing

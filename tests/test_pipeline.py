@@ -17,8 +17,8 @@ import tuplet
 from tuplet.errors import BadInput, TupletError
 from tuplet.pipeline import build, with_valid
 from tuplet.predict import model_folder
+from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.predict.embeddings import ComplEx
-from tuplet.train_config import PRESETS, TrainConfig
 
 QUICK = TrainConfig(rank=4, epochs=6, batch=40, evaluate_every=0, checkpoint_seconds=0)
 FACTS = [(f"e{i}", f"r{i % 3}", f"e{(i * i + 1) % 20}") for i in range(20)] + [

@@ -10,14 +10,13 @@ import pytest
 
 import tuplet
 from random_queries import random_query
-from tuplet.bench.shapes import BETAE, JOINT, from_formula, shape
-from tuplet.bench.walks import Walker, ground
 from tuplet.engines.crisp import collect, plan
 from tuplet.engines.facts import holds
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read
+from tuplet.lab.bench.shapes import BETAE, JOINT, from_formula, shape
+from tuplet.lab.bench.walks import Walker, ground
 from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.printer import to_logic
 from tuplet.lang.sparql import parse_sparql
@@ -26,6 +25,7 @@ from tuplet.query.bind import bind
 from tuplet.query.limits import NO_DEADLINE
 from tuplet.query.query_graph import QueryGraph
 from tuplet.query.source import Source
+from tuplet.read.read import read
 
 
 @pytest.fixture(scope="module")

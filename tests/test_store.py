@@ -11,8 +11,8 @@ import pytest
 
 import tuplet
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
-from tuplet.graph.readers.read import read
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
+from tuplet.read.read import read
 from tuplet.truth.make import index
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)

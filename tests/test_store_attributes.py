@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tuplet
-from tuplet.array_folder import verify
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
+from tuplet.graph.array_folder import verify
 from tuplet.graph.attribute_states import AttributeStates, StoredValue, Subject, united, values_now
 from tuplet.graph.attributes import FAMILIES, Attributes, Plain, kind_of
-from tuplet.graph.readers.facts import AttributeBatch, FactColumns
-from tuplet.graph.readers.read import read
+from tuplet.read.facts import AttributeBatch, FactColumns
+from tuplet.read.read import read
 from tuplet.truth import store_folder
 from tuplet.truth.compact import compact, write_graph, write_merged
 from tuplet.truth.store_folder import StoreFiles

@@ -16,8 +16,8 @@ from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
+from tuplet.read.read import read
 from tuplet.truth.compact import ENOUGH, compact, compact_behind
 from tuplet.truth.delta import Delta
 from tuplet.truth.edit import add_facts

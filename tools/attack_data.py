@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuplet.graph.readers.layouts import TYPE_RELATION
-from tuplet.graph.readers.stix import read_json
+from tuplet.read.layouts import TYPE_RELATION
+from tuplet.read.stix import read_json
 
 FOLDER = Path(__file__).parents[1] / "src/tuplet/data/attack"
 

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import tuplet
-from tuplet import errors, registry
+from tuplet import errors
+from tuplet import settings as registry
 from tuplet.cli.arguments import parser
 from tuplet.cli.command_parser import CommandParser
 from tuplet.engines import listed
-from tuplet.listing import Listing
+from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.query.answer import Explanation
+from tuplet.query.display import Listing
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact
-from tuplet.serve.operators.metrics import FAMILIES
-from tuplet.serve.operators.server_log import LogSettings
-from tuplet.serve.requests.limits import ServerLimits
+from tuplet.server.operators.metrics import FAMILIES
+from tuplet.server.operators.server_log import LogSettings
+from tuplet.server.requests.limits import ServerLimits
 from tuplet.settings import describe, table
-from tuplet.train_config import PRESETS, TrainConfig
 from tuplet.truth.edit import EditReport
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -207,7 +208,7 @@ def settings() -> str:
         "|---|---|---|---|",
     ]
     for name in registry.OURS["engines"]:
-        engine = registry.find("engines", name)
+        engine = registry.find_plugin("engines", name)
         lines += [
             f"| `{name}` | `{key}` | {_value(default)} | {_cell(text)} |"
             for key, _, default, text in describe(engine.options)

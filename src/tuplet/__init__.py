@@ -14,6 +14,8 @@ Step by step it is `graph = tuplet.read(facts)`, `model = tuplet.train(graph, pa
 
 from __future__ import annotations
 
+import sys as _sys
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -59,6 +61,7 @@ _PLACES = {
     "Source": "tuplet.query.source:Source",
     "Store": "tuplet.store:Store",
     "build": "tuplet.pipeline:build",
+    "engines": "tuplet.engines.listed:engines",
     "index": "tuplet.pipeline:index",
     "info": "tuplet.describe:info",
     "open": "tuplet.store:open_store",
@@ -67,11 +70,20 @@ _PLACES = {
 }
 
 
+class _Package(_ModuleType):
+    """The package: its public names stay what they are when a room of the same name (`tuplet.read`) is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _PLACES and isinstance(value, _ModuleType)):
+            super().__setattr__(name, value)
+
+
+_sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> _Any:
     from importlib import import_module
 
-    if name == "engines":  # a package that can be called
-        return import_module("tuplet.engines")
     if name not in _PLACES:
         raise AttributeError(f"module 'tuplet' has no attribute {name!r}")
     module, _, attribute = _PLACES[name].partition(":")

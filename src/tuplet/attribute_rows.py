@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tuplet.graph.attributes import FACTS, AttributeColumn, Plain, comparable, widest
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.listing import Listing
+from tuplet.query.display import Listing
 
 LONGEST = 40  # characters of a text that are shown
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from tuplet.build_models import ModelRun
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.predictors import trained_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.progress import Report
-from tuplet.train_config import TrainConfig
 from tuplet.truth.hold_out_recipe import HoldOut
 from tuplet.truth.learned.fit import LEAST_VALID
 from tuplet.truth.learned.hold_out import PARTS, hide_in_turn

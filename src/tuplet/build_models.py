@@ -34,6 +34,7 @@ from tuplet.build_plan import (
 from tuplet.errors import BadInput, CorruptStore, Option, TupletError
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.device import pick_device, precision, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import DESCRIPTION
@@ -44,7 +45,6 @@ from tuplet.predict.train import train as train_model
 from tuplet.predict.training import Position, RunOptions, Task
 from tuplet.progress import Report
 from tuplet.settings import changed, from_mapping
-from tuplet.train_config import TrainConfig
 from tuplet.truth.candidates.sources import BOUNDED_FROM, NEAREST
 from tuplet.truth.candidates.sources import choose as choose_sources
 

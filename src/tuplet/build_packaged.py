@@ -26,12 +26,11 @@ from tuplet.errors import BudgetExceeded, Option
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, kind_of
+from tuplet.predict.config import PACKAGED
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, score_rows
 from tuplet.predict.model_folder import describe, load, load_for, located
-from tuplet.progress import Report, duration
-from tuplet.text_table import counted
-from tuplet.train_config import PACKAGED
+from tuplet.progress import Report, counted, duration
 from tuplet.truth.candidates.row_limit import RowLimit
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
 from tuplet.truth.learned.hold_out import hide_twice

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tuplet.progress import duration
-from tuplet.text_table import counted
-from tuplet.train_config import PRESETS, TrainConfig, ranked_edges, suitable
+from tuplet.predict.config import PRESETS, TrainConfig, ranked_edges, suitable
+from tuplet.progress import counted, duration
 
 MINUTES = 15.0  # of all the work, unless somebody says otherwise
 RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone

@@ -10,11 +10,11 @@ import numpy as np
 from tuplet.attribute_rows import attributes, values_of_entity
 from tuplet.graph.search import Finder, relation_counts
 from tuplet.lang.ast import Name
-from tuplet.listing import Listing
+from tuplet.progress import counted
 from tuplet.query.answer import show_entity
 from tuplet.query.bind import resolve
+from tuplet.query.display import Listing
 from tuplet.query.source import Source
-from tuplet.text_table import counted
 from tuplet.truth.table import Row
 
 

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from tuplet.build_plan import MINUTES
-from tuplet.compiling import told
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
-from tuplet.graph.readers.columns import Columns
 from tuplet.plain_graph import Graph
-from tuplet.progress import Report, shown
+from tuplet.predict.config import TrainConfig, TrainFields, going_on, preset, suitable
+from tuplet.progress import Report, counted, shown, sizes, told
+from tuplet.read.columns import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Store
-from tuplet.text_table import counted, sizes
-from tuplet.train_config import TrainConfig, TrainFields, going_on, preset, suitable
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
 from tuplet.truth.store_meta import LEARNED
@@ -58,7 +56,7 @@ def read(
         return source if isinstance(source, Graph) else Graph.made(source)
     if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
         return Graph.made(KnowledgeGraph.open(source))
-    from tuplet.graph.readers.read import read as read_graph
+    from tuplet.read.read import read as read_graph
 
     return Graph.made(read_graph(source, valid, test, labels, columns, memory, header, nodes))
 

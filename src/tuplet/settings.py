@@ -15,11 +15,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, field, fields, replace
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tuplet.errors import BadInput, nearest
+from tuplet.errors import BadInput, nearest, unknown
 
 Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -357,3 +360,129 @@ def table(kind: type[Any], flags: bool = False) -> str:
 def _hint(word: str, choices: Mapping[str, Any]) -> str:
     close = nearest(word, choices)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; choose one of {', '.join(choices)}"
+
+
+PluginKind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages", "indexes"]
+
+OURS: Mapping[PluginKind, Mapping[str, str]] = {
+    "engines": {
+        "exact": "tuplet.engines.exact.engine:Exact",
+        "crisp": "tuplet.engines.crisp.engine:Crisp",
+        "brute": "tuplet.engines.brute:Brute",
+        "ns3": "tuplet.engines.ns3.engine:Ns3",
+        "ns3-marginal": "tuplet.engines.ns3.engine:Ns3Marginal",
+        "fit": "tuplet.lab.baselines.engine:FitEngine",
+        "qto": "tuplet.lab.baselines.engine:QtoEngine",
+        "cqd": "tuplet.lab.baselines.engine:CqdEngine",
+        "lmpnn": "tuplet.lab.baselines.engine:LmpnnEngine",
+        "betae": "tuplet.lab.baselines.engine:BetaEEngine",
+        "logice": "tuplet.lab.baselines.engine:LogicEEngine",
+        "cone": "tuplet.lab.baselines.engine:ConEEngine",
+    },
+    "predictors": {
+        "complex": "tuplet.predict.embeddings:ComplEx",
+        "distmult": "tuplet.predict.embeddings:DistMult",
+        "rotate": "tuplet.predict.embeddings:RotatE",
+        "transe": "tuplet.predict.embeddings:TransE",
+        "paths": "tuplet.predict.paths.model:PathModel",
+        "any-graph": "tuplet.predict.paths.model:AnyGraphModel",
+    },
+    "calibrations": {
+        "softmax-count": "tuplet.truth.rules:softmax_count",
+        "observed-mass": "tuplet.truth.rules:observed_mass",
+    },
+    "readers": {  # by the suffix of a file; what a reader is, says tuplet.read
+        ".tsv": "tuplet.read.text:read_tsv",
+        ".txt": "tuplet.read.text:read_tsv",
+        ".csv": "tuplet.read.text:read_csv",
+        ".parquet": "tuplet.read.tables:read_parquet",
+        ".pq": "tuplet.read.tables:read_parquet",
+        ".nt": "tuplet.read.rdf:read_ntriples",
+        ".ttl": "tuplet.read.rdf:read_turtle",
+        ".nq": "tuplet.read.rdf:read_nquads",
+        ".trig": "tuplet.read.rdf:read_trig",
+        ".rdf": "tuplet.read.rdf:read_rdfxml",
+        ".owl": "tuplet.read.rdf:read_rdfxml",
+        ".jsonld": "tuplet.read.rdf:read_jsonld",
+        ".json": "tuplet.read.stix:read_json",
+        ".graphml": "tuplet.read.property_graphs:read_graphml",
+        ".duckdb": "tuplet.read.databases:read_duckdb",
+        ".lbug": "tuplet.read.databases:read_ladybug",
+    },
+    "languages": {
+        "efok": "tuplet.lab.benchmark_forms:parse_efok",
+        "betae": "tuplet.lab.benchmark_forms:parse_betae",
+    },
+    "indexes": {
+        "neural": "tuplet.lab.baselines.trained.index:NeuralIndex"
+    },  # which entities NS3 searches; beside messages
+}
+
+# What a thing must have to be of its kind; predictors and calibrations are checked where they are used.
+NEEDED: Mapping[PluginKind, tuple[str, ...]] = {
+    "engines": ("name", "summary", "plan", "run", "score"),
+    "readers": ("__call__",),
+}
+
+
+def list_plugins(kind: PluginKind) -> tuple[str, ...]:
+    """What there is of a kind, ours first."""
+    return tuple(dict.fromkeys([*OURS[kind], *_installed(kind)]))
+
+
+def find_plugin(kind: PluginKind, name: str, modules: bool = False) -> Any:
+    """The thing of a name, made once: a class is called; `modules` also takes `module:Class`.
+
+    >>> find_plugin("engines", "exat")
+    Traceback (most recent call last):
+    tuplet.errors.UnknownName: unknown engine 'exat'; did you mean 'exact'?
+    """
+    found = _made(_place(kind, name, modules))
+    for attribute in NEEDED.get(kind, ()):
+        if not hasattr(found, attribute):
+            raise BadInput(f"{name} is no {kind.removesuffix('s')}: it has no {attribute!r}")
+    return found
+
+
+def load_class(kind: PluginKind, name: str, modules: bool = False) -> Any:
+    """What is registered by a name, as it is: a class is not called."""
+    return _loaded(_place(kind, name, modules))
+
+
+def _place(kind: PluginKind, name: str, modules: bool) -> str:
+    if not isinstance(name, str):
+        raise unknown(kind.removesuffix("s"), name, list_plugins(kind))
+    if name in OURS[kind]:
+        return OURS[kind][name]
+    if name in _installed(kind):
+        return _installed(kind)[name]
+    if modules and ":" in name:
+        return name
+    raise unknown(kind.removesuffix("s"), name, list_plugins(kind))
+
+
+@cache
+def _installed(kind: PluginKind) -> dict[str, str]:
+    """What other packages offer."""
+    return {entry.name: entry.value for entry in entry_points(group=f"tuplet.{kind}")}
+
+
+@cache
+def _made(place: str) -> Any:
+    found = _loaded(place)
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:  # a constructor that wants more, or a class with abstract methods
+        raise BadInput(f"cannot make {place}: {error}") from None
+
+
+def _loaded(place: str) -> Any:
+    """The object at `module:name`."""
+    module, _, attribute = place.partition(":")
+    try:
+        found = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a module of somebody else may fail in any way
+        raise BadInput(f"cannot load {place}: {error}") from error
+    return found

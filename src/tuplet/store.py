@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet import attribute_rows, contents, registry
+from tuplet import attribute_rows, contents, settings
 from tuplet.attribute_rows import AttributeRow
 from tuplet.contents import EntityFacts, FoundName, RelationRow
 from tuplet.engines import given as given_tuples
@@ -22,10 +22,11 @@ from tuplet.engines.given import judge
 from tuplet.errors import BadInput, Option, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
-from tuplet.listing import Listing
+from tuplet.progress import sizes
 from tuplet.query import ask as asking
 from tuplet.query.answer import Answer
 from tuplet.query.answers import Answers
+from tuplet.query.display import Listing
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
@@ -36,7 +37,6 @@ from tuplet.settings import keywords
 from tuplet.store_async import StoreAsync
 from tuplet.store_display import StoreDisplay
 from tuplet.store_edits import StoreEdits
-from tuplet.text_table import sizes
 from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.new_entities import stale
 from tuplet.truth.store_folder import StoreFiles, is_store, newest
@@ -107,7 +107,7 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
 
     def engine(self, name: str | None = None) -> Engine[Any]:
         """The engine of a name (or `module:Class`), loaded; the default one without a name."""
-        found: Engine[Any] = registry.find("engines", name or self.default_engine, modules=True)
+        found: Engine[Any] = settings.find_plugin("engines", name or self.default_engine, modules=True)
         found.load(self.source)
         return found
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from tuplet import plots
 from tuplet.errors import BadInput
-from tuplet.html_table import html_table, tag
+from tuplet.query import display
+from tuplet.query.display import html_table, tag
 from tuplet.query.query_graph import QueryGraph
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class StoreDisplay(ABC):
         if report.get("reliability") is None:
             raise BadInput("nothing was held out when this store was made: how reliable it is was not measured")
         tables = {"truth": report["reliability"], "before calibration": report.get("reliability_before")}
-        return plots.reliability({name: table for name, table in tables.items() if table is not None})
+        return display.reliability({name: table for name, table in tables.items() if table is not None})
 
     def plot_query(self, query: str | Query) -> altair.HConcatChart:
         """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
         question = self.question(query)
         graph = question.source.graph
-        return plots.query([_drawn(clause, graph) for clause in question.clauses], question.text)
+        return display.query([_drawn(clause, graph) for clause in question.clauses], question.text)
 
     def _repr_html_(self) -> str:
         about = self.info()
@@ -67,7 +67,7 @@ def _why_not(about: dict[str, Any]) -> str:
     return f"truth values are not calibrated{f': {why}' if why else ''}"
 
 
-def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> plots.Drawn:
+def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
     entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
     nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
     # a constant is drawn once for each edge: it is a value there, and joins nothing
@@ -84,4 +84,4 @@ def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> plots.Drawn:
         kind = "does not hold" if edge.negated else "holds"
         edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
     edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
-    return plots.Drawn(nodes, edges, clause.described())
+    return display.Drawn(nodes, edges, clause.described())

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, shown
-from tuplet.train_config import PACKAGED
 from tuplet.truth.store_folder import PATIENCE, StoreFiles
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _facts(facts: Any) -> Any:
     """Facts as the editor takes them."""
     if isinstance(facts, list | tuple | KnowledgeGraph):
         return facts
-    from tuplet.graph.readers.read import read
+    from tuplet.read.read import read
 
     return read(facts)
 
@@ -126,6 +126,6 @@ def _values(attributes: Any) -> Any:
     """Attributes as the editor takes them; those of a file are read."""
     if not isinstance(attributes, str | os.PathLike):
         return attributes
-    from tuplet.graph.readers.value_files import read_values
+    from tuplet.read.value_files import read_values
 
     return read_values(Path(attributes))

@@ -13,19 +13,18 @@ import pytest
 
 import tuplet
 from tuplet import build_hold_outs
-from tuplet.bench.run import run
-from tuplet.bench.sampling import sample
-from tuplet.bench.shapes import shape
 from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
-from tuplet.cluster.ray_executor import RayExecutor, arrived
-from tuplet.cluster.shipping import CACHE, Shipment, digest_of
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lab.bench.run import run
+from tuplet.lab.bench.sampling import sample
+from tuplet.lab.bench.shapes import shape
+from tuplet.predict.config import PACKAGED
 from tuplet.predict.edges import TrainingEdges
-from tuplet.train_config import PACKAGED
 from tuplet.truth.candidates import relation_parts
 from tuplet.truth.candidates.relation_parts import ShardSize
+from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, arrived, digest_of
 from tuplet.truth.new_entities.cluster_rows import on_cluster
 from tuplet.truth.new_entities.learn import KnownGraph
 from tuplet.truth.new_entities.predict import network_of
@@ -194,6 +193,6 @@ def _table(graph: KnowledgeGraph, folder: Path) -> Path:
 def _numbers(folder: Path) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from tuplet.bench.results import read_rows
+    from tuplet.lab.bench.results import read_rows
 
     return [{key: v for key, v in asdict(row).items() if key not in ("ms", "peak_mb")} for row in read_rows(folder)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.engines import brute
 from tuplet.engines.marginals import MarginalEngine
 from tuplet.graph.graph import KnowledgeGraph
@@ -39,7 +39,7 @@ def marginals(
 ) -> np.ndarray:
     """The marginals that an engine multiplies [k, entities]."""
     limits = Limits(logic=logic, options=options or {}, budget="all")
-    runner: MarginalEngine[Any] = registry.find("engines", engine)
+    runner: MarginalEngine[Any] = settings.find_plugin("engines", engine)
     plan = runner.plan(clauses, source, limits)
     return runner.truth(runner.marginals([plan], limits, NO_DEADLINE)[0])
 

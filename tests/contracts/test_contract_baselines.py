@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from marginal_contract import marginals, oracle, random_chain, random_forest, source_of
 
-from tuplet.baselines.base import cycle_of
 from tuplet.engines import crisp
+from tuplet.lab.baselines.base import cycle_of
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 

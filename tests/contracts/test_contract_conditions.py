@@ -16,7 +16,7 @@ from random_conditions import meant, with_conditions
 from test_contract_exact import random_case, run
 from test_contract_ns3 import check_adaptive, some_table, unlimited
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import run_many
@@ -44,8 +44,8 @@ PER_BLOCK = 60
 def test_an_engine_that_does_not_know_a_condition_refuses_it() -> None:
     clause = QueryGraph(("x",), (0,), (Edge(~0, 0, 0),), conditions=(Within(0, members(np.array([1]))),))
     refused = 0
-    for name in registry.names("engines"):
-        engine: Engine[Any] = registry.find("engines", name)
+    for name in settings.list_plugins("engines"):
+        engine: Engine[Any] = settings.find_plugin("engines", name)
         if Within in engine.conditions:
             continue
         refused += 1
@@ -180,7 +180,7 @@ def test_plans_say_conditions_as_they_were_written(engine: str) -> None:
     edges = np.array([0, 1]), np.array([0, 0]), np.array([1, 2])
     truth = TruthTable.build(3, 1, *edges, np.ones(2), np.ones(2, dtype=bool))
     question = Question.of(Source(graph, truth=truth), "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}")
-    found = plan_text(question, registry.find("engines", engine)).split("engine", 1)[1]
+    found = plan_text(question, settings.find_plugin("engines", engine)).split("engine", 1)[1]
     assert all(said in found for said in ("?x.age > 15", "?y.age > 25", "?x in {a, b}"))
 
 

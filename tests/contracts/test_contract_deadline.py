@@ -11,7 +11,6 @@ from engine_contract import SOAK, expected_order, random_query, random_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.exact import stream
 from tuplet.engines.given import judge
@@ -24,6 +23,7 @@ from tuplet.query.logic import Logic
 from tuplet.query.question import BoundReading, Question
 from tuplet.query.readings import Reading
 from tuplet.query.source import Source
+from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable
 
 ENGINES = ("exact", "crisp", "ns3", "ns3-marginal", "fit")
@@ -91,7 +91,7 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
     deadline = Deadline(timeout, clock)
     with monkeypatch.context() as patch:
         begun = watched(patch, clock)
-        answers = ask(question, registry.find("engines", engine), judge, limits, deadline)
+        answers = ask(question, find_plugin("engines", engine), judge, limits, deadline)
     assert all(time < deadline.end for time in begun), "a step began after the limit"
     source, clauses, rules = question.source, question.clauses, Logic.of(logic)
     table = source.table(clauses)

@@ -10,15 +10,15 @@ import torch
 from engine_contract import SOAK, check_listed, random_query, random_table
 from marginal_contract import source_of
 
-from tuplet import registry
-from tuplet.baselines.trained.answering import by_pattern, scores
-from tuplet.baselines.trained.embedding import QueryModelSettings, create
-from tuplet.baselines.trained.index import NeuralIndex
+from tuplet import settings
 from tuplet.engines import brute
 from tuplet.engines.ns3.batch import ClauseBatch
 from tuplet.engines.ns3.engine import Ns3
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.errors import BadInput, Refused
+from tuplet.lab.baselines.trained.answering import by_pattern, scores
+from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
+from tuplet.lab.baselines.trained.index import NeuralIndex
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.model_folder import save
 from tuplet.query.limits import NO_DEADLINE, Limits
@@ -38,7 +38,7 @@ def lmpnn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(clauses: list[QueryGraph], source: object, model: object, budget: int | str, k: int = 10):  # type: ignore[no-untyped-def]
-    engine: Ns3 = registry.find("engines", "ns3")
+    engine: Ns3 = settings.find_plugin("engines", "ns3")
     limits = Limits(k=k, budget=budget, options={"index": "neural", "model": str(model)})  # type: ignore[arg-type]
     return engine.run(engine.plan(clauses, source, limits), limits, NO_DEADLINE)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def test_what_is_missing_is_said(lmpnn: Path, tmp_path: Path) -> None:
     save(create("betae", ENTITIES, RELATIONS, QueryModelSettings(dim=4, hidden=6), 0), tmp_path / "betae")
     with pytest.raises(Refused, match=r"betae starts from constants, and none reaches \?x; try a model lmpnn"):
         ask([pair], source, tmp_path / "betae", 2)
-    engine: Ns3 = registry.find("engines", "ns3")
+    engine: Ns3 = settings.find_plugin("engines", "ns3")
     with pytest.raises(BadInput, match="index is 'neurl'; choose one of messages, neural"):
         engine.plan([pair], source, Limits(options={"index": "neurl"}))
     plan = engine.plan([pair], source, Limits(options={"index": "neural", "model": str(lmpnn)}))

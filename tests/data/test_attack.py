@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tuplet.errors import UnknownName
-from tuplet.graph.bundled import DATA, bundled
-from tuplet.graph.datasets import fetch
+from tuplet.read.bundled import DATA, bundled
+from tuplet.read.datasets import fetch
 
 FOLDER = DATA / "attack"
 

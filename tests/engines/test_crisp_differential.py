@@ -22,12 +22,12 @@ import pytest
 
 import tuplet
 from random_queries import random_query
-from tuplet.bench.walks import Walker
 from tuplet.engines.crisp import collect, plan
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read
+from tuplet.lab.bench.walks import Walker
 from tuplet.lang.ast import And, Atom, Constant, Different, Formula, Free, Not, Or, Query, Term
 from tuplet.query.bind import bind
+from tuplet.read.read import read
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 DATA = os.environ.get("TUPLET_DATA")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from random_queries import random_query
-from tuplet.bench.walks import Walker
 from tuplet.engines import brute, crisp
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.lab.bench.walks import Walker
 from tuplet.query.bind import bind
 from tuplet.query.source import Source
 from tuplet.store import Store

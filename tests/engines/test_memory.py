@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from test_ns3 import CHAIN, STAR, ask, random_table, source_of
 
 import tuplet
-from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.facts import Checker
@@ -29,7 +28,8 @@ from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
 from tuplet.query.status import status
 from tuplet.query.witness import Witnesses
-from tuplet.serve.processes.allocator import give_back
+from tuplet.server.processes.allocator import give_back
+from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable
 
 ENGINES = ["exact", "crisp", "ns3", "ns3-marginal", "fit", "qto"]
@@ -59,7 +59,7 @@ def test_what_memory_cuts_short_claims_nothing(
         return
     if found.exact:
         np.testing.assert_allclose(found.truth, oracle.truth[:k])
-    elif registry.find("engines", engine).exact:
+    elif find_plugin("engines", engine).exact:
         shown = {tuple(row) for row in found.tuples.tolist()}
         missed = [t for row, t in zip(oracle.tuples.tolist(), oracle.truth, strict=True) if tuple(row) not in shown]
         assert found.bound >= max(missed, default=0.0) * (1 - 1e-9), "the bound holds for all that is not shown"
@@ -157,7 +157,7 @@ def peak(work: Callable[[], object]) -> float:
 def test_the_limit_holds(engine: str, density: float) -> None:
     """About a million tuples, all of them asked for: some 100 MB where nothing is said."""
     source = source_of(random_table(0, entities=400, density=density))
-    runner = registry.find("engines", engine)
+    runner = find_plugin("engines", engine)
 
     def search(memory: int | None) -> str | None:
         limits = Limits(k=None if engine == "ns3" else "all", budget="all", memory=memory)
@@ -196,7 +196,7 @@ def test_a_status_that_memory_leaves_open_is_said() -> None:
     heads, relation, tails, truth = (np.array(column) for column in zip(*rows, strict=True))
     table = TruthTable.build(4, 2, heads, relation, tails, truth, truth == 1)
     clause = QueryGraph(("x", "z", "y"), (0, 1), (Edge(0, 0, 2), Edge(2, 1, 1)))
-    runner, source = registry.find("engines", "exact"), source_of(table)
+    runner, source = find_plugin("engines", "exact"), source_of(table)
     ranking = ask("exact", clause, table)
     witnesses = Witnesses.of(ranking, [clause], source, stated=False)
     told: list[int | None] = []

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet import registry
 from tuplet.engines import brute
 from tuplet.engines.ns3.algorithm import allocate, marginalise, merge, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch
@@ -29,6 +28,7 @@ from tuplet.query.logic import PRODUCT
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
+from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable
 
 CHAIN = QueryGraph(("x", "y", "z"), (0, 1, 2), (Edge(~0, 0, 0), Edge(0, 1, 1), Edge(1, 0, 2)))
@@ -55,14 +55,14 @@ def source_of(table: TruthTable) -> Source:
 
 def ask(engine: str, clause: QueryGraph, table: TruthTable, deadline: Deadline = NO_DEADLINE, **fields: Any) -> Ranking:
     """What an engine finds, asked as users ask it."""
-    runner, limits = registry.find("engines", engine), Limits(**fields)
+    runner, limits = find_plugin("engines", engine), Limits(**fields)
     found: Ranking = runner.run(runner.plan([clause], source_of(table), limits), limits, deadline)
     return found
 
 
 def marginals(clause: QueryGraph, table: TruthTable, **fields: Any) -> np.ndarray:
     """NS3's marginals [k, entities]."""
-    runner, limits = registry.find("engines", "ns3-marginal"), Limits(**fields)
+    runner, limits = find_plugin("engines", "ns3-marginal"), Limits(**fields)
     plans = [runner.plan([clause], source_of(table), limits)]
     vectors: np.ndarray = runner.truth(runner.marginals(plans, limits, NO_DEADLINE)[0])
     return vectors
@@ -352,7 +352,7 @@ def test_unions_are_scored_in_every_clause() -> None:
 def test_many_plans_are_their_single_ones(fields: dict[str, Any]) -> None:
     """Two shapes mixed; where all tuples are asked for, a ranking is the whole box without witnesses."""
     source, limits = source_of(random_table(9, 20, 0.2)), Limits(budget=5, **fields)
-    engine = registry.find("engines", "ns3")
+    engine = find_plugin("engines", "ns3")
     clauses = [
         QueryGraph(shape.variables, shape.free, (shape.edges[0]._replace(head=~i), *shape.edges[1:]))
         for i in range(6)
@@ -384,7 +384,7 @@ def test_a_short_list_is_the_beginning_of_a_longer_one(engine: str) -> None:
     source = source_of(table)
     names = source.graph.entities
     assert (np.diff(names.sort_rank) < 0).any()
-    runner = registry.find("engines", engine)
+    runner = find_plugin("engines", engine)
 
     def shown(**fields: Any) -> tuple[list[list[str]], list[float]]:
         limits = Limits(budget=20, **fields)

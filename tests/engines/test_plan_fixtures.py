@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from text_fixtures import FOLDER, Case, cases
-from tuplet import registry
+from tuplet import settings
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.ask import plan_text
@@ -36,7 +36,7 @@ def source() -> Source:
 
 
 def planned(text: str, engine: str) -> str:
-    return plan_text(Question.of(source(), text), registry.find("engines", engine))
+    return plan_text(Question.of(source(), text), settings.find_plugin("engines", engine))
 
 
 @pytest.mark.skipif("TUPLET_WRITE_FIXTURES" not in os.environ, reason="fixtures are written only on demand")

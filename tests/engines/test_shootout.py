@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuplet.bench.shapes import JOINT, shape
-from tuplet.bench.walks import Walker, ground
+from tuplet.lab.bench.shapes import JOINT, shape
+from tuplet.lab.bench.walks import Walker, ground
 from tuplet.truth.table import TruthTable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.array_folder import verify
 from tuplet.attribute_rows import attributes
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.graph.array_folder import verify
 from tuplet.graph.attribute_tables import joined_texts, tables_of
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, kind_of, texts_of
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.readers.facts import AttributeBatch, FactColumns
-from tuplet.graph.readers.read import import_graph, read, read_with_report
+from tuplet.read.facts import AttributeBatch, FactColumns
+from tuplet.read.read import import_graph, read, read_with_report
 
 DAY = datetime.date(1990, 5, 1)
 MOMENT = datetime.datetime(2001, 2, 3, 4, 5, 6, 789, tzinfo=datetime.UTC)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuplet.errors import BadInput
-from tuplet.graph.readers.read import read
+from tuplet.read.read import read
 
 GOOD = "a\tr\tb\nb\tr\tc\n"
 

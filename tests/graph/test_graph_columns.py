@@ -18,8 +18,8 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
-from tuplet.graph.readers.columns import Columns
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.columns import Columns
+from tuplet.read.read import read, read_with_report
 
 Fact = tuple[str, str, str]
 DAY = 86_400

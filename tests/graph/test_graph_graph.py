@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuplet.array_folder import write_directory
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.array_folder import write_directory
 from tuplet.graph.graph import KIND, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 

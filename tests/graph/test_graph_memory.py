@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import import_graph, read, read_with_report
+from tuplet.read.read import import_graph, read, read_with_report
 
 facts = st.lists(
     st.tuples(

@@ -10,7 +10,7 @@ import pytest
 from graph_content import fact_values, facts
 
 from tuplet.errors import BadInput
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.read import read, read_with_report
 
 TRANSFERS = "from,to,amount,day\n007,1,9.5,2024-01-02\n1,x,3,2024-01-03\nx,N/A,4,\n,1,2,2024-01-05\n"
 KEPT = {("007", "transfers_to", "1"), ("1", "transfers_to", "x")}

@@ -15,7 +15,7 @@ from graph_content import fact_values, facts, truths, values
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.read import read, read_with_report
 
 
 def write(path: Path, text: str) -> Path:

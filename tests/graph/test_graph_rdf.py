@@ -13,7 +13,7 @@ import rdflib
 from graph_content import fact_values, facts, tagged, truths, values
 
 from tuplet.errors import BadInput
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.read import read, read_with_report
 
 X = "http://x/"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"

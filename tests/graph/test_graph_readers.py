@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.read import read, read_with_report
 
 FACTS = [
     ("http://x/paris", "http://x/capital_of", "http://x/france"),

@@ -10,7 +10,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import TupletError
-from tuplet.graph.readers.read import read_with_report
+from tuplet.read.read import read_with_report
 
 MARKS = {
     "created_by_ref": "identity--c78cb6e5-0c4b-4611-8297-d1b8b55e40b5",

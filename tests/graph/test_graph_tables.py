@@ -12,7 +12,7 @@ import pytest
 from graph_content import fact_values, facts, values
 
 from tuplet.errors import BadInput
-from tuplet.graph.readers.read import read, read_with_report
+from tuplet.read.read import read, read_with_report
 
 
 def write(path: Path, text: str) -> Path:

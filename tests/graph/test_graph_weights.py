@@ -11,7 +11,7 @@ import pytest
 import tuplet
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.readers.read import read
+from tuplet.read.read import read
 from tuplet.truth.assemble import by_falling_truth
 from tuplet.truth.edges import observed_facts
 from tuplet.truth.store_folder import StoreFiles

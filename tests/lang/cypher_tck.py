@@ -20,10 +20,10 @@ from tuplet.errors import BudgetExceeded, ParseError, TupletError, UnknownName, 
 from tuplet.graph.attributes import kind_of
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.readers.facts import AttributeBatch, FactColumns
 from tuplet.lang.ast import Free, Query
 from tuplet.lang.parse import parse
 from tuplet.query.answers import Answers
+from tuplet.read.facts import AttributeBatch, FactColumns
 
 BARE = "no label"
 

@@ -11,9 +11,9 @@ import tuplet
 from tuplet.lang.ast import Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.source import Source
-from tuplet.serve import models
-from tuplet.serve.drawing import draw, write
-from tuplet.serve.requests.limits import ServerLimits
+from tuplet.server import models
+from tuplet.server.drawing import draw, write
+from tuplet.server.requests.limits import ServerLimits
 
 SOURCE = Source(tuplet.read([("a", "r", "b")]))
 LIMITS = ServerLimits(max_atoms=256, max_variables=64)

@@ -11,8 +11,8 @@ from lang_trees import all_queries, plain_queries
 
 from text_fixtures import cases
 from tuplet.errors import BudgetExceeded, TupletError, Unsupported
+from tuplet.lab.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok
 from tuplet.lang.ast import And, Atom, Attribute, Constant, Formula, Free, Or, Query, atoms
-from tuplet.lang.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok
 from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic

@@ -19,16 +19,16 @@ import httpx
 import pytest
 
 import tuplet
-from tuplet import registry
-from tuplet.bench.formats import read_any
-from tuplet.bench.results import read_rows
-from tuplet.bench.run import run
+from tuplet import settings
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput
-from tuplet.serve.app import Application
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.service import Service
+from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.results import read_rows
+from tuplet.lab.bench.run import run
+from tuplet.server.app import Application
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.service import Service
 
 PACKAGE = Path(__file__).parent / "tuplet-example"
 CHESS = "?x, ?y : knows(?x, ?y) & joins(?y, chess)"
@@ -57,7 +57,7 @@ def beside(*places: Path) -> Iterator[None]:
 
 def _forget() -> None:
     sys.modules.pop("tuplet_example", None)
-    for found in (registry._installed, registry._made):
+    for found in (settings._installed, settings._made):
         found.cache_clear()
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 
 SPLITS = ("train", "valid", "test")
-EMBEDDINGS = [name for name in registry.names("predictors") if name not in ("paths", "any-graph")]
+EMBEDDINGS = [name for name in settings.list_plugins("predictors") if name not in ("paths", "any-graph")]
 
 
 def data_folder() -> Path:

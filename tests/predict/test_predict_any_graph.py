@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
@@ -22,7 +23,6 @@ from tuplet.predict.paths.questions import Questions
 from tuplet.predict.paths.views import FEWEST, told_less, view_of
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions, TrainingRun
-from tuplet.train_config import TrainConfig
 
 SMALL = TrainConfig(
     model="any-graph", rank=8, layers=3, steps=80, batch=12, targets=2, learning_rate=0.01, evaluate_every=0, patience=0

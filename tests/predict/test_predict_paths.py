@@ -14,6 +14,7 @@ import torch
 from predict_data import ring, splits_of
 
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.predict.device import tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
@@ -30,7 +31,6 @@ from tuplet.predict.paths.task import PathTask, hides_pairs
 from tuplet.predict.run_folder import Interrupted
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import Position, RunOptions
-from tuplet.train_config import PRESETS, TrainConfig
 
 SMALL = TrainConfig(
     model="paths", rank=8, layers=3, steps=30, batch=10, targets=2, learning_rate=0.01, evaluate_every=5, patience=0,

@@ -10,13 +10,13 @@ import torch
 from predict_data import ring
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, TransE
 from tuplet.predict.loss import objective, sampled_objective
 from tuplet.predict.model_folder import describe
 from tuplet.predict.sampling import EntitySampler, SampledRows, update_rows
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
-from tuplet.train_config import TrainConfig
 
 SMALL = TrainConfig(rank=8, epochs=30, batch=16, negatives=4, evaluate_every=3, patience=0, checkpoint_seconds=0.0)
 ENTITIES, RELATIONS, EDGES = 40, 3, 60

@@ -17,11 +17,11 @@ import torch
 import tuplet
 from tuplet.cli.demo import bundled, hidden
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import read_tensors
 from tuplet.predict.process_group import ProcessGroup
 from tuplet.predict.sharded import ShardedLinkTask
-from tuplet.train_config import TrainConfig
 
 SETTINGS = "--rank 8 --epochs 4 --batch 600 --negatives 60 --evaluate-every 2 --patience 0 --quiet"
 SOAK = os.environ.get("TUPLET_SOAK") == "1"

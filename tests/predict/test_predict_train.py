@@ -18,9 +18,10 @@ import pytest
 import torch
 from predict_data import EMBEDDINGS, benchmark, ring, splits_of
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict import optimizers
+from tuplet.predict.config import PRESETS, TrainConfig, suitable
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx, DistMult
 from tuplet.predict.link_task import reciprocal
@@ -30,7 +31,6 @@ from tuplet.predict.predictors import model_class
 from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
-from tuplet.train_config import PRESETS, TrainConfig, suitable
 
 SMALL = TrainConfig(
     rank=8, epochs=12, batch=16, evaluate_every=3, patience=0, checkpoint_seconds=0.0, regularisation=0.01
@@ -305,7 +305,7 @@ def test_torch_settings_are_put_back(tmp_path) -> None:
 
 
 def test_presets_are_known_models() -> None:
-    assert {preset.model for preset in PRESETS.values()} <= set(registry.names("predictors"))
+    assert {preset.model for preset in PRESETS.values()} <= set(settings.list_plugins("predictors"))
 
 
 ALONE = """
@@ -313,7 +313,7 @@ import sys
 for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "scipy"):
     sys.modules[name] = None  # importing it is an error
 import numpy as np
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import adopt, edges, evaluate, model_folder, train
 from tuplet.predict.training import RunOptions

@@ -15,15 +15,15 @@ import pytest
 import torch
 from predict_data import ring
 
-from tuplet import train_config
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.predict import config as train_config
+from tuplet.predict.config import TrainConfig, preset
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.model_folder import DESCRIPTION, describe, load, read_tensors, save
 from tuplet.predict.predictors import model_class, ready
 from tuplet.predict.run_folder import CHECKPOINT, RunFolder
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import RunOptions
-from tuplet.train_config import TrainConfig, preset
 
 CONFIG = TrainConfig(rank=4, epochs=3, batch=1, evaluate_every=1, patience=0)
 
@@ -226,7 +226,7 @@ from tuplet.predict.predictors import model_class, ready
 from tuplet.predict.model_folder import load
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
 assert registry.names("predictors")[-2:] == ("doubled", "popular")
 result = train(ring(), TrainConfig(model="doubled", rank=4, epochs=2), RunOptions(sys.argv[1], progress=False))
 assert load(sys.argv[1]).kind == "doubled" and result.metrics["test"].mrr > 0

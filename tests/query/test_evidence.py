@@ -29,10 +29,10 @@ from tuplet.predict.predictors import model_class
 from tuplet.query.ask import ask
 from tuplet.query.evidence import LEAST, MOST, EvidenceFinder, Reason
 from tuplet.query.limits import Deadline, Limits
-from tuplet.serve.app import Application
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.service import Service
+from tuplet.server.app import Application
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.service import Service
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.table import TruthTable

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import tuplet
-from tuplet.graph.readers.read import read
 from tuplet.query.source import Source
+from tuplet.read.read import read
 from tuplet.store import Store
 
 FACTS = [("ann", "knows", "bob"), ("bob", "likes", "tea"), ("cid", "likes", "wine"), ("ann", "knows", "dan")]

@@ -6,7 +6,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import UnknownName
-from tuplet.lang.benchmark_forms import to_efok
+from tuplet.lab.benchmark_forms import to_efok
 from tuplet.lang.cypher_printer import to_cypher
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuplet.bench.queries import abstract, bound
-from tuplet.bench.shapes import JOINT, Role, shape, symbols
+from tuplet.lab.bench.queries import abstract, bound
+from tuplet.lab.bench.shapes import JOINT, Role, shape, symbols
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.query_shape import query_shape
 from tuplet.query.ranking import Clauses
@@ -64,7 +64,7 @@ def test_benchmark_shapes_are_told_apart() -> None:
 
 
 def efok(name: str) -> str:
-    from tuplet.bench.queries import efok_text
+    from tuplet.lab.bench.queries import efok_text
 
     return efok_text(shape(name).clauses)
 

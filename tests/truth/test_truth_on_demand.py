@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, build_table, random_edges, random_model
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.truth.candidates.candidate_scorer import CandidateScorer
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand
@@ -32,7 +32,7 @@ def both(
     return table, TruthOnDemand(model, only_facts, edges, calibration, threshold, folder)
 
 
-@pytest.mark.parametrize("name", registry.names("calibrations"))
+@pytest.mark.parametrize("name", settings.list_plugins("calibrations"))
 def test_rows_equal_the_table(name: str) -> None:
     table, rows = both(calibration=Calibration(name))
     for entity in range(0, ENTITIES, 7):

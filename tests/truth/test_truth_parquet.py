@@ -15,7 +15,7 @@ import tuplet
 from tuplet.errors import TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.readers.read import read
+from tuplet.read.read import read
 from tuplet.truth.edit import add_facts, remove_facts
 from tuplet.truth.make import index
 from tuplet.truth.parquet import read_table

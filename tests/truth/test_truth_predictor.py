@@ -17,9 +17,9 @@ import tuplet
 from tuplet.cli import main
 from tuplet.errors import BadInput
 from tuplet.predict import base
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.train_config import TrainConfig
 from tuplet.truth.candidates import row_logs
 from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration

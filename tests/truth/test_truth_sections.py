@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.array_folder import open_directory
-from tuplet.array_writer import HEADER
 from tuplet.errors import CorruptStore
+from tuplet.graph.array_folder import open_directory
+from tuplet.graph.array_writer import HEADER
 from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet import registry
+from tuplet import settings as registry
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
@@ -99,7 +99,7 @@ def as_dense(edges: Predictions, entities: int = ENTITIES) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("_both_ways")
-@pytest.mark.parametrize("name", registry.names("calibrations"))
+@pytest.mark.parametrize("name", registry.list_plugins("calibrations"))
 def test_equals_the_dense_definition(name: str) -> None:
     calibration = Calibration(name)
     model, edges = random_model(), random_edges()
@@ -111,7 +111,9 @@ def test_equals_the_dense_definition(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_both_ways")
-@pytest.mark.parametrize("kind", [name for name in registry.names("predictors") if name not in ("paths", "any-graph")])
+@pytest.mark.parametrize(
+    "kind", [name for name in registry.list_plugins("predictors") if name not in ("paths", "any-graph")]
+)
 def test_every_model(kind: str) -> None:
     model, edges = random_model(kind), random_edges(1)
     found = as_dense(build_table(model, edges, threshold=0.03))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.array_folder import write_directory
 from tuplet.errors import CorruptStore
+from tuplet.graph.array_folder import write_directory
 from tuplet.truth.edges import TRAIN, FactEdges
 from tuplet.truth.table import TruthTable
 

@@ -18,9 +18,9 @@ from tuplet.graph import newest as newest_facts
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.newest import NewestHoldOut, as_of, with_newest_valid
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
-from tuplet.train_config import TrainConfig
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.calibrate import calibrate, candidates_of, known_edges

@@ -17,8 +17,8 @@ from tuplet.cli.guaranteeing import guaranteeing
 from tuplet.cli.reading_flags import reading, tables
 from tuplet.cli.serving_flags import serving
 from tuplet.cli.tool_flags import offering_tools
+from tuplet.predict.config import PACKAGED, PRESETS, TrainConfig
 from tuplet.settings import flags
-from tuplet.train_config import PACKAGED, PRESETS, TrainConfig
 
 FORMATS = ("table", "json", "csv", "parquet")
 CALIBRATION = (

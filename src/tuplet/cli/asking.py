@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 from tuplet.cli.show import echo, lines
-from tuplet.compiling import told
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
+from tuplet.progress import told
 from tuplet.settings import given
 
 WHY = "(why is it predicted? --evidence shows the stated facts that speak for it)"

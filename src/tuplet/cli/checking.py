@@ -17,8 +17,8 @@ from tuplet.lang.ast import Atom, Name, Not
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import bare
 from tuplet.lang.rules import clauses
+from tuplet.progress import printable
 from tuplet.query.alternatives import merged
-from tuplet.text_table import printable
 
 
 def checking(command: CommandParser) -> None:

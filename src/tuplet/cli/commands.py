@@ -50,21 +50,21 @@ def _discard_output() -> None:
 
 def run_serve(arguments: argparse.Namespace) -> None:
     """`tuplet serve`."""
-    from tuplet.serve.command import serve
+    from tuplet.server.command import serve
 
     serve(arguments, lambda text: print(text, flush=True))
 
 
 def run_mcp(arguments: argparse.Namespace) -> None:
     """`tuplet mcp`."""
-    from tuplet.mcp.command import serve_tools
+    from tuplet.server.mcp.command import serve_tools
 
     serve_tools(arguments, lambda text: print(text, flush=True))
 
 
 def run_data(arguments: argparse.Namespace) -> None:
     """`tuplet data fetch` and `list`."""
-    from tuplet.graph.datasets import fetch, listed
+    from tuplet.read.datasets import fetch, listed
 
     if arguments.action == "list":
         echo([asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed())))
@@ -77,7 +77,7 @@ def run_data(arguments: argparse.Namespace) -> None:
 
 def run_bench(arguments: argparse.Namespace) -> None:
     """`tuplet bench sample`, `run`, `report`, `reliability` and `types`."""
-    from tuplet.bench.actions import ACTIONS
+    from tuplet.lab.bench.actions import ACTIONS
 
     found = ACTIONS[arguments.action](arguments)
     echo(found if isinstance(found, str) or arguments.json else lines(found))

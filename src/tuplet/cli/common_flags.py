@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuplet.cli.command_parser import CommandParser
-from tuplet.registry import OURS
+from tuplet.settings import OURS
 
 RAY = "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent"
 

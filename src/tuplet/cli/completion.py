@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tuplet.cli.command_parser import CommandParser
-from tuplet.registry import OURS
+from tuplet.settings import OURS
 
 
 class Completion(NamedTuple):

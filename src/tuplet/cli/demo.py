@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuplet.graph.bundled import bundled
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
+from tuplet.read.bundled import bundled
 
 if TYPE_CHECKING:
     from tuplet.progress import Report

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuplet.graph.bundled import DATA
-from tuplet.text_table import aligned
-from tuplet.train_config import TrainConfig
+from tuplet.predict.config import TrainConfig
+from tuplet.progress import aligned
+from tuplet.read.bundled import DATA
 
 if TYPE_CHECKING:
     from tuplet.plain_graph import Graph
@@ -42,7 +42,7 @@ class History:
     @staticmethod
     def read(folder: Path = DATA / "attack") -> History:
         """The bundled one."""
-        from tuplet.graph.readers.load import load
+        from tuplet.read.load import load
 
         def rows(name: str) -> list[tuple[str, ...]]:
             return [tuple(line.split("\t")) for line in bytes(load(folder / name)).decode().splitlines()[1:]]

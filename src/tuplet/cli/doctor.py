@@ -80,8 +80,8 @@ def compiled_kernels() -> str:
     """Use everything that is compiled on something small, so that it is on disk for the next process."""
     import tuplet
     from tuplet.engines import exact
-    from tuplet.graph.bundled import bundled
     from tuplet.query import evidence
+    from tuplet.read.bundled import bundled
     from tuplet.truth.two_step import TwoStepRules
 
     start = time.perf_counter()

@@ -26,8 +26,8 @@ def guaranteeing(command: CommandParser) -> None:
 
 def run_guarantee(arguments: argparse.Namespace) -> None:
     """`tuplet guarantee`."""
-    from tuplet.bench.formats import read_any
-    from tuplet.bench.guarantee import guarantee, summary
+    from tuplet.lab.bench.formats import read_any
+    from tuplet.lab.bench.guarantee import guarantee, summary
 
     queries = read_any(arguments.queries)
     queries = queries if arguments.per_shape is None else queries.first(arguments.per_shape)

@@ -11,18 +11,17 @@ from typing import Any
 
 from tuplet.cli.show import echo, lines
 from tuplet.errors import BadInput
-from tuplet.progress import shown
+from tuplet.predict.config import TrainConfig, preset
+from tuplet.progress import counted, shown, sizes
 from tuplet.settings import given, load, size
 from tuplet.store import Store
-from tuplet.text_table import counted, sizes
-from tuplet.train_config import TrainConfig, preset
 from tuplet.truth.store_folder import PATIENCE, StoreFiles
 from tuplet.truth.store_info import generation
 
 
 def run_import(arguments: argparse.Namespace) -> None:
     """`tuplet import`."""
-    from tuplet.graph.readers.read import import_graph
+    from tuplet.read.read import import_graph
 
     report = import_graph(
         _source(arguments.source),
@@ -73,7 +72,7 @@ def run_train(arguments: argparse.Namespace) -> None:
 
 def _train_query_model(arguments: argparse.Namespace) -> bool:
     """Train a query model, if that is what is asked for."""
-    from tuplet.baselines.trained import command
+    from tuplet.lab.baselines.trained import command
 
     if not command.asked(arguments):
         return False
@@ -191,8 +190,8 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
 
 def run_edit(arguments: argparse.Namespace) -> None:
     """`tuplet add` and `tuplet remove`."""
-    from tuplet.graph.readers.read import read
-    from tuplet.graph.readers.value_files import read_values
+    from tuplet.read.read import read
+    from tuplet.read.value_files import read_values
     from tuplet.truth.compact import due
     from tuplet.truth.edit import with_facts, without_facts
     from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions

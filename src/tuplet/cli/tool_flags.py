@@ -8,9 +8,9 @@ from tuplet.settings import flags
 
 def offering_tools(command: CommandParser) -> None:
     """Stores, the transport, and the limits of a call."""
-    from tuplet.mcp.command import LIMITS, LOGS
-    from tuplet.serve.operators.server_log import LogSettings
-    from tuplet.serve.requests.limits import ServerLimits
+    from tuplet.server.mcp.command import LIMITS, LOGS
+    from tuplet.server.operators.server_log import LogSettings
+    from tuplet.server.requests.limits import ServerLimits
 
     command.add_argument("stores", metavar="STORE", nargs="+", help="a store or graph directory, also as NAME=STORE")
     command.add_argument(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import BadInput
-from tuplet.listing import Listing
+from tuplet.query.display import Listing
 from tuplet.query.engine import Engine
 from tuplet.settings import describe
 
@@ -31,13 +31,13 @@ def engines() -> Listing[EngineRow]:
     >>> [row.engine for row in engines() if not row.needs_truth]
     ['crisp']
     """
-    return Listing([_row(name) for name in registry.names("engines")], EngineRow)
+    return Listing([_row(name) for name in settings.list_plugins("engines")], EngineRow)
 
 
 def _row(name: str) -> EngineRow:
     """What is known of an engine; of one that another package offers and that does not load, why."""
     try:
-        engine: Engine[Any] = registry.find("engines", name)
+        engine: Engine[Any] = settings.find_plugin("engines", name)
     except BadInput as error:
         return EngineRow(name, str(error), False, False, False, False, {})
     return EngineRow(

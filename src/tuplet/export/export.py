@@ -12,8 +12,8 @@ from typing import Any
 from tuplet.errors import unknown
 from tuplet.export.content import ExportContent
 from tuplet.files import replacing
+from tuplet.progress import counted
 from tuplet.query.source import Source
-from tuplet.text_table import counted
 
 FORMATS = (".nt", ".ttl", ".parquet", ".csv", ".graphml")
 

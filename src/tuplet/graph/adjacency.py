@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import Directory
+from tuplet.graph.array_folder import Directory
 from tuplet.graph.views import NO_VIEWS, GrowingArrays, ViewsWriter, among, relation_slices, relation_views
 
 Ints = NDArray[np.int32]

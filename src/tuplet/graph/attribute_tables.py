@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import Directory
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
+from tuplet.graph.array_folder import Directory
 from tuplet.graph.attributes import (
     FAMILIES,
     STORED,

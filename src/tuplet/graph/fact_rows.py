@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuplet.array_folder import open_directory
-from tuplet.array_writer import FolderWriter
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.array_folder import open_directory
+from tuplet.graph.array_writer import FolderWriter
 from tuplet.graph.graph import KnowledgeGraph, marked_splits
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.views import NO_VIEWS, ViewsWriter, relation_views

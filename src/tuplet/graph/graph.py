@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.errors import CorruptStore, unknown
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
 from tuplet.graph.aliases import with_labels
+from tuplet.graph.array_folder import Directory, content_hash, open_directory, write_directory
 from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates, pair_key
 from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Vocabulary
-from tuplet.prefixes import WELL_KNOWN, Prefixes
-from tuplet.text_table import counted, sizes
+from tuplet.graph.prefixes import WELL_KNOWN, Prefixes
+from tuplet.progress import counted, sizes
 
 KIND = "graph"
 SPLITS = ("train", "valid", "test")

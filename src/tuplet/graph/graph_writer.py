@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import content_hash
 from tuplet.graph.adjacency import LAYOUT, Adjacency
+from tuplet.graph.array_folder import content_hash
 from tuplet.graph.attribute_tables import AttributeTable, is_read_later, of_tables, opened_tables
 from tuplet.graph.graph import DATED, KIND, LOOPS, NO_DATE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, consecutive
-from tuplet.segments import Columns, Segments, place_after
+from tuplet.graph.segments import Columns, Segments, place_after
 
 # Entries and rows that the layer in memory has room for at first; it takes memory only when it is used.
 ENTRY_ROOM = 1 << 22

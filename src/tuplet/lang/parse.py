@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
-from tuplet.lang.benchmark_forms import Grounding, parse_betae, parse_efok
 from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.cypher_tokens import Parameters
 from tuplet.lang.logic_text import parse_logic
@@ -22,6 +22,9 @@ from tuplet.lang.rules import check_size
 from tuplet.lang.sparql import parse_sparql
 from tuplet.lang.sparql_triples import SUPPORTED, UNSUPPORTED
 from tuplet.lang.tokens import Token, is_number, tokenize
+from tuplet.settings import load_class
+
+Grounding: TypeAlias = Mapping[str, str | int]  # of an EFOk-CQA string: its symbols as names or ids
 
 MAX_CHARACTERS = 100_000
 _LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first: most queries
@@ -89,7 +92,7 @@ def _parse(
     example: Callable[[], str],
 ) -> Query:
     if grounding is not None:
-        return parse_efok(text, grounding)
+        return _benchmark_form("efok", text, grounding)
     if _LOGIC.match(text):
         return parse_logic(text, prefixes)
     if sql := _SQL.match(text):
@@ -107,12 +110,16 @@ def _parse(
     match _language(tokens):
         case "sparql":
             return _sparql(text, prefixes)
-        case "efok":
-            return parse_efok(text)
-        case "betae":
-            return parse_betae(text)
+        case "efok" | "betae" as form:
+            return _benchmark_form(form, text)
         case _:
             return parse_logic(text, prefixes)
+
+
+def _benchmark_form(name: str, text: str, *grounding: Grounding) -> Query:
+    """A query in the notation of a benchmark; its parser is registered by name."""
+    query: Query = load_class("languages", name)(text, *grounding)
+    return query
 
 
 def _sparql(text: str, prefixes: Mapping[str, str] | None) -> Query:

@@ -24,7 +24,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import locked, refuse_existing
 from tuplet.graph.graph import KnowledgeGraph
@@ -144,7 +144,7 @@ def _sniff(tables: Tables) -> type[EmbeddingModel]:
     raise BadInput(
         f"{tables.origin} does not say which model it is; give ",
         Option("model", None),
-        f" {', '.join(registry.names('predictors'))}",
+        f" {', '.join(settings.list_plugins('predictors'))}",
     )
 
 
@@ -273,7 +273,7 @@ def _read_pykeen(folder: Path, trust: bool) -> Tables:
     except Exception as error:  # whatever the pickle does
         raise BadInput(f"{file}: PyKEEN's model cannot be opened: {type(error).__name__}: {error}") from None
     kind = type(model).__name__.lower()
-    known = registry.OURS["predictors"]
+    known = settings.OURS["predictors"]
     if kind not in known:
         raise BadInput(f"{file} is a {type(model).__name__}; {', '.join(known)} can be adopted")
     interaction = model.interaction

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.text_table import counted
+from tuplet.progress import counted
 
 Ids: TypeAlias = NDArray[np.integer[Any]]
 Triples: TypeAlias = tuple[Ids, Ids, Ids]  # heads, relations, tails

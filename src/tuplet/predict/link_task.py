@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import PRESETS, TrainConfig, ranked_edges
 from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
@@ -24,8 +25,7 @@ from tuplet.predict.optimizers import Adagrad, Adam
 from tuplet.predict.predictors import model_class
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import PatientTask, Position
-from tuplet.text_table import counted
-from tuplet.train_config import PRESETS, TrainConfig, ranked_edges
+from tuplet.progress import counted
 
 
 class LinkTask(PatientTask):

@@ -22,10 +22,10 @@ from tuplet._version import __version__
 from tuplet.errors import BadInput, CorruptStore, Option, hint
 from tuplet.files import make_folder, reason, system_errors, write_bytes, write_json, write_text
 from tuplet.predict.base import LinkPredictor
+from tuplet.predict.config import PACKAGED
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import trained_class
-from tuplet.train_config import PACKAGED
 
 TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1

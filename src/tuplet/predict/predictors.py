@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuplet import registry
+from tuplet import settings as registry
 from tuplet.errors import BadInput, unknown
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.train_config import TrainConfig
 
 
 def entry(name: str, modules: bool = False) -> Any:
@@ -29,10 +29,10 @@ def entry(name: str, modules: bool = False) -> Any:
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown model 'compelx'; did you mean 'complex'?
     """
-    known = registry.names("predictors")
+    known = registry.list_plugins("predictors")
     for one in (name, name.lower()):
         if one in known or (modules and ":" in one):
-            return registry.load("predictors", one, modules)
+            return registry.load_class("predictors", one, modules)
     raise unknown("model", name, known)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.link_task import LinkTask
 from tuplet.predict.loss import sampled_objective
@@ -21,7 +22,6 @@ from tuplet.predict.optimizers import Adagrad
 from tuplet.predict.process_group import Command, ProcessGroup
 from tuplet.predict.sampling import EntitySampler, update_rows
 from tuplet.predict.training import Position
-from tuplet.train_config import TrainConfig
 
 
 class ShardedLinkTask(LinkTask):

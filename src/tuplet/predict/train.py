@@ -11,6 +11,7 @@ import torch
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.config import TrainConfig, suitable
 from tuplet.predict.device import pick_device
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
@@ -25,7 +26,6 @@ from tuplet.predict.process_group import Command, ProcessGroup
 from tuplet.predict.run_folder import stored_config
 from tuplet.predict.sharded import ShardedLinkTask
 from tuplet.predict.training import RunOptions, Task, TrainingRun
-from tuplet.train_config import TrainConfig, suitable
 
 
 @dataclass(frozen=True)

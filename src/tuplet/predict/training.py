@@ -26,15 +26,13 @@ from torch import Tensor
 from tuplet._version import __version__
 from tuplet.errors import CorruptStore, Option, TupletError
 from tuplet.files import locked
-from tuplet.interrupts import interrupts
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.device import device_name, precision, tuned_cpu
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import StorableModel, save
 from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
-from tuplet.progress import Report, duration, shown
+from tuplet.progress import Report, duration, in_bytes, interrupts, shown
 from tuplet.settings import to_mapping
-from tuplet.text_table import in_bytes
-from tuplet.train_config import TrainConfig
 
 LOOK_EVERY = 50  # steps on a GPU between two looks at loss and clock: each makes the GPU wait for Python
 ESTIMATE_AFTER = 5.0  # seconds of training after which the time of the whole is estimated

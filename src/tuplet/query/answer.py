@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from tuplet.html_table import Markup, html_table, measured, tag
-from tuplet.prefixes import NO_PREFIXES, Prefixes
+from tuplet.graph.prefixes import NO_PREFIXES, Prefixes
+from tuplet.progress import aligned, printable
+from tuplet.query.display import Markup, html_table, measured, tag
 from tuplet.query.witness import Fact, Status, percent
-from tuplet.text_table import aligned, printable
 
 # values, labels, truth, status, witness: facts by the names of the fields of `Fact`
 Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[dict[str, Any]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuplet.text_table import counted
+from tuplet.progress import counted
 
 
 @dataclass(frozen=True)

@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tuplet import plots
 from tuplet.errors import BadInput, nearest
 from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.html_table import html_table, measured, tag
 from tuplet.lang.ast import Form
-from tuplet.listing import data_frame
+from tuplet.progress import aligned, counted, shortened
+from tuplet.query import display
 from tuplet.query.answer import Answer, Parts, row, show_cell
 from tuplet.query.answer_count import AnswerCount
 from tuplet.query.arrow_column import arrow_column
 from tuplet.query.csv_text import csv_text
+from tuplet.query.display import data_frame, html_table, measured, tag
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.guarantee import Guarantee
 from tuplet.query.ranking import Ranking
 from tuplet.query.slim_answers import slim
 from tuplet.query.value_columns import Cell
 from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
-from tuplet.text_table import aligned, counted, shortened
 
 if TYPE_CHECKING:
     import altair
@@ -410,7 +409,7 @@ class Answers(Sequence[Answer]):
         """The first answers as bars of truth, coloured by status (extra `plots`)."""
         shown = range(min(most, len(self)))
         rows = zip(shown, self._parts(0, len(shown)), strict=True)
-        return plots.bars(
+        return display.bars(
             [
                 {
                     "answer": f"{self._offset + i + 1}  {' · '.join(self._cells(values, labels))}",
@@ -429,7 +428,7 @@ class Answers(Sequence[Answer]):
             {"rank": self._offset + i + 1, "truth": truth[i], "status": status[i] or "not known"}
             for i in range(len(self))
         ]
-        return plots.ranks(points, self.bound, self.query)
+        return display.ranks(points, self.bound, self.query)
 
     def _repr_html_(self) -> str:
         if self.number is not None:

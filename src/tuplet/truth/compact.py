@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tuplet.array_folder import read_manifest
-from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
-from tuplet.array_writer import FolderWriter
 from tuplet.errors import StoreBusy, TupletError
 from tuplet.files import locked, refuse_timeout, remove, system_errors
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.array_folder import read_manifest
+from tuplet.graph.array_writer import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.array_writer import FolderWriter
 from tuplet.graph.attribute_tables import tables_of
 from tuplet.graph.fact_rows import write_facts
 from tuplet.graph.graph import KIND as GRAPH

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import open_directory, write_directory
-from tuplet.array_writer import FolderWriter
 from tuplet.errors import CorruptStore
 from tuplet.files import reason
+from tuplet.graph.array_folder import open_directory, write_directory
+from tuplet.graph.array_writer import FolderWriter
 from tuplet.graph.attribute_states import AttributeStates
 from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
 from tuplet.graph.attributes import Attributes

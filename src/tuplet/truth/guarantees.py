@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import open_directory, write_directory
 from tuplet.errors import CorruptStore
+from tuplet.graph.array_folder import open_directory, write_directory
 
 PART = "guarantees"  # of a store: the folder that they are in
 Floats = NDArray[np.float64]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
-from tuplet.array_writer import FolderWriter
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
+from tuplet.graph.array_writer import FolderWriter
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.graph.newest import as_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.truth.store_meta import ModelMeta
@@ -57,7 +57,7 @@ def open_predictor(
 
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
-        if Path(name).exists() or not (":" in name or name in registry.names("predictors")):
+        if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
             about = model_meta(Path(name), graph, other_graph)
             return model_folder.load_for(TrainingEdges.of(graph), Path(name), device), about
         from tuplet.predict.predictors import ready

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import unknown
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.store_meta import LEARNED
@@ -48,13 +48,13 @@ class Calibration:
     name: str = "softmax-count"
 
     def __post_init__(self) -> None:
-        if ":" not in self.name and self.name not in (names := registry.names("calibrations")):
+        if ":" not in self.name and self.name not in (names := settings.list_plugins("calibrations")):
             raise unknown("calibration", self.name, (*names, LEARNED))
         self.rule()
 
     def rule(self) -> Rule:
         """The function of that name."""
-        found: Rule = registry.find("calibrations", self.name, modules=True)
+        found: Rule = settings.find_plugin("calibrations", self.name, modules=True)
         return found
 
     def shift(self, count: Tensor, log_observed: Tensor, normaliser: Tensor) -> Tensor:

@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import files
-from tuplet.array_folder import open_directory, write_directory
 from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError
 from tuplet.files import (
     clean_leftovers,
@@ -49,6 +48,7 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
+from tuplet.graph.array_folder import open_directory, write_directory
 from tuplet.graph.attribute_states import AttributeStates
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.edge_states import EdgeStates

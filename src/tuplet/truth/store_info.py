@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tuplet.array_folder import verify
 from tuplet.errors import CorruptStore, TupletError
+from tuplet.graph.array_folder import verify
 from tuplet.truth.store_folder import MANIFEST, StoreFiles, read_store
 from tuplet.truth.store_parts import is_named
 

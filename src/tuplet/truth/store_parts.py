@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tuplet.array_folder import open_directory, read_manifest
-from tuplet.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 from tuplet.errors import TupletError
 from tuplet.files import rename
+from tuplet.graph.array_folder import open_directory, read_manifest
+from tuplet.graph.array_writer import FORMAT_VERSION as ARRAY_FORMAT
 
 PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
 

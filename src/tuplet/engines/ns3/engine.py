@@ -13,8 +13,7 @@ from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source
-from tuplet.registry import load
-from tuplet.settings import knob
+from tuplet.settings import knob, load_class
 
 if TYPE_CHECKING:
     from tuplet.engines.ns3.search import FuzzySearch
@@ -126,7 +125,7 @@ class Ns3(Engine[MergePlan]):
         found = search_of([plan.clauses for plan in plans], source, limits.rules, deadline, device)
         if options.index == "messages":
             return found
-        index = load("indexes", options.index)
+        index = load_class("indexes", options.index)
         return replace(found, index=index.of(options.model, source, found.table, deadline))
 
     def score(self, plan: MergePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:

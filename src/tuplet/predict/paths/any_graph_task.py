@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.paths.lesson import Lesson
@@ -23,7 +24,6 @@ from tuplet.predict.paths.questions import Questions
 from tuplet.predict.paths.task import PathTask, hides_pairs
 from tuplet.predict.paths.views import GraphView, told_less, view_of
 from tuplet.predict.training import Position
-from tuplet.train_config import TrainConfig
 
 AT_HAND = 16  # views
 EVERY = 16  # steps one of them is replaced

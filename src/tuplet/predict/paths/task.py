@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from tuplet.errors import BadInput
+from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.model_folder import describe, load_for
@@ -26,7 +27,6 @@ from tuplet.predict.paths.model import AnyGraphModel, PathModel
 from tuplet.predict.paths.questions import Questions
 from tuplet.predict.predictors import trained_class
 from tuplet.predict.training import PatientTask, Position
-from tuplet.train_config import TrainConfig
 
 WARM_UP = 200  # steps in which the learning rate rises, at most a tenth of all
 ROUNDS = 10  # measurements of a run

@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tuplet.cluster.ray_executor import RayExecutor, arrived
-from tuplet.cluster.shipping import Folder
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of
@@ -38,6 +36,7 @@ from tuplet.truth.candidates.relation_parts import (
 from tuplet.truth.candidates.score import plan_relations, workers_for
 from tuplet.truth.candidates.sources import CandidateSources
 from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
+from tuplet.truth.cluster import Folder, RayExecutor, arrived
 from tuplet.truth.learned.calibrate import two_step_rules
 from tuplet.truth.predictor_choice import open_predictors
 from tuplet.truth.relation_cache import RelationCache

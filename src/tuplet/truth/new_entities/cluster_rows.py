@@ -13,10 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tuplet.cluster.ray_executor import RayExecutor, arrived
-from tuplet.cluster.shipping import Folder
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import located
+from tuplet.truth.cluster import Folder, RayExecutor, arrived
 from tuplet.truth.new_entities.learn import KnownGraph
 from tuplet.truth.new_entities.predict import network_of
 from tuplet.truth.new_entities.rows import EntityRows, put_together

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.array_folder import write_directory
 from tuplet.errors import Argument, BadInput, Option
-from tuplet.progress import Report, duration
-from tuplet.text_table import counted
-from tuplet.train_config import PACKAGED
+from tuplet.graph.array_folder import write_directory
+from tuplet.predict.config import PACKAGED
+from tuplet.progress import Report, counted, duration
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import EditReport, states_of
 from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts, never

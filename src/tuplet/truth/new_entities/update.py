@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.graph.views import among
-from tuplet.progress import Report, duration
-from tuplet.text_table import counted
-from tuplet.train_config import PACKAGED
+from tuplet.predict.config import PACKAGED
+from tuplet.progress import Report, counted, duration
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
 from tuplet.truth.learned.calibrate import candidates_of
 from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers

@@ -1,0 +1,299 @@
+"""CQD: continuous query decomposition (Arakelyan et al. 2021), answered by beam search or by gradient.
+
+`beam` searches the truth table, or a link predictor's scores: from the constants outward, only the best `beam` entities
+of a variable are carried on.
+`co` searches the space of embeddings of a link predictor: every variable is a vector, all are optimised together so
+that the atoms become true; then each free variable in turn is replaced by every entity, the others keep their vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
+from tuplet.errors import BadInput, Refused
+from tuplet.lab.baselines.base import Baseline, predictor, refuse_cycles
+from tuplet.lab.baselines.options import CqdOptions
+from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.optimizers import AdamW
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
+from tuplet.query.logic import Logic
+from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import Clauses
+from tuplet.query.source import Source
+
+End: TypeAlias = int | Tensor  # a variable, or the entity of each query [n]
+VectorsOf: TypeAlias = Callable[[End], Tensor]  # the vectors of an end [n, width]
+
+_TOGETHER = 512  # queries optimised at once
+_SETTLED = 1e-9  # a loss that changes by less has converged
+
+
+class Cqd(Baseline[CqdOptions]):
+    """Beam search on the truth table, or gradient on embeddings."""
+
+    name = "cqd"
+    steps = (
+        "beam: from the constants outward, carry on the best entities of each variable",
+        "co: optimise one vector for each variable, then put every entity in its place",
+    )
+    values = "truth values; with a model, sigmoids of its scores"
+    settings = CqdOptions
+
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
+        options = self.options(limits)
+        if options.method == "co" or options.model:
+            model = predictor(options.model, options.device, source, self.name)
+            return embedded(queries, model, options, limits.rules, deadline)
+        search = search_of(queries, source, limits.rules, deadline)
+        # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
+        narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
+        return marginal_vectors(queries, narrow, BoxBudget.all())
+
+
+# --- on the scores of a link predictor -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScoredAtom:
+    """One atom of many queries of one shape, walked from the end that lies nearer to a constant."""
+
+    source: End
+    target: End
+    row: Tensor  # [n] rows of the relation table; a relation walked backwards has a row of its own
+    negated: bool
+
+    @property
+    def variables(self) -> set[int]:
+        """The variables among its ends."""
+        return {end for end in (self.source, self.target) if isinstance(end, int)}
+
+
+def embedded(
+    queries: Sequence[Clauses],
+    model: EmbeddingModel,
+    options: CqdOptions,
+    logic: Logic,
+    deadline: Deadline = NO_DEADLINE,
+) -> list[NDArray[np.float64]]:
+    """The truth of every entity for each free variable of each query, by the scores of a model [k, entities]."""
+    if not model.bilinear:
+        raise BadInput(f"engine 'cqd' needs a bilinear predictor (complex, distmult), not {model.kind}")
+    found = [np.zeros((len(clauses[0].free), model.entities)) for clauses in queries]
+    for numbers in by_shape(queries):
+        for start in range(0, len(numbers), _TOGETHER):
+            some = numbers[start : start + _TOGETHER]
+            for same in zip(*(queries[i] for i in some), strict=True):
+                refuse_filters(same[0])
+                ask = optimised if options.method == "co" else beamed
+                vectors = ask(same, model, options, logic, deadline).cpu().numpy()
+                for number, own in zip(some, vectors, strict=True):
+                    found[number] = logic.disjunction(found[number], own)
+    return found
+
+
+def refuse_filters(clause: QueryGraph) -> None:
+    """A model scores edges; it cannot say that two variables differ, or what else is asked of one."""
+    for said in clause.described():
+        raise Refused(f"engine 'cqd' on a model cannot answer {said}; without a model it can")
+    if clause.different:
+        names = " != ".join(f"?{clause.variables[v]}" if v >= 0 else "a constant" for v in clause.different[0])
+        raise Refused(f"engine 'cqd' on a model cannot answer {names}; without a model it can")
+
+
+def beamed(
+    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
+) -> Tensor:
+    """CQD-Beam: the marginals of one clause of queries of one shape [n, k, entities]; the clause is a tree."""
+    refuse_cycles(graphs[0], "cqd")
+    n, shape, atoms = len(graphs), graphs[0], atoms_of(graphs, model)
+
+    def ones(width: int) -> Tensor:
+        return torch.ones(n, width, dtype=torch.float64, device=model.device)
+
+    def value(v: int, without: int | None = None) -> tuple[Tensor, bool]:
+        """The truth of every entity for a variable and all that hangs on it [n, entities]; whether a constant does."""
+        deadline.check()
+        truth, known = ones(model.entities), False
+        for atom in atoms:
+            if atom.variables == {v}:
+                truth = logic.conjunction(truth, _replaced(model, atom, v, lambda end: model.entity[end]))
+                known |= not atom.negated
+        for u in sorted({u for atom in atoms if v in atom.variables for u in atom.variables} - {v, without}):
+            of_u, reached = value(u, v)
+            if reached:  # else nothing is known of u, and its best score is near 1 for every entity
+                truth, known = logic.conjunction(truth, message(u, v, of_u)), True
+        return truth, known
+
+    def message(u: int, v: int, of_u: Tensor) -> Tensor:
+        """The best of the beam of u for every entity of v [n, entities], one query after the other."""
+        best, entity = of_u.topk(min(options.beam, model.entities))
+        between = [atom for atom in atoms if atom.variables == {u, v}]
+        rows = []
+        for i in range(n):
+            deadline.check()
+            truth = best[i][:, None]
+            for atom in between:
+                here = replace(atom, row=atom.row[i].expand(len(entity[i])))
+                truth = logic.conjunction(truth, _replaced(model, here, v, lambda _: model.entity[entity[i]]))  # noqa: B023
+            rows.append(truth.amax(0))
+        return torch.stack(rows)
+
+    vectors = []
+    for asked in shape.free:
+        truth, left = value(asked)[0], set(range(len(shape.variables))) - _reached(atoms, asked)
+        while left:  # a part of its own: only its best assignment matters
+            root = min(left)
+            truth = logic.conjunction(truth, value(root)[0].amax(1, keepdim=True))
+            left -= _reached(atoms, root)
+        for atom in atoms:
+            if not atom.variables:
+                score = _score(model, atom, lambda end: model.entity[end])
+                truth = logic.conjunction(truth, _truth(score, atom.negated))
+        vectors.append(truth)
+    return torch.stack(vectors, 1)
+
+
+def _reached(atoms: Sequence[ScoredAtom], start: int) -> set[int]:
+    """The variables joined with one, itself included."""
+    found = {start}
+    for _ in atoms:
+        found |= {v for atom in atoms if atom.variables & found for v in atom.variables}
+    return found
+
+
+def optimised(
+    graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
+) -> Tensor:
+    """CQD-CO: the marginals of one clause of queries of one shape [n, k, entities]."""
+    shape, atoms = graphs[0], atoms_of(graphs, model)
+    generator = torch.Generator().manual_seed(options.seed)
+    start = 1e-3 * torch.randn(len(shape.variables), model.entity.shape[1], generator=generator)
+    first = start.to(model.device).expand(len(graphs), *start.shape)
+    guess = optimise(model, atoms, first, options, logic, deadline)
+    return torch.stack([replaced(model, atoms, guess, v, logic) for v in shape.free], 1)
+
+
+def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[ScoredAtom]:
+    """The atoms of queries that have one shape; they may write a relation either way."""
+    distance = _distances(graphs[0])
+
+    def end(nodes: list[int]) -> End:
+        return nodes[0] if nodes[0] >= 0 else torch.tensor([~node for node in nodes], device=model.device)
+
+    atoms = []
+    for same in zip(*(graph.edges for graph in graphs), strict=True):
+        sources, targets, rows = [], [], []
+        for edge in same:
+            backwards = (distance.get(edge.tail, -1), edge.tail) < (distance.get(edge.head, -1), edge.head)
+            sources.append(edge.tail if backwards else edge.head)
+            targets.append(edge.head if backwards else edge.tail)
+            rows.append(edge.relation + (model.relations if backwards else 0))
+        row = torch.tensor(rows, device=model.device)
+        atoms.append(ScoredAtom(end(sources), end(targets), row, same[0].negated))
+    return atoms
+
+
+def _distances(graph: QueryGraph) -> dict[int, int]:
+    """How many positive edges lie between a constant and each variable; without a constant all are as far."""
+    far = len(graph.variables)
+    distance = dict.fromkeys(range(far), far)
+    for _ in range(far):
+        for edge in (edge for edge in graph.edges if not edge.negated):
+            ends = [distance.get(node, -1) for node in (edge.head, edge.tail)]
+            for node, other in ((edge.head, ends[1]), (edge.tail, ends[0])):
+                if node >= 0:
+                    distance[node] = min(distance[node], other + 1)
+    return distance
+
+
+def optimise(
+    model: EmbeddingModel,
+    atoms: Sequence[ScoredAtom],
+    start: Tensor,
+    options: CqdOptions,
+    logic: Logic,
+    deadline: Deadline = NO_DEADLINE,
+) -> Tensor:
+    """The vectors of all variables of a batch of queries [n, variables, width] from their start.
+
+    Each query minimises its own −truth + regularisation · Σ|·|³, so a batch gives what its queries give one by one.
+    """
+    guess = start.detach().clone().requires_grad_()
+    optimiser = AdamW([guess], lr=options.learning_rate)
+    last: Tensor | None = None
+    for _ in range(options.steps):
+        deadline.check()
+        optimiser.zero_grad()
+        truth, penalty = objective(model, atoms, guess, logic)
+        (options.regularisation * penalty - truth.sum()).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        now = torch.cat([truth.detach(), penalty.detach()[None]])
+        if last is not None and bool(((now - last).abs() < _SETTLED).all()):
+            break
+        last = now
+    return guess.detach()
+
+
+def objective(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, logic: Logic) -> tuple[Tensor, Tensor]:
+    """The truth of each query under the guessed vectors [n], and Σ|·|³ of all of them."""
+    truth = torch.ones(len(guess), 1, dtype=guess.dtype, device=guess.device)
+    for atom in atoms:
+        truth = logic.conjunction(truth, _truth(_score(model, atom, partial(_rows, model, guess)), atom.negated))
+    none = guess[:0, 0]
+    return truth[:, 0], model.penalty(guess.flatten(0, 1), none, none)
+
+
+def replaced(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, variable: int, logic: Logic) -> Tensor:
+    """The truth of every query with one variable replaced by every entity, the others as guessed [n, entities]."""
+    truth = torch.ones(len(guess), model.entities, dtype=torch.float64, device=guess.device)
+    rows = partial(_rows, model, guess)
+    for atom in atoms:
+        if variable in atom.variables:
+            own = _replaced(model, atom, variable, rows)
+        else:
+            own = _truth(_score(model, atom, rows).double(), atom.negated)
+        truth = logic.conjunction(truth, own)
+    return truth
+
+
+def _score(model: EmbeddingModel, atom: ScoredAtom, rows: VectorsOf) -> Tensor:
+    """The score of an atom between the vectors of its ends [n, 1]."""
+    return model.score(model.query(rows(atom.source), model.relation[atom.row]), rows(atom.target))[:, None]
+
+
+def _replaced(model: EmbeddingModel, atom: ScoredAtom, variable: int, rows: VectorsOf) -> Tensor:
+    """The truth of an atom with every entity in the place of a variable [n, entities]; `rows` are those of its ends."""
+    relation = model.relation[atom.row]
+    ends = [isinstance(end, int) and end == variable for end in (atom.source, atom.target)]
+    if all(ends):  # r(x, x)
+        score = torch.stack([model.score(model.query(model.entity, row[None]), model.entity) for row in relation])
+    elif ends[1]:
+        score = model.score_all(model.query(rows(atom.source), relation), model.entity)
+    else:
+        score = model.score_all(model.query(rows(atom.target), model.inverse(relation)), model.entity)
+    return _truth(score.double(), atom.negated)
+
+
+def _rows(model: EmbeddingModel, guess: Tensor, end: End) -> Tensor:
+    """The vectors of one end of an atom [n, width]."""
+    return guess[:, end] if isinstance(end, int) else model.entity[end]
+
+
+def _truth(score: Tensor, negated: bool) -> Tensor:
+    """σ(score), or 1 − σ(score) = σ(−score), which keeps its digits."""
+    return torch.sigmoid(-score if negated else score)
+
+
+BASELINE = Cqd()

@@ -1,0 +1,239 @@
+"""Files of benchmark queries: ours (Parquet), arrays for machines that have NumPy alone, EFOk-CQA and BetaE.
+
+`read_any` reads all of them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput, TupletError
+from tuplet.files import PathLike, replacing, write_bytes, write_text
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lab.bench.betae_files import read_betae
+from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples, abstract, bound
+from tuplet.lab.bench.shapes import Role, Symbol, symbols
+
+FORMAT = 1
+
+
+def read_any(path: PathLike) -> QuerySet:
+    """Query files of any kind: our Parquet, our NumPy export, an EFOk-CQA file or folder of them, or a BetaE folder."""
+    place = Path(path)
+    if place.is_dir():
+        if (place / "test-queries.pkl").exists():
+            return read_betae(place)
+        files = sorted(place.glob("*_qaa.json"))
+        if not files:
+            raise TupletError(f"{place} holds neither EFOk-CQA files (*_qaa.json) nor BetaE files (test-queries.pkl)")
+        return QuerySet.merged((read_efok(file) for file in files), {"source": place.name})
+    if place.suffix == ".npz":
+        return read_npz(place)
+    return read_efok(place) if place.suffix == ".json" else read(place)
+
+
+# --- our files ---------------------------------------------------------------------------------------------------
+
+
+def write(queries: QuerySet, path: PathLike, graph: KnowledgeGraph | None = None, force: bool = False) -> None:
+    """Write the queries as one Parquet file; with a graph, the names of the grounding beside the numbers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def named(query: BenchQuery) -> list[tuple[str, str]]:
+        if graph is None:
+            return []
+        return [
+            (s, graph.relations.name(n // 2) if Symbol(s).role is Role.RELATION else graph.entities.name(n))
+            for s, n in query.grounding.items()
+        ]
+
+    flat = pa.list_(pa.int32())
+    columns = {
+        "shape": pa.array([q.shape for q in queries], pa.string()),
+        "index": pa.array([q.index for q in queries], pa.int32()),
+        "k": pa.array([q.k for q in queries], pa.int32()),
+        "formula": pa.array([q.formula for q in queries], pa.string()),
+        "grounding": pa.array([list(q.grounding.items()) for q in queries], pa.map_(pa.string(), pa.int32())),
+        "names": pa.array([named(q) for q in queries], pa.map_(pa.string(), pa.string())),
+        "meaningful": pa.array([q.meaningful for q in queries], pa.bool_()),
+        "easy": pa.array([q.easy.reshape(-1) for q in queries], flat),
+        "hard": pa.array([q.hard.reshape(-1) for q in queries], flat),
+        "links": pa.array([q.links for q in queries], flat),
+        "asked": pa.array([q.asked for q in queries], pa.int32()),
+    }
+    table = pa.table(columns).replace_schema_metadata(
+        {"tuplet.queries": json.dumps({"format": FORMAT, **queries.meta}, sort_keys=True)}
+    )
+    with replacing(path, force) as fresh:
+        pq.write_table(table, fresh, compression="zstd")
+
+
+def read(path: PathLike) -> QuerySet:
+    """Read what `write` wrote."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not Path(path).is_file():
+        raise BadInput(f"there is no query file {path}")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise BadInput(f"{path} is not a query file: {str(error).splitlines()[0]}") from None
+    meta = json.loads((table.schema.metadata or {}).get(b"tuplet.queries", b"{}"))
+    if "format" not in meta:
+        raise BadInput(f"{path} is a Parquet file, but not of benchmark queries")
+    if meta.pop("format") > FORMAT:
+        raise BadInput(f"{path} was written by a newer version of tuplet")
+    column = {name: table[name].to_pylist() for name in ("shape", "index", "k", "formula", "grounding", "meaningful")}
+    answers = {name: _split(table[name].combine_chunks()) for name in ("easy", "hard")}
+    nothing = [None] * len(table)  # files of versions before these columns
+    links, asked = (table[name].to_pylist() if name in table.column_names else nothing for name in ("links", "asked"))
+    return QuerySet(
+        tuple(
+            BenchQuery(
+                shape=column["shape"][i],
+                formula=column["formula"][i],
+                grounding=dict(column["grounding"][i]),
+                easy=answers["easy"][i].reshape(-1, column["k"][i]),
+                hard=answers["hard"][i].reshape(-1, column["k"][i]),
+                index=column["index"][i],
+                meaningful=column["meaningful"][i],
+                links=None if links[i] is None else np.array(links[i], dtype=np.int32),
+                asked=asked[i],
+            )
+            for i in range(len(table))
+        ),
+        meta,
+    )
+
+
+def _split(lists: Any) -> list[Tuples]:
+    """The rows of an Arrow list column as arrays."""
+    values, offsets = lists.flatten().to_numpy(), lists.offsets.to_numpy()
+    return np.split(values, (offsets - offsets[0])[1:-1]) if len(lists) else []
+
+
+# --- for machines that have NumPy alone --------------------------------------------------------------------------
+
+
+def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
+    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark/index.md.
+
+    What is not scored is among the easy answers there: both are filtered.
+    """
+    groups = queries.by_shape()
+    arrays: dict[str, NDArray[Any]] = {
+        "shapes": np.array(list(groups), dtype=np.str_),
+        "meta": np.array(json.dumps(dict(queries.meta), sort_keys=True)),
+    }
+    for shape, members in groups.items():
+        formula = members[0].formula
+        if any(query.formula != formula for query in members):
+            raise BadInput(f"the queries of shape {shape!r} have several formulas; they cannot be exported as one")
+        clauses = abstract(formula)
+        relations, constants = symbols(clauses, Role.RELATION), symbols(clauses, Role.CONSTANT)
+        # Grounding each symbol with its own position gives the structure.
+        positions = {s: 2 * i for i, s in enumerate(relations)} | {s: i for i, s in enumerate(constants)}
+        edges = [(c, *edge) for c, graph in enumerate(bound(clauses, positions)) for edge in graph.edges]
+        arrays |= {
+            f"{shape}.formula": np.array(formula),
+            f"{shape}.edges": np.array(edges, dtype=np.int32),
+            f"{shape}.relations": _table([[q.grounding[s] for s in relations] for q in members], len(relations)),
+            f"{shape}.constants": _table([[q.grounding[s] for s in constants] for q in members], len(constants)),
+            f"{shape}.index": np.array([q.index for q in members], dtype=np.int32),
+        }
+        for kind, of in (("easy", "filtered"), ("hard", "scored")):
+            parts = [getattr(q, of) for q in members]
+            arrays[f"{shape}.{kind}"] = np.concatenate(parts)
+            arrays[f"{shape}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_bytes(path, buffer.getvalue(), force)
+
+
+def read_npz(path: PathLike, most: int | None = None) -> QuerySet:
+    """Read what `write_npz` wrote, at most so many queries of each shape; needs NumPy alone."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not a file of benchmark queries: {error}") from None
+    if "shapes" not in arrays:
+        raise BadInput(f"{path} is a NumPy file, but not of benchmark queries")
+    queries = []
+    for shape in arrays["shapes"].tolist():
+        formula = str(arrays[f"{shape}.formula"])
+        relations, constants = (symbols(abstract(formula), role) for role in (Role.RELATION, Role.CONSTANT))
+        answers = [
+            np.split(arrays[f"{shape}.{kind}"], arrays[f"{shape}.{kind}_ptr"][1:-1]) for kind in ("easy", "hard")
+        ]
+        columns = (arrays[f"{shape}.{name}"].tolist() for name in ("relations", "constants", "index"))
+        for views, entities, index, easy, hard in list(zip(*columns, *answers, strict=True))[:most]:
+            grounding = dict(zip((*relations, *constants), (*views, *entities), strict=True))
+            queries.append(BenchQuery(shape, formula, grounding, easy, hard, index))
+    return QuerySet(tuple(queries), json.loads(str(arrays["meta"])))
+
+
+def _table(rows: list[list[int]], width: int) -> Tuples:
+    return np.array(rows, dtype=np.int32).reshape(len(rows), width)
+
+
+# --- EFOk-CQA ----------------------------------------------------------------------------------------------------
+
+
+def read_efok(path: PathLike, shape: str | None = None) -> QuerySet:
+    """Read an EFOk-CQA query file `{formula: [[grounding, easy, hard], …]}`; the shape is its type unless given."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not an EFOk-CQA query file: {error}") from None
+    if not isinstance(content, dict):
+        raise BadInput(f"{path} is not an EFOk-CQA query file: expected an object of formulas")
+    typed = re.search(r"type\d+", Path(path).name)
+    queries = []
+    for formula, entries in content.items():
+        name = shape or (typed[0] if typed and len(content) == 1 else formula)
+        k = len(symbols(abstract(formula), Role.FREE))
+        for index, entry in enumerate(entries):
+            try:
+                grounding, easy, hard = entry
+                ground = {str(symbol): int(number) for symbol, number in grounding.items()}
+                query = BenchQuery(name, formula, ground, _tuples(easy, k), _tuples(hard, k), index)
+                query.clauses()
+            except (TypeError, ValueError, AttributeError, KeyError) as error:
+                raise BadInput(f"{path}: query {index} of {formula!r} is malformed: {error}") from None
+            queries.append(query)
+    return QuerySet(tuple(queries), {"source": Path(path).name})
+
+
+def _tuples(answers: Any, k: int) -> Tuples:
+    """`{"f1_f2": [[a, b], …]}`, or `[]` for none."""
+    rows = [row for listed in answers.values() for row in listed] if isinstance(answers, dict) else answers
+    return np.array(rows, dtype=np.int32).reshape(-1, k)
+
+
+def write_efok(queries: QuerySet, folder: PathLike, split: str = "test", force: bool = False) -> list[Path]:
+    """Write one EFOk-CQA file for each shape, `test_type0000_EFOX_qaa.json`; returns the paths in order of the shapes.
+
+    A shape that is no `type…` is numbered by its place among the shapes.
+    """
+    written = []
+    for number, (shape, members) in enumerate(queries.by_shape().items()):
+        content: dict[str, list[Any]] = {}
+        for query in members:
+            key = "_".join(sorted(f"f{i}" for i in range(1, query.k + 1)))
+            answers = ({key: part.tolist()} for part in (query.filtered, query.scored))
+            content.setdefault(query.formula, []).append([dict(query.grounding), *answers])
+        name = shape if re.fullmatch(r"type\d{4,}", shape) else f"type{number:04d}"
+        path = Path(folder) / f"{split}_{name}_EFOX_qaa.json"
+        write_text(path, json.dumps(content), force)
+        written.append(path)
+    return written

@@ -1,0 +1,178 @@
+"""Benchmark queries, and how their formulas become query graphs.
+
+A query is a formula over symbols and a grounding. Relation numbers count directions, as in the public benchmarks: 2r is
+relation r, 2r + 1 is relation r walked backwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.lab.bench.hardness import strata
+from tuplet.lab.bench.query_types import efok_formula
+from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
+from tuplet.lab.benchmark_forms import parse_efok
+from tuplet.lang.ast import Atom, Constant, Not, Term
+from tuplet.lang.rules import clauses as clauses_of
+from tuplet.query.query_graph import Edge, QueryGraph
+
+Tuples: TypeAlias = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class BenchQuery:
+    """A grounded query with its answers: `easy` on the known facts, `hard` only on the full graph."""
+
+    shape: str
+    formula: str  # as EFOk-CQA writes it
+    grounding: Mapping[str, int]  # r1 … to relation numbers (directions count), s1 … to entities
+    easy: Tuples  # [n, k]
+    hard: Tuples  # [m, k]
+    index: int = 0
+    meaningful: bool = True  # the negated atoms change the answers
+    links: NDArray[np.int32] | None = None  # [m] links that must be predicted for each hard answer (bench/hardness.py)
+    asked: int | None = None  # the place of the only hard answer that is scored; None: all are
+
+    @property
+    def k(self) -> int:
+        """The number of free variables."""
+        return int(self.hard.shape[1])
+
+    @property
+    def scored(self) -> Tuples:
+        """The hard answers whose ranks count."""
+        return self.hard if self.asked is None else self.hard[self.asked : self.asked + 1]
+
+    @property
+    def filtered(self) -> Tuples:
+        """The answers that neither count nor compete: the easy ones, and the hard ones that are not scored."""
+        return (
+            self.easy if self.asked is None else np.concatenate([self.easy, np.delete(self.hard, self.asked, axis=0)])
+        )
+
+    @property
+    def strata(self) -> NDArray[np.int32] | None:
+        """The stratum of each scored answer; None if the links were never counted."""
+        if self.links is None:
+            return None
+        return strata(self.links if self.asked is None else self.links[self.asked : self.asked + 1])
+
+    def clauses(self) -> tuple[QueryGraph, ...]:
+        """The bound clauses, as engines take them.
+
+        >>> none = np.empty((0, 1), np.int32)
+        >>> BenchQuery("1p", "r1(s1,f1)", {"r1": 5, "s1": 7}, none, none).clauses()[0].edges
+        (Edge(head=0, relation=2, tail=-8, negated=False),)
+        """
+        return bound(abstract(self.formula), self.grounding)
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySet:
+    """Queries of several shapes, and how they came to be."""
+
+    queries: tuple[BenchQuery, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __iter__(self) -> Iterator[BenchQuery]:
+        return iter(self.queries)
+
+    def by_shape(self) -> dict[str, list[BenchQuery]]:
+        """The queries of each shape, in order."""
+        groups: dict[str, list[BenchQuery]] = {}
+        for query in self.queries:
+            groups.setdefault(query.shape, []).append(query)
+        return groups
+
+    def first(self, count: int) -> QuerySet:
+        """The first queries of each shape; samples are nested, so this is what a smaller sample would have been."""
+        if count < 1:
+            raise BadInput(f"at least one query of each shape is needed, not {count}")
+        return replace(self, queries=tuple(q for group in self.by_shape().values() for q in group[:count]))
+
+    @property
+    def digest(self) -> str:
+        """A hash of the queries, their answers and what is scored: only runs with the same one may be compared."""
+        total = hashlib.sha256()
+        for q in self.queries:
+            total.update(json.dumps([q.shape, q.formula, sorted(q.grounding.items())]).encode())
+            for answers in (q.easy, q.hard):
+                total.update(np.ascontiguousarray(answers, dtype=np.int32).tobytes() + b"|")
+            if q.asked is not None:
+                total.update(f"asked {q.asked}".encode())
+        return total.hexdigest()
+
+    @staticmethod
+    def merged(parts: Iterable[QuerySet], meta: Mapping[str, Any]) -> QuerySet:
+        """Several query sets as one."""
+        return QuerySet(tuple(query for part in parts for query in part), meta)
+
+
+# --- from formulas to query graphs -------------------------------------------------------------------------------
+
+
+@cache
+def abstract(formula: str) -> AbstractClauses:
+    """The clauses of an EFOk-CQA formula over symbols; free variables become f1, f2, …
+
+    >>> abstract("((r1(s1,f))|(r2(s2,f)))&(!(r3(s3,f)))")[1]
+    (AbstractEdge(relation='r2', head='s2', tail='f1', negated=False), \
+AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
+    """
+    query = parse_efok(formula, {symbol: symbol for symbol in re.findall(r"\b[rs]\d*\b", formula)})
+    written: dict[Term, Symbol] = {v: Symbol.of(Role.FREE, i) for i, v in enumerate(query.free, start=1)}
+
+    def term(t: Term) -> Symbol:
+        if isinstance(t, Constant):
+            return Symbol(t.name.text)
+        return written.setdefault(t, Symbol.of(Role.EXISTS, len(written) - len(query.free) + 1))
+
+    def edge(literal: object) -> AbstractEdge:
+        atom = literal.body if isinstance(literal, Not) else literal
+        if not isinstance(atom, Atom) or not re.fullmatch(r"r\d*", atom.relation.text):
+            raise BadInput(f"a benchmark formula has symbols only, such as r1(s1,f1): {formula!r}")
+        return AbstractEdge(Symbol(atom.relation.text), term(atom.head), term(atom.tail), isinstance(literal, Not))
+
+    return tuple(tuple(edge(literal) for literal in clause.literals) for clause in clauses_of(query))
+
+
+def bound(clauses: AbstractClauses, grounding: Mapping[str, int] | Mapping[Symbol, int]) -> tuple[QueryGraph, ...]:
+    """The clauses with relations and constants filled in; free variables are numbered first."""
+    free = symbols(clauses, Role.FREE)
+    graphs = []
+    for clause in clauses:
+        names = [*free, *dict.fromkeys(n for edge in clause for n in edge.ends if n.role is Role.EXISTS)]
+        node = {name: i for i, name in enumerate(names)}
+        edges = []
+        for relation, head, tail, negated in clause:
+            view = grounding[relation]
+            ends = tuple(node[n] if n in node else ~grounding[n] for n in (head, tail))
+            edges.append(Edge(ends[view % 2], view // 2, ends[1 - view % 2], negated))
+        graphs.append(QueryGraph(tuple(names), tuple(range(len(free))), tuple(dict.fromkeys(edges))))
+    return tuple(graphs)
+
+
+def efok_text(clauses: AbstractClauses) -> str:
+    """A formula as EFOk-CQA writes it, from its clauses.
+
+    >>> efok_text(abstract("(r1(s1,f1))|((r2(s2,f1))&(!(r3(s3,f1))))"))
+    '(r1(s1,f1))|((r2(s2,f1))&(!(r3(s3,f1))))'
+    """
+    written = [efok_formula(clause) for clause in clauses]
+    formula = written[0]
+    for clause in written[1:]:
+        formula = f"({formula})|({clause})"
+    return formula

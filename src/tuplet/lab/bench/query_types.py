@@ -1,0 +1,339 @@
+"""All EFO_k query types within limits, each once, in canonical form.
+
+A type is a connected graph of free (`f`) and existential (`e`) variables with constants (`s`) hanging on them by one
+edge each. Directions carry no information, since a relation may be walked both ways: an edge is written from the term
+with the smaller key (s before e before f, then by number). A type is kept if
+
+1. every node is at most `distance` edges from a free variable;
+2. without the free variables, in every part that has no constant each existential variable touches a free one: nothing
+   dangles deeper than that;
+3. without its negated edges every variable still has an edge and a constant still reaches a free variable.
+
+Two profiles share these rules. `complete` gives every type once: 1,907 with the default limits. `published741` gives
+the list that the EFOk-CQA benchmark was made from, gaps and repetitions included:
+
+- variable graphs are built from partitions: the edges (apart from the one between two free variables, which is there
+  or not) are dealt out to e1, e2, … in non-increasing numbers, and each takes the *first* so many of its possible
+  partners (later existential variables, then free ones); no other choice is tried;
+- of the placements of the negation only the first is kept, edges in order of e1, e2, …, f1, …, and at each of them
+  partners e, f, s;
+- graphs that are equal up to names are merged only if they come from the same partition.
+
+So it has 741 entries, of which 552 differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, combinations_with_replacement, permutations, product
+from typing import Any, TypeAlias
+
+from tuplet.errors import unknown
+from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, numbered_edges
+
+Pair: TypeAlias = tuple[Symbol, Symbol]
+Signed: TypeAlias = tuple[Symbol, Symbol, bool]  # head, tail, negated
+PROFILES = ("complete", "published741")
+_FIRST, _SECOND = Symbol("f1"), Symbol("f2")
+
+
+@dataclass(frozen=True)
+class TypeLimits:
+    """How large types may be; the defaults are those of EFOk-CQA."""
+
+    free: int = 2
+    exists: int = 2
+    constants: int = 3
+    surplus: int = 1  # edges between variables beyond a tree: cycles and doubled edges
+    variable_edges: int = 4
+    edges: int = 6
+    nodes: int = 6
+    distance: int = 3
+    negations: int = 1
+
+
+@dataclass(frozen=True)
+class QueryType:
+    """A query type; `formula` is written as in EFOk-CQA."""
+
+    name: str
+    formula: str
+    f_num: int
+    e_num: int
+    c_num: int
+    edges: tuple[AbstractEdge, ...]
+    cyclic: bool  # the joined pairs of nodes do not form a tree
+    multi: bool  # a pair is joined twice
+
+    @property
+    def negations(self) -> int:
+        return sum(edge.negated for edge in self.edges)
+
+    @property
+    def topology(self) -> str:
+        """`C` cyclic, `M` with a doubled edge, `S` neither."""
+        return "C" if self.cyclic else "M" if self.multi else "S"
+
+    @property
+    def shape(self) -> QueryShape:
+        """The type as a shape that can be sampled."""
+        return QueryShape(self.name, "&".join(map(str, self.edges)), (self.edges,))
+
+
+def types(profile: str = "complete", **limits: int) -> tuple[QueryType, ...]:
+    """All types of a profile; the limits are the fields of `TypeLimits`.
+
+    >>> [t.formula for t in types(free=1, exists=1, constants=1, surplus=0)]
+    ['r1(s1,f1)', '(r1(s1,e1))&(r2(e1,f1))', '(r1(s1,f1))&(r2(e1,f1))']
+    >>> len(types()), len(types("published741"))
+    (1907, 741)
+    """
+    if profile not in PROFILES:
+        raise unknown("profile", profile, PROFILES)
+    for key in limits:
+        if key not in TypeLimits.__dataclass_fields__:
+            raise unknown("limit", key, TypeLimits.__dataclass_fields__)
+    return _types(profile, TypeLimits(**limits))
+
+
+@cache
+def _types(profile: str, limits: TypeLimits) -> tuple[QueryType, ...]:
+    if profile == "complete":
+        # The same graph may be reached in several ways; a dictionary keeps the first.
+        found = dict.fromkeys(form for size in _sizes(limits) for form in _complete(*size, limits))
+        forms: Iterable[tuple[Signed, ...]] = sorted(found, key=_order)
+    else:
+        forms = [form for size in _sizes(limits) for form in _published(*size, limits)]
+    return tuple(_named(number, form) for number, form in enumerate(forms))
+
+
+def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
+    """The smallest of all sorted edge lists that differ only in the names within s, e and f.
+
+    >>> f1, f2, e1, s1 = map(Symbol, ("f1", "f2", "e1", "s1"))
+    >>> canonical([(f2, e1, False), (s1, f2, False), (e1, f1, True)])
+    (('s1', 'f1', False), ('e1', 'f1', False), ('e1', 'f2', True))
+    """
+    listed = list(edges)
+    nodes = {node for edge in listed for node in edge[:2]}
+    exists, free, constants = (sorted(_all(nodes, role), key=_key) for role in (Role.EXISTS, Role.FREE, Role.CONSTANT))
+    best: list[tuple[tuple[int, int], tuple[int, int], bool]] | None = None
+    for orders in product(permutations(exists), permutations(free)):
+        number = {n: i for order in orders for i, n in enumerate(order, start=1)}
+        # A constant has one edge, so the best order of constants is that of their sorted edges.
+        rank = {n: (_RANK[n.role], number.get(n, 0)) for n in (*exists, *free, *constants)}
+        written = []
+        for a, b, negated in listed:
+            low, high = sorted((rank[a], rank[b]))
+            written.append((low, high, negated))
+        written.sort()
+        if best is None or written < best:
+            best = written
+    assert best is not None
+    result, constant = [], 0
+    for low, high, negated in best:
+        if _ROLES[low[0]] is Role.CONSTANT:
+            constant += 1
+            low = (low[0], constant)
+        result.append((_symbol(*low), _symbol(*high), negated))
+    return tuple(result)
+
+
+_ROLES = (Role.CONSTANT, Role.EXISTS, Role.FREE)
+_RANK = {role: place for place, role in enumerate(_ROLES)}
+
+
+@cache
+def _symbol(rank: int, number: int) -> Symbol:
+    return Symbol.of(_ROLES[rank], number)
+
+
+def _key(symbol: Symbol) -> tuple[int, int]:
+    return _RANK[symbol.role], symbol.number
+
+
+def _all(nodes: Iterable[Symbol], role: Role) -> list[Symbol]:
+    """The nodes of a role."""
+    return [node for node in nodes if node.role is role]
+
+
+def _sizes(limits: TypeLimits) -> Iterator[tuple[int, int, int, int]]:
+    """Numbers of free variables, existential variables, constants, and surplus edges."""
+    sizes = product(
+        range(1, limits.free + 1),
+        range(limits.exists + 1),
+        range(1, limits.constants + 1),
+        range(limits.surplus + 1),
+    )
+    for f, e, c, surplus in sizes:
+        between = surplus + e + f - 1
+        if between <= limits.variable_edges and between + c <= limits.edges and e + f + c <= limits.nodes:
+            yield f, e, c, surplus
+
+
+def _variables(f: int, e: int) -> list[Symbol]:
+    sizes = ((Role.EXISTS, e), (Role.FREE, f))
+    return [Symbol.of(role, number) for role, size in sizes for number in range(1, size + 1)]
+
+
+def _complete(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
+    variables = _variables(f, e)
+    for doubled in range(surplus + 1):
+        for simple in combinations(list(combinations(variables, 2)), surplus - doubled + e + f - 1):
+            if _connected(variables, simple):
+                for edges in _dressed(variables, simple, doubled, c, limits):
+                    for signs in _negations(variables, edges, limits.negations):
+                        yield canonical((a, b, i in signs) for i, (a, b) in enumerate(edges))
+
+
+def _published(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
+    variables = _variables(f, e)
+    for doubled in range(surplus + 1):
+        for simple in _dealt(f, e, surplus - doubled + e + f - 1):
+            if not _connected(variables, simple):
+                continue
+            met = set()
+            for edges in _dressed(variables, simple, doubled, c, limits):
+                form = canonical((a, b, False) for a, b in edges)
+                if form in met:
+                    continue
+                met.add(form)
+                yield form
+                ordered = sorted(edges, key=_by_variable)
+                signs = [s for s in _negations(variables, ordered, min(1, limits.negations)) if s]
+                if signs:
+                    yield canonical((a, b, i in signs[0]) for i, (a, b) in enumerate(ordered))
+
+
+def _by_variable(edge: Pair) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Edges of e1, e2, …, f1, …; at each of them its partners e, f, s."""
+    a, b = edge[::-1] if edge[0].role is Role.CONSTANT else edge
+    return _key(a), (3, 0) if b.role is Role.CONSTANT else _key(b)
+
+
+def _dealt(f: int, e: int, count: int) -> Iterator[list[Pair]]:
+    """Variable graphs of `count` edges from partitions, first choices only."""
+    variables = _variables(f, e)
+    free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [(_FIRST, _SECOND)]]
+    for joined in free_edges:
+        for shares in _partitions(count - len(joined), e, count):
+            if all(share < len(variables) - i for i, share in enumerate(shares)):
+                dealt = [(variables[i], b) for i, share in enumerate(shares) for b in variables[i + 1 : i + 1 + share]]
+                yield dealt + joined
+
+
+def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """Ways to write `total` as `parts` non-increasing numbers from 0.
+
+    >>> list(_partitions(3, 2, 3))
+    [(3, 0), (2, 1)]
+    """
+    if not parts:
+        if not total:
+            yield ()
+        return
+    for first in range(min(total, largest), -1, -1):
+        for rest in _partitions(total - first, parts - 1, first):
+            yield first, *rest
+
+
+def _dressed(
+    variables: list[Symbol], simple: Iterable[Pair], doubled: int, constants: int, limits: TypeLimits
+) -> Iterator[list[Pair]]:
+    """The graph with some edges doubled and constants attached, if rules 1 and 2 hold."""
+    simple = list(simple)
+    for twice in combinations(simple, doubled):
+        for ends in combinations_with_replacement(variables, constants):
+            attached = [(Symbol.of(Role.CONSTANT, i), end) for i, end in enumerate(ends, start=1)]
+            edges = [*simple, *twice, *attached]
+            if _near(edges, limits.distance) and not _dangling(edges):
+                yield edges
+
+
+def _negations(variables: list[Symbol], edges: list[Pair], most: int) -> Iterator[frozenset[int]]:
+    """Sets of edges that may be negated, the empty one first (rule 3)."""
+    for number in range(most + 1):
+        for chosen in combinations(range(len(edges)), number):
+            rest = [edge for i, edge in enumerate(edges) if i not in chosen]
+            held = {n for edge in rest for n in edge}
+            if all(v in held for v in variables) and _all(_reach(rest, _all(held, Role.CONSTANT)), Role.FREE):
+                yield frozenset(chosen)
+
+
+def _neighbours(edges: Iterable[Pair]) -> dict[Symbol, set[Symbol]]:
+    near: dict[Symbol, set[Symbol]] = {}
+    for a, b in edges:
+        near.setdefault(a, set()).add(b)
+        near.setdefault(b, set()).add(a)
+    return near
+
+
+def _reach(edges: Iterable[Pair], start: Iterable[Symbol], steps: int = 1 << 30) -> set[Symbol]:
+    near = _neighbours(edges)
+    seen, front = set(start), set(start)
+    while front and steps:
+        front = {b for a in front for b in near.get(a, ())} - seen
+        seen |= front
+        steps -= 1
+    return seen
+
+
+def _connected(variables: list[Symbol], edges: Iterable[Pair]) -> bool:
+    return len(_reach(edges, variables[:1])) == len(variables)
+
+
+def _near(edges: list[Pair], distance: int) -> bool:
+    nodes = {n for edge in edges for n in edge}
+    return nodes == _reach(edges, _all(nodes, Role.FREE), distance)
+
+
+def _dangling(edges: list[Pair]) -> bool:
+    near = _neighbours(edges)
+    bound = [edge for edge in edges if not _all(edge, Role.FREE)]
+    with_constant = _reach(bound, _all(near, Role.CONSTANT))
+    loose = [n for n in _all(near, Role.EXISTS) if n not in with_constant]
+    return any(all(other.role is Role.EXISTS for other in near[n]) for n in loose)
+
+
+def _order(form: tuple[Signed, ...]) -> tuple[Any, ...]:
+    """Small types first, positive before negated."""
+    f, e, c = _count(form)
+    return f, e, c, len(form), any(negated for *_, negated in form), form
+
+
+def _count(form: tuple[Signed, ...]) -> tuple[int, int, int]:
+    """Free variables, existential variables, constants."""
+    nodes = {n for edge in form for n in edge[:2]}
+    f, e, c = (len(_all(nodes, role)) for role in (Role.FREE, Role.EXISTS, Role.CONSTANT))
+    return f, e, c
+
+
+def _named(number: int, form: tuple[Signed, ...]) -> QueryType:
+    edges = numbered_edges(form)
+    f, e, c = _count(form)
+    pairs = {edge[:2] for edge in form}
+    return QueryType(
+        name=f"type{number:04d}",
+        formula=efok_formula(edges),
+        f_num=f,
+        e_num=e,
+        c_num=c,
+        edges=edges,
+        cyclic=len(pairs) != f + e + c - 1,
+        multi=len(pairs) < len(form),
+    )
+
+
+def efok_formula(edges: Iterable[AbstractEdge]) -> str:
+    """A conjunction as EFOk-CQA writes it: left-nested, every operand in brackets.
+
+    >>> efok_formula(numbered_edges([("s1", "f1", False), ("f1", "f2", True)]))
+    '(r1(s1,f1))&(!(r2(f1,f2)))'
+    """
+    written = [f"!({edge._replace(negated=False)})" if edge.negated else str(edge) for edge in edges]
+    formula = written[0]
+    for atom in written[1:]:
+        formula = f"({formula})&({atom})"
+    return formula

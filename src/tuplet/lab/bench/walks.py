@@ -1,0 +1,188 @@
+"""Random walks on a graph: all edges of an entity at once, and shapes that are grounded where a walk went.
+
+The walk is forgotten, but it is an answer of the positive part, so most grounded shapes have answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput
+from tuplet.graph.adjacency import Adjacency
+from tuplet.lab.bench.queries import bound
+from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, symbols
+from tuplet.query.query_graph import QueryGraph
+
+Random = np.random.Generator
+Node = TypeVar("Node", bound=str)
+
+
+@dataclass
+class Walker:
+    """All edges of an entity at once, whatever their relation: what a random walk needs."""
+
+    adjacency: Adjacency
+    _entities: NDArray[np.int32] = field(init=False, repr=False)  # those that have an edge
+    _ptr: NDArray[np.int64] = field(init=False, repr=False)
+    _row: NDArray[np.int64] = field(init=False, repr=False)
+    _view: NDArray[np.int64] = field(init=False, repr=False)
+    # The same edges by pairs: the neighbours of each entity once, in order, each with the views that lead there.
+    _near: NDArray[np.int32] = field(init=False, repr=False)
+    _near_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_entities`
+    _joint: NDArray[np.int64] = field(init=False, repr=False)
+    _joint_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_near`
+
+    def __post_init__(self) -> None:
+        if not self.adjacency.edges:
+            raise BadInput("a graph without edges has no walks")
+        self.adjacency.touch()
+        self.adjacency, _ = self.adjacency.flattened()
+        self._row = np.argsort(self.adjacency.row_entity, kind="stable")
+        self._entities, first = np.unique(self.adjacency.row_entity[self._row], return_index=True)
+        self._ptr = np.append(first, len(self._row))
+        rows = np.diff(self.adjacency.view_ptr)
+        self._view = np.repeat(np.arange(len(rows), dtype=np.int64), rows)
+        lengths = np.diff(self.adjacency.row_ptr)
+        entity, view = np.repeat(self.adjacency.row_entity, lengths), np.repeat(self._view, lengths)
+        order = np.lexsort((view, self.adjacency.neighbour, entity))
+        entity, near, self._joint = entity[order], self.adjacency.neighbour[order], view[order]
+        new = np.flatnonzero(np.append(True, (np.diff(entity) != 0) | (np.diff(near) != 0)))
+        self._near, self._joint_ptr = near[new], np.append(new, len(near))
+        self._near_ptr = np.searchsorted(entity[new], np.append(self._entities, self._entities[-1] + 1))
+
+    def anyone(self, rng: Random) -> int:
+        """An entity that has an edge, uniformly."""
+        return int(self._entities[rng.integers(len(self._entities))])
+
+    def links(self, entity: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Views and neighbours of all edges of an entity."""
+        at = self._at(entity)
+        if at is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        rows = self._row[self._ptr[at] : self._ptr[at + 1]]
+        starts, stops = self.adjacency.row_ptr[rows], self.adjacency.row_ptr[rows + 1]
+        lengths = stops - starts
+        ends = np.cumsum(lengths)
+        entries = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+        return np.repeat(self._view[rows], lengths), self.adjacency.neighbour[entries]
+
+    def near(self, entity: int, times: int = 1) -> NDArray[np.int32]:
+        """The neighbours of an entity that so many edges lead to, in order."""
+        at = self._at(entity)
+        if at is None:
+            return self._near[:0]
+        own = slice(self._near_ptr[at], self._near_ptr[at + 1])
+        if times == 1:
+            return self._near[own]
+        return self._near[own][np.diff(self._joint_ptr[own.start : own.stop + 1]) >= times]
+
+    def between(self, entity: int, other: int) -> NDArray[np.int64]:
+        """The views under which `other` is a neighbour of `entity`, in order."""
+        at = self._at(entity)
+        if at is None:
+            return self._joint[:0]
+        first, last = self._near_ptr[at : at + 2].tolist()
+        place = first + int(np.searchsorted(self._near[first:last], np.int32(other)))
+        if place == last or self._near[place] != other:
+            return self._joint[:0]
+        return self._joint[self._joint_ptr[place] : self._joint_ptr[place + 1]]
+
+    def _at(self, entity: int) -> int | None:
+        """The place of an entity among those that have edges."""
+        at = int(np.searchsorted(self._entities, np.int32(entity)))
+        return at if at < len(self._entities) and self._entities[at] == entity else None
+
+    def place(
+        self,
+        pairs: Sequence[tuple[Node, Node]],
+        rng: Random,
+        start: Mapping[Node, int] | None = None,
+        among: tuple[Walker, Sequence[tuple[Node, Node]]] | None = None,
+    ) -> dict[Node, int] | None:
+        """An entity for each node, such that each pair is joined as often as it is listed; None if the walk got stuck.
+
+        Parts that are not connected are walked separately. `start` are nodes that have a place already. `among` are
+        some of the pairs again, which are joined by edges of another walker too.
+        """
+        around = _around(pairs)
+        joins = [(self, around), *([] if among is None else [(among[0], _around(among[1]))])]
+        placed: dict[Node, int] = dict(start or {})
+        while len(placed) < len(around):
+            held = {n: sum(other in placed for other in around[n]) for n in around if n not in placed}
+            # The most restricted node first: a cycle closes on a common neighbour, not by luck.
+            node = max(held, key=held.__getitem__)
+            if not held[node]:
+                placed[node] = self.anyone(rng)
+                continue
+            candidates: NDArray[np.int32] | None = None
+            for walker, own in joins:
+                for other, wanted in own.get(node, {}).items():
+                    if other in placed:
+                        fitting = walker.near(placed[other], wanted)
+                        candidates = fitting if candidates is None else _common(candidates, fitting)
+            if candidates is None or not len(candidates):
+                return None
+            placed[node] = int(candidates[rng.integers(len(candidates))])
+        return placed
+
+
+def _around(pairs: Sequence[tuple[Node, Node]]) -> dict[Node, dict[Node, int]]:
+    """For each node the others that it is joined with, and how often."""
+    found: dict[Node, dict[Node, int]] = {node: {} for pair in pairs for node in pair}
+    for one, other in pairs:
+        if one != other:
+            found[one][other] = found[one].get(other, 0) + 1
+            found[other][one] = found[other].get(one, 0) + 1
+    return found
+
+
+def _common(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int32]:
+    """What two ascending arrays have in common, ascending."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    at = np.minimum(np.searchsorted(many, few), max(len(many) - 1, 0))
+    return few[many[at] == few] if len(few) else few
+
+
+def ground(shape: QueryShape, adjacency: Adjacency | Walker, rng: Random, tries: int = 1000) -> tuple[QueryGraph, ...]:
+    """The clauses of a shape with real relations and constants, found by a walk.
+
+    Relations may be walked in either direction. A negated atom takes a relation that its head has, so that it matters.
+    Pass a `Walker` to ground many shapes on one graph.
+    """
+    walker = adjacency if isinstance(adjacency, Walker) else Walker(adjacency)
+    positive = list(dict.fromkeys(edge for clause in shape.clauses for edge in clause if not edge.negated))
+    negated = [edge for clause in shape.clauses for edge in clause if edge.negated]
+    for _ in range(tries):
+        placed = walker.place([edge.ends for edge in positive], rng)
+        if placed is None:
+            continue
+        views: dict[Symbol, int] = {
+            edge.relation: view for edge, view in zip(positive, _views(walker, positive, placed, rng), strict=True)
+        }
+        for edge in negated:
+            placed.setdefault(edge.head, walker.anyone(rng))
+            placed.setdefault(edge.tail, walker.anyone(rng))
+            # One that joins this pair already would leave nothing.
+            near = np.unique(walker.links(placed[edge.head])[0])
+            near = np.setdiff1d(near, [views[e.relation] for e in positive if e.ends == edge.ends])
+            view = near[rng.integers(len(near))] if len(near) else rng.integers(2 * walker.adjacency.relations)
+            views.setdefault(edge.relation, int(view))
+        found = bound(shape.clauses, views | {s: placed[s] for s in symbols(shape.clauses, Role.CONSTANT)})
+        # Two constants in one place may make two atoms one: another walk.
+        if all(len(graph.edges) == len(clause) for graph, clause in zip(found, shape.clauses, strict=True)):
+            return found
+    raise BadInput(f"no walk of shape {shape.name} found in {tries} tries")
+
+
+def _views(walker: Walker, edges: Sequence[AbstractEdge], placed: Mapping[Symbol, int], rng: Random) -> list[int]:
+    """A view for each edge, parallel edges getting different ones."""
+    used: dict[tuple[Symbol, Symbol], list[int]] = {}
+    for edge in edges:
+        if edge.ends not in used:
+            used[edge.ends] = rng.permutation(walker.between(placed[edge.head], placed[edge.tail])).tolist()
+    return [used[edge.ends].pop() for edge in edges]

@@ -1,0 +1,115 @@
+"""Tables of DuckDB, and the node and relationship tables of Ladybug."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tuplet.errors import BadInput, unknown
+from tuplet.read.columns import Choice
+from tuplet.read.facts import FactColumns
+from tuplet.read.layouts import TableLayout
+from tuplet.read.tables import of_layout, of_table
+
+_FACTS, _NODES = ("facts", "triples", "edges"), "nodes"  # tables that are read if a database has several
+_LABELS = ("name", "title", "label")
+
+
+def read_duckdb(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What a DuckDB file says: the table after a colon (`my.duckdb:drugs`), its only one, or `facts` and `nodes`."""
+    duckdb = _module("duckdb", "sql", path)
+    file, table = (str(path), "") if path.exists() else str(path).rsplit(":", 1)
+    try:
+        connection = duckdb.connect(file, read_only=True)
+    except duckdb.Error as error:
+        raise BadInput(f"{path}: cannot be read as DuckDB ({str(error).splitlines()[0]})") from None
+    with closing(connection):
+        yield from of_duckdb(connection, columns, file, table)
+
+
+def of_duckdb(
+    connection: Any, columns: Choice | None = None, where: str = "the database", table: str = ""
+) -> Iterator[FactColumns]:
+    """What the tables of a DuckDB connection say, or one of them."""
+    found_tables = connection.execute("select table_name from information_schema.tables order by 1").fetchall()
+    names = [name for (name,) in found_tables]
+    if table:
+        if table not in names:
+            raise unknown("table", table, names, f"is not in {where}")
+        names = [table]
+    facts = [name for name in names if name.lower() in _FACTS] or [n for n in names if table or n.lower() != _NODES]
+    if len(facts) != 1:
+        found = ", ".join(names) or "none"
+        raise BadInput(f"{where}: which table holds the facts? There are {found}; write {where}:TABLE")
+    for name in names:
+        if name in facts or name.lower() == _NODES:
+            rows = connection.table(f'"{name}"').to_arrow_table()
+            chosen, nodes = (columns, False) if name in facts else (None, True)
+            yield from of_table(f"{where}, table {name}", rows, chosen, nodes)
+
+
+def read_ladybug(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What a Ladybug database says."""
+    ladybug = _module("ladybug", "ladybug", path)
+    try:
+        database = ladybug.Database(str(path), read_only=True)
+        connection = ladybug.Connection(database)
+    except RuntimeError as error:
+        raise BadInput(f"{path}: cannot be read as Ladybug ({str(error).splitlines()[0]})") from None
+    with closing(database), closing(connection):
+        yield from of_ladybug(connection, str(path))
+
+
+def of_ladybug(connection: Any, where: str = "the database") -> Iterator[FactColumns]:
+    """What a Ladybug connection says: nodes are called `Table:key`, their table is their type."""
+    tables = {row[1]: row[2] for row in connection.execute("CALL show_tables() RETURN *")}
+    key = {}
+    for name in (name for name, kind in tables.items() if kind == "NODE"):
+        info = list(connection.execute(f"CALL table_info('{name}') RETURN *"))
+        key[name] = next(row[1] for row in info if row[4])
+        names = [row[1] for row in info]
+        table = connection.execute(f"MATCH (n:{_quoted(name)}) RETURN n.*").get_as_arrow()
+        yield from of_layout(
+            f"{where}, table {name}", table.rename_columns(names), _node_layout(name, names, key[name])
+        )
+    for name in (name for name, kind in tables.items() if kind == "REL"):
+        properties = [row[1] for row in connection.execute(f"CALL table_info('{name}') RETURN *")]
+        for head, tail, *_ in list(connection.execute(f"CALL show_connection('{name}') RETURN *")):
+            wanted = [f"a.{_quoted(key[head])}", f"b.{_quoted(key[tail])}", *(f"r.{_quoted(p)}" for p in properties)]
+            pattern = f"MATCH (a:{_quoted(head)})-[r:{_quoted(name)}]->(b:{_quoted(tail)}) RETURN {', '.join(wanted)}"
+            table = connection.execute(pattern).get_as_arrow()
+            layout = TableLayout(
+                len(wanted),
+                {"head": 0, "tail": 1},
+                attributes={p: i for i, p in enumerate(properties, start=2)},
+                spaces={"head": head, "tail": tail},
+                relation_name=name,
+            )
+            yield from of_layout(f"{where}, table {name}", table, layout)
+
+
+def _node_layout(name: str, names: list[str], key: str) -> TableLayout:
+    called = {column.lower(): i for i, column in enumerate(names)}
+    role = {"id": names.index(key)}
+    label = next((called[word] for word in _LABELS if word in called), None)
+    if label is not None:
+        role["label"] = label
+    return TableLayout(
+        len(names), role, attributes={n: i for i, n in enumerate(names)}, spaces={"id": name}, type_name=name
+    )
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else f"`{name}`"
+
+
+def _module(name: str, extra: str, path: Path) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise BadInput(f"{path} is read with {name}, which is missing: pip install 'tuplet[{extra}]'") from None

@@ -1,0 +1,232 @@
+"""Property graphs: those of NetworkX, and GraphML files. Nodes and edges have properties, which become attributes."""
+
+from __future__ import annotations
+
+import datetime
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tuplet.errors import BadInput, Option
+from tuplet.graph.attributes import FAMILIES, Family, Kind, kind_of
+from tuplet.read.cells import kind_reader
+from tuplet.read.columns import Choice
+from tuplet.read.facts import AttributeBatch, FactColumns
+from tuplet.read.layouts import TYPE_RELATION
+from tuplet.read.load import load
+from tuplet.read.rows import BadRow, truth_of
+
+RELATION = "edge"  # of edges that do not say what they are
+_RELATIONS = ("relation", "predicate", "label", "type")  # properties of an edge that do
+_LABELS = ("label", "name", "title")
+_TYPES = ("labels", "types", "type")
+
+
+class _Node(NamedTuple):
+    name: str
+    properties: Mapping[str, Any]
+
+
+class _Edge(NamedTuple):
+    head: str
+    tail: str
+    key: Any  # of several edges between two nodes
+    properties: Mapping[str, Any]
+
+
+def of_networkx(graph: Any, choice: Choice | None = None) -> FactColumns:
+    """What a graph of NetworkX says."""
+    nodes = [_Node(str(name), properties) for name, properties in graph.nodes(data=True)]
+    if graph.is_multigraph():
+        found = ((head, tail, key, properties) for head, tail, key, properties in graph.edges(keys=True, data=True))
+    else:
+        found = ((head, tail, None, properties) for head, tail, properties in graph.edges(data=True))
+    edges = [_Edge(str(head), str(tail), key, properties) for head, tail, key, properties in found]
+    return _facts("the NetworkX graph", nodes, edges, graph.is_directed(), choice)
+
+
+def read_graphml(path: Path, columns: Choice | None = None) -> FactColumns:
+    """What a GraphML file says."""
+    nodes: list[_Node] = []
+    edges: list[_Edge] = []
+    directed = True
+    keys: dict[str, tuple[str, str]] = {}  # name and type of each property by its id
+    try:
+        for event, element in ElementTree.iterparse(BytesIO(bytes(load(path))), ("start", "end")):
+            tag = element.tag.rsplit("}", 1)[-1]
+            if event == "start":
+                if tag == "graph":
+                    directed = element.get("edgedefault", "directed") == "directed"
+            elif tag == "key":
+                name = element.get("attr.name") or element.get("id", "")
+                keys[element.get("id", "")] = name, element.get("attr.type", "string")
+            elif tag == "node":
+                nodes.append(_Node(_attribute(path, element, "id"), _data(path, element, keys)))
+                element.clear()
+            elif tag == "edge":
+                ends = _attribute(path, element, "source"), _attribute(path, element, "target")
+                edges.append(_Edge(*ends, None, _data(path, element, keys)))
+                element.clear()
+    except ElementTree.ParseError as error:
+        raise BadInput(f"{path}:{error.position[0]}: {str(error).split(':')[0]}") from None
+    if not edges:
+        raise BadInput(f"{path}: no edges; is it GraphML?")
+    return _facts(str(path), nodes, edges, directed, columns)
+
+
+def _attribute(path: Path, element: ElementTree.Element, name: str) -> str:
+    if not element.get(name):
+        raise BadInput(f"{path}: a {element.tag.rsplit('}', 1)[-1]} has no {name}")
+    return element.attrib[name]
+
+
+_KINDS: dict[str, Kind] = {
+    "boolean": "boolean",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+}
+
+
+def _data(path: Path, element: ElementTree.Element, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """The properties of a node or an edge, by their types."""
+    # Neo4j writes labels also as attributes of the element.
+    found: dict[str, Any] = {name: element.attrib[name] for name in ("labels", "label") if name in element.attrib}
+    several: dict[str, list[Any]] = {}
+    for data in element:
+        if data.tag.rsplit("}", 1)[-1] != "data" or data.text is None:
+            continue
+        name, kind = keys.get(data.get("key", ""), (data.get("key", ""), "string"))
+        try:
+            value = kind_reader(_KINDS[kind])(data.text.strip()) if kind in _KINDS else data.text
+        except ValueError:
+            raise BadInput(f"{path}: {name} is {data.text!r}, which is no {kind}") from None
+        several.setdefault(name, []).append(value)
+    return found | {name: values if len(values) > 1 else values[0] for name, values in several.items()}
+
+
+def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, choice: Choice | None) -> FactColumns:
+    """All that nodes and edges say."""
+    if not edges:
+        raise BadInput(f"{where}: no edges")
+    wanted = None if choice is None or not choice.role else choice.get("relation")
+    remarks: list[str] = []
+    relations, truths = [], []
+    named = 0
+    for edge in edges:
+        relation = _first(edge.properties, _RELATIONS if wanted is None else (str(wanted),))
+        if relation is None and isinstance(edge.key, str):
+            relation = edge.key
+        named += relation is not None
+        relations.append(RELATION if relation is None else str(relation))
+        truths.append(edge.properties.get("truth"))
+    if wanted is not None and not named:
+        raise BadInput(f"{where}: no edge has a property {wanted!r}, which ", Option("columns", None), " names")
+    if named < len(edges):
+        remarks.append(f"{where}: {len(edges) - named:,} edges do not say what they are; they are called {RELATION!r}")
+    heads, tails = [edge.head for edge in edges], [edge.tail for edge in edges]
+    properties = [dict(edge.properties) for edge in edges]
+    if not directed:
+        remarks.append(f"{where}: its edges have no direction; each is two facts")
+        heads, tails = heads + tails, tails + heads
+        relations, truths, properties = relations * 2, truths * 2, properties * 2
+    left_out = Counter[str]()
+    taken = {"truth"} | ({str(wanted)} if wanted is not None else set(_RELATIONS))
+    values = list(_columns(properties, None, taken, left_out))
+    values += _columns([node.properties for node in nodes], [node.name for node in nodes], {"labels"}, left_out)
+    remarks += [f"{where}: {count:,} values of {name!r} not read" for name, count in left_out.items()]
+    typed = [(node.name, name) for node in nodes for name in _types(node.properties)]
+    heads += [name for name, _ in typed]
+    tails += [name for _, name in typed]
+    relations += [TYPE_RELATION] * len(typed)
+    weighted = any(truth is not None for truth in truths)
+    truth = _truth(where, [1.0 if t is None else t for t in truths] + [1.0] * len(typed)) if weighted else None
+    labels = {node.name: str(label) for node in nodes if (label := _first(node.properties, _LABELS)) is not None}
+    head, relation, tail = (pa.chunked_array([pa.array(c, pa.large_string())]) for c in (heads, relations, tails))
+    return FactColumns(
+        head,
+        relation,
+        tail,
+        truth,
+        labels=labels,
+        values=tuple(_padded(batch, len(heads)) for batch in values),
+        nodes=pa.array([node.name for node in nodes], pa.large_string()),
+        remarks=tuple(remarks),
+        notes={"type_relation": TYPE_RELATION} if typed else {},
+    )
+
+
+def _truth(where: str, truths: list[Any]) -> NDArray[np.float64]:
+    try:
+        return truth_of(pa.array(truths, pa.float64()))
+    except (pa.ArrowException, TypeError):
+        raise BadInput(f"{where}: a truth is not a number") from None
+    except BadRow as error:
+        raise BadInput(f"{where}: {error.message}") from None
+
+
+def _first(properties: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((properties[name] for name in names if properties.get(name) not in (None, "")), None)
+
+
+def _types(properties: Mapping[str, Any]) -> list[str]:
+    """The types of a node: a list, or text as Neo4j writes it (`:Person:Actor`)."""
+    found = _first(properties, _TYPES)
+    if isinstance(found, str):
+        return [part for part in found.split(":") if part] if found.startswith(":") else [found]
+    return [str(part) for part in found] if isinstance(found, list | tuple | set | frozenset) else []
+
+
+def _columns(
+    rows: list[Any], subjects: list[str] | None, taken: set[str], left_out: Counter[str]
+) -> Iterator[AttributeBatch]:
+    """The properties of rows as attributes, one batch for each family of values."""
+    found: dict[tuple[str, Family], dict[int, list[Any]]] = {}
+    for i, properties in enumerate(rows):
+        for name, value in properties.items():
+            if name in taken or value is None:
+                continue
+            for one in value if isinstance(value, list | tuple | set | frozenset) else (value,):
+                if isinstance(one, np.generic):
+                    one = one.item()
+                if isinstance(one, bool | int | float | str | datetime.date) and _fits(one):
+                    found.setdefault((str(name), FAMILIES[kind_of(one)]), {}).setdefault(i, []).append(one)
+                else:
+                    left_out[str(name)] += 1
+    for (name, family), values in found.items():
+        kinds = {kind_of(one) for several in values.values() for one in several}
+        several: list[list[Any] | None] = [values.get(i) for i in range(len(rows))]
+        if family == "time" and len(kinds) > 1:
+            several = [None if v is None else [_moment(one) for one in v] for v in several]
+        elif family == "number" and len(kinds) > 1:
+            several = [None if v is None else [float(one) for one in v] for v in several]
+        yield AttributeBatch(
+            name, pa.array(several), None if subjects is None else pa.array(subjects, pa.large_string())
+        )
+
+
+def _fits(value: Any) -> bool:
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+def _moment(value: Any) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+    return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
+
+
+def _padded(batch: AttributeBatch, count: int) -> AttributeBatch:
+    """Values of the first facts as values of all."""
+    if batch.subjects is not None or len(batch.values) == count:
+        return batch
+    return AttributeBatch(
+        batch.name, pa.concat_arrays([batch.values, pa.nulls(count - len(batch.values), batch.values.type)])
+    )

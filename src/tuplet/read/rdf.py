@@ -1,0 +1,267 @@
+"""Facts from RDF: IRIs are names, literals are attributes by property, annotations of a truth make a weighted fact.
+
+Labels (rdfs:label, skos:prefLabel) are attributes too: there may be several, in several languages. Named graphs are an
+attribute of facts. What is said about a property, such as its comment, is not kept, but its label is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyoxigraph as ox
+
+from tuplet.errors import BadInput, Option
+from tuplet.read.cells import of_kind
+from tuplet.read.columns import Choice
+from tuplet.read.facts import AttributeBatch, FactColumns
+from tuplet.read.load import load
+from tuplet.read.rdf_annotations import NO_ANNOTATIONS, annotated, may_have_annotations
+from tuplet.read.rdf_names import NAMES, with_plain_names
+from tuplet.read.rdf_terms import ALIASES, GRAPH, LABELS, TYPE, kind_of_datatype, namespace, of_rdflib
+
+_BATCH = 1 << 18
+
+
+def read_ntriples(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What an N-Triples file says."""
+    return read_rdf(path, ox.RdfFormat.N_TRIPLES, columns)
+
+
+def read_turtle(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What a Turtle file says."""
+    return read_rdf(path, ox.RdfFormat.TURTLE, columns)
+
+
+def read_nquads(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What an N-Quads file says."""
+    return read_rdf(path, ox.RdfFormat.N_QUADS, columns)
+
+
+def read_trig(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What a TriG file says."""
+    return read_rdf(path, ox.RdfFormat.TRIG, columns)
+
+
+def read_rdfxml(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What an RDF/XML file says."""
+    return read_rdf(path, ox.RdfFormat.RDF_XML, columns)
+
+
+def read_jsonld(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What a JSON-LD file says."""
+    return read_rdf(path, ox.RdfFormat.JSON_LD, columns)
+
+
+def read_rdf(path: Path, form: ox.RdfFormat, columns: Choice | None = None) -> Iterator[FactColumns]:
+    """What an RDF file says, some at a time."""
+    if columns:
+        raise BadInput(f"{path} is RDF: its subject, predicate and object need no ", Option("columns", None))
+    data = load(path)
+    text = bytes(data)
+    try:
+        parser = ox.parse(text, format=form)
+        gathered = _Statements(str(path))
+        ours = with_plain_names if NAMES.encode() in text else _same
+        yield from map(ours, gathered.parts(list(parser) if may_have_annotations(text) else parser))
+        yield ours(gathered.rest(dict(parser.prefixes)))
+    except SyntaxError as error:
+        raise BadInput(f"{path}:{error.lineno or 1}: {_one_line(error.msg)}") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: {_one_line(str(error))}") from None
+
+
+def of_graph(graph: Any) -> Iterator[FactColumns]:
+    """What a graph of rdflib, or a store or dataset of pyoxigraph, says."""
+    ours = type(graph).__module__.split(".")[0] == "pyoxigraph"
+    gathered = _Statements("the RDF graph", namespaces=set())
+    yield from gathered.parts(list(graph if ours else of_rdflib(graph)))
+    # rdflib knows many prefixes that nobody has bound
+    known, used = {} if ours else {prefix: str(iri) for prefix, iri in graph.namespaces()}, gathered.used()
+    yield gathered.rest({prefix: iri for prefix, iri in known.items() if iri in used})
+
+
+def _same(part: FactColumns) -> FactColumns:
+    return part
+
+
+def _one_line(message: str) -> str:
+    """The parser quotes what it stumbled over, which may be a line end."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
+
+
+@dataclass
+class _Literals:
+    """Values of one property and datatype."""
+
+    subjects: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    languages: list[str | None] = field(default_factory=list)
+
+
+class _Statements:
+    """Statements as they come; facts are given out in batches, all else at the end."""
+
+    def __init__(self, where: str, namespaces: set[str] | None = None) -> None:
+        self._where, self._noted = where, NO_ANNOTATIONS
+        self._namespaces = namespaces  # of the nodes and properties, if they are asked for
+        self._blank: dict[str, str] = {}  # in order of appearance, so that the same file always gives the same graph
+        self._facts: list[tuple[str, str, str]] = []
+        self._graphs: dict[int, str] = {}  # of facts, by their place
+        self._relations: set[str] = set()
+        self._literals: dict[tuple[str, str], _Literals] = {}
+        self._labels: dict[str, tuple[int, int, str]] = {}
+        self._dropped: Counter[str] = Counter()
+        self._annotated: set[tuple[str, str, str]] = set()
+
+    def parts(self, statements: Iterable[Any]) -> Iterator[FactColumns]:
+        """The facts among the statements."""
+        facts, named, relations = self._facts, ox.NamedNode, self._relations
+        if isinstance(statements, list):
+            self._noted = annotated(statements, self._name)
+        reifiers = self._noted.reifiers
+        for subject, predicate, value, graph in statements:
+            name = predicate.value
+            if reifiers and subject in reifiers:
+                continue
+            if type(subject) is named and type(value) is named:
+                ends = subject.value, value.value  # nearly all are of this kind
+            elif isinstance(value, ox.Literal):
+                self._literal(subject, name, value)
+                continue
+            else:
+                head, tail = self._name(subject), self._name(value)
+                if head is None or tail is None:
+                    self._dropped["statements about statements"] += 1
+                    continue
+                ends = head, tail
+            if not isinstance(graph, ox.DefaultGraph):
+                self._graphs[len(facts)] = self._name(graph) or ""
+            facts.append((ends[0], name, ends[1]))
+            relations.add(name)
+            if len(facts) >= _BATCH:
+                yield self._flush()
+        if facts:
+            yield self._flush()
+        facts.extend(self._noted.only_annotated(self._annotated))
+        if facts:
+            relations.update(relation for _, relation, _ in facts)
+            yield self._flush()
+
+    def _name(self, node: object) -> str | None:
+        if isinstance(node, ox.NamedNode):
+            return node.value
+        if isinstance(node, ox.BlankNode):
+            return self._blank.setdefault(node.value, f"_:b{len(self._blank)}")
+        return None
+
+    def _literal(self, subject: object, predicate: str, value: ox.Literal) -> None:
+        name = self._name(subject)
+        if name is None:
+            self._dropped["statements about statements"] += 1
+            return
+        if predicate in LABELS:
+            self._keep_label(name, predicate, value)
+        found = self._literals.setdefault((predicate, value.datatype.value), _Literals())
+        found.subjects.append(name)
+        found.texts.append(value.value)
+        found.languages.append(value.language)
+
+    def _keep_label(self, name: str, predicate: str, value: ox.Literal) -> None:
+        """Prefer a label without a language, then English, then any; the first one of its kind."""
+        language = value.language
+        rank = 0 if language is None else 1 if language.lower().split("-")[0] == "en" else 2
+        known = self._labels.get(name)
+        order = LABELS.index(predicate), rank
+        if value.value and (known is None or order < known[:2]):
+            self._labels[name] = (*order, value.value)
+
+    def _flush(self) -> FactColumns:
+        """The facts so far, as columns."""
+        head, relation, tail = (
+            pa.chunked_array([pa.array(column, pa.large_string()).dictionary_encode()])
+            for column in zip(*self._facts, strict=True)
+        )
+        if self._namespaces is not None:
+            for column in (head, relation, tail):
+                self._namespaces.update(map(namespace, column.chunk(0).dictionary.to_pylist()))
+        values: list[AttributeBatch] = []
+        if self._graphs:
+            graphs = pa.array([self._graphs.get(i) for i in range(len(head))], pa.large_string())
+            values.append(AttributeBatch(GRAPH, graphs))
+        truth = None
+        if self._noted.facts:
+            values += self._noted.values(self._facts)
+            self._annotated |= self._noted.facts.keys() & set(self._facts)
+            if self._noted.has_truth:
+                truth = np.array([self._noted.truth(fact) for fact in self._facts])
+        self._facts.clear()
+        self._graphs.clear()
+        return FactColumns(head, relation, tail, truth, values=tuple(values), blank_nodes=len(self._blank))
+
+    def used(self) -> set[str]:
+        """The namespaces of nodes and properties, where they were asked for."""
+        return (self._namespaces or set()) | {namespace(name) for name, _ in self._literals}
+
+    def rest(self, prefixes: dict[str, str]) -> FactColumns:
+        """All but the facts, which are given out."""
+        none = pa.chunked_array([], pa.large_string())
+        relations = pa.array(sorted(self._relations), pa.large_string())
+        values: list[AttributeBatch] = []
+        about = Counter[str]()
+        for (predicate, datatype), found in self._literals.items():
+            subjects = pa.array(found.subjects, pa.large_string()).dictionary_encode()
+            keep = pc.invert(pc.is_in(subjects.dictionary, relations)).take(subjects.indices)
+            about[predicate] += len(keep) - (pc.sum(keep).as_py() or 0)
+            values += _typed(predicate, datatype, found, subjects, keep)
+        for name in LABELS:
+            about.pop(name, None)  # kept as the label of the relation
+        remarks = [f"{self._where}: {count:,} {what} not read" for what, count in self._dropped.items() if count]
+        if any(about.values()):
+            named = ", ".join(f"{count:,} {name}" for name, count in about.items() if count)
+            remarks.append(f"{self._where}: values of relations not kept: {named}")
+        notes: dict[str, Any] = {}
+        if prefixes:
+            notes["prefixes"] = prefixes
+        if TYPE in self._relations:
+            notes["type_relation"] = TYPE
+        if called := [name for name in ALIASES if any(name == predicate for predicate, _ in self._literals)]:
+            notes["label_attributes"] = called
+        return FactColumns(
+            none,
+            none,
+            none,
+            labels={name: label for name, (_, _, label) in self._labels.items()},
+            blank_nodes=len(self._blank),
+            values=tuple(values),
+            remarks=tuple(remarks),
+            notes=notes,
+        )
+
+
+def _typed(
+    predicate: str, datatype: str, found: _Literals, subjects: pa.DictionaryArray, keep: pa.BooleanArray
+) -> list[AttributeBatch]:
+    """The values of a property and datatype; those that are not what their datatype says are texts."""
+    if not pc.any(keep).as_py():
+        return []
+    texts, kind = pa.array(found.texts, pa.large_string()).filter(keep), kind_of_datatype(datatype)
+    subjects = subjects.filter(keep)
+    languages = pa.array(found.languages, pa.large_string()).filter(keep)
+    if kind == "text":
+        return [
+            AttributeBatch(predicate, texts, subjects, None if languages.null_count == len(languages) else languages)
+        ]
+    values, bad = of_kind(texts, kind)
+    batches = [AttributeBatch(predicate, values, subjects)]
+    if bad is not None:
+        batches.append(
+            AttributeBatch(predicate, pc.if_else(pc.is_null(values), texts, pa.scalar(None, texts.type)), subjects)
+        )
+    return batches

@@ -1,0 +1,1 @@
+"""The tools of `tuplet.server.tools` over the Model Context Protocol."""

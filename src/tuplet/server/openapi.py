@@ -1,0 +1,110 @@
+"""The description of the server (OpenAPI 3.1), made from the table of routes and their models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+
+from tuplet._version import __version__
+from tuplet.lang.brief_language import LANGUAGE
+from tuplet.server.models import ErrorBody
+from tuplet.server.requests.http import JSON, TABLES, TAGGED, Route
+
+REFERENCE = "#/components/schemas/{model}"
+ERRORS: Mapping[int, str] = {
+    400: "The query or the input is wrong; says where.",
+    401: "An API key is needed.",
+    403: "Not from this host, or not with this key.",
+    404: "No such store.",
+    408: "The request did not arrive in time.",
+    413: "The request is too large.",
+    415: "The type of the body is another one.",
+    422: "A key or a limit of the request.",
+    429: "Too many queries at once; try again.",
+    431: "The head of the request is too large.",
+}
+
+
+def describe(routes: Iterable[Route]) -> dict[str, Any]:
+    """The description of the routes that are described."""
+    shown = [route for route in routes if route.described]
+    schemas = _Schemas(shown)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in shown:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tuplet",
+            "version": __version__,
+            "description": "Ask incomplete knowledge graphs for tuples, jointly ranked, with reasons.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.definitions,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}},
+        },
+    }
+
+
+def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    given = {media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in route.gives.items()}
+    answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
+    error = {JSON: {"schema": schemas.of(ErrorBody, "serialization")}}
+    unchanged = (304,) if route.path in TAGGED else ()
+    for status in sorted({*ERRORS, *route.statuses, *unchanged}):
+        answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
+        if status >= 400:
+            answers[str(status)]["content"] = error
+    told: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "responses": answers}
+    if route.takes is not None and "query" in route.takes.model_fields:
+        told["description"] = f"{route.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
+    if route.scope != "open":
+        told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
+    if route.takes is not None and route.method == "GET":
+        told["parameters"] = _parameters(schemas.inline(route.takes))
+    elif route.takes is not None:
+        content: dict[str, Any] = {JSON: {"schema": schemas.of(route.takes, "validation")}}
+        if route.tables is not None:
+            content |= {media: {"schema": {"type": "string"}} for media in TABLES}
+            told["parameters"] = _parameters(schemas.inline(route.tables))
+        told["requestBody"] = {"required": True, "content": content}
+    return told | dict(route.extra)
+
+
+def _parameters(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": kind}
+        for name, kind in schema.get("properties", {}).items()
+    ]
+
+
+class _Schemas:
+    """The JSON schemas of all models, each by its name."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        kinds: list[tuple[Any, JsonSchemaMode]] = [(ErrorBody, "serialization")]
+        for route in routes:
+            kinds += [(kind, "serialization") for kind in route.gives.values() if not isinstance(kind, Mapping)]
+            if route.takes is not None and route.method != "GET":
+                kinds.append((route.takes, "validation"))
+        inputs = [((_key(kind), mode), mode, TypeAdapter(kind).core_schema) for kind, mode in dict.fromkeys(kinds)]
+        made, self.definitions = GenerateJsonSchema(ref_template=REFERENCE).generate_definitions(inputs)
+        self.made = {key: schema for ((key, mode), _), schema in made.items()}
+
+    def of(self, kind: Any, mode: JsonSchemaMode) -> Any:
+        """The schema of a model, as a reference where it has a name; one that is a schema already, as it is."""
+        return kind if isinstance(kind, Mapping) else self.made[_key(kind)]
+
+    def inline(self, model: type[BaseModel]) -> dict[str, Any]:
+        """The schema of a model that is shown as single parameters."""
+        return model.model_json_schema()
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)

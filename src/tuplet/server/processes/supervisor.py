@@ -1,0 +1,354 @@
+"""The parent process: starts workers, replaces those that die, and brings all of them to one generation together.
+
+It opens no store itself. What reaches it over the channels is described in `control`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuplet._version import __version__
+from tuplet.errors import BadInput, TupletError
+from tuplet.server.operators.metrics import SupervisorMetrics
+from tuplet.server.processes.control import ChannelError, Control, Generations
+from tuplet.server.processes.door import Desk, Door
+from tuplet.server.processes.service_manager import VARIABLE as MANAGER
+from tuplet.server.processes.service_manager import tell_manager
+from tuplet.server.server_settings import ServerSettings
+
+PING = 10.0  # seconds without an answer after which a worker is replaced
+SETTLED = 10.0  # seconds after which a worker that ends is replaced at once
+LONGEST_WAIT = 30.0  # seconds between two attempts to start a worker that does not
+PREPARE, STEP = 300.0, 10.0  # seconds to open a generation; to hold and to switch
+MANIFESTS = ("store.json", "manifest.json")
+log = logging.getLogger("tuplet.server")
+
+
+@dataclass(eq=False)
+class WorkerProcess:
+    """A worker as its parent sees it."""
+
+    process: subprocess.Popen[bytes]
+    control: Control
+    desk: Desk
+    began: float
+    generations: Generations | None = None  # None until it is ready
+    serving: bool = False
+    failure: str = ""
+
+    async def end(self) -> str:
+        """Wait until it has ended; says how, "" if it was its own wish."""
+        await asyncio.shield(self.control.closed)
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, 5)
+        if self.process.poll() is None:
+            self.process.kill()
+            await asyncio.to_thread(self.process.wait)
+        code = self.process.returncode
+        if self.failure:
+            return self.failure
+        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}" if code else ""
+
+    def reason(self) -> str:
+        """The kind of its end, one of a few."""
+        code = self.process.returncode
+        return "failed" if self.failure else signal.Signals(-code).name if code < 0 else f"exit {code}"
+
+
+class Supervisor:
+    """A door, some workers, and the generation they all serve."""
+
+    def __init__(self, settings: ServerSettings, count: int, door: Door, ready: Callable[[], None]) -> None:
+        self._settings, self._count, self._door, self._ready = settings, count, door, ready
+        self._loop = asyncio.get_running_loop()
+        self._workers: list[WorkerProcess] = []
+        self._turn = asyncio.Lock()  # one switch at a time, and nobody is let in meanwhile
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._generations: Generations | None = None  # that all workers serve
+        self._restarts = 0
+        self._metrics = SupervisorMetrics()
+        self._problem = ""  # of the last attempt to take the newest generation
+        self._unstartable = ""  # why the first worker did not start
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled)
+        self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
+        slots = [self._task(self._keep()) for _ in range(self._count)]
+        self._task(self._watch())
+        self._task(self._count_connections())
+        await self._stop.wait()
+        await self._end(slots)
+        if self._unstartable:
+            raise BadInput(self._unstartable)
+
+    def stats(self) -> dict[str, Any]:
+        """What a worker may say of the whole: `workers` wanted, `serving` now, `restarts`, `connections`, `refused`
+        connections, `problem` (why the newest generation is not served, or ""), `stopping`."""
+        return {
+            "workers": self._count,
+            "serving": sum(worker.serving for worker in self._workers),
+            "restarts": self._restarts,
+            "connections": self._door.open,
+            "refused": self._door.refused,
+            "problem": self._problem,
+            "stopping": self._stop.is_set(),
+        }
+
+    # --- workers ---------------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Keep one worker running; after each failure in a row it waits twice as long before it starts another one."""
+        failures = 0
+        while not self._stop.is_set():
+            worker = self._start()
+            how = await worker.end()
+            self._workers.remove(worker)
+            self._door.gone(worker.desk)
+            tell_manager(f"STATUS={self._status()}")
+            if self._stop.is_set():
+                return
+            self._restarts += 1
+            self._metrics.worker_died(worker.reason())
+            if self._generations is None and (worker.failure or not self._workers):
+                self._unstartable = worker.failure or f"the server did not start: its worker {how}"
+                self._stop.set()
+                return
+            settled = worker.serving and self._loop.time() - worker.began > SETTLED
+            failures = 0 if settled or not how else failures + 1
+            wait = min(LONGEST_WAIT, 0.25 * 2**failures) if failures else 0.0
+            log.warning("worker %d %s; a new one starts in %g s", worker.process.pid, how or "has ended", wait)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), wait)
+
+    def _start(self) -> WorkerProcess:
+        ours, theirs = socket.socketpair()
+        environment = dict(os.environ) | self._settings.to_environment()
+        environment.pop(MANAGER, None)
+        # The worker finds the modules that this process found, and none in the folder it happens to be in.
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tuplet.server.processes.worker", str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C is for the parent, which tells its workers
+            )
+        control = Control(ours)
+        worker = WorkerProcess(process, control, Desk(control), self._loop.time())
+        control.on("ready", lambda generations: self._admit(worker, generations))
+        control.on("failed", lambda reason: setattr(worker, "failure", reason))
+        control.on("draining", lambda: self._leave(worker))
+        control.on("reload", self._asked_to_reload)
+        control.on("stats", self.stats)
+        self._workers.append(worker)
+        return worker
+
+    def _leave(self, worker: WorkerProcess) -> None:
+        worker.serving = False
+        self._door.leave(worker.desk)
+
+    async def _admit(self, worker: WorkerProcess, generations: Generations) -> None:
+        """Give connections to a worker, once all serve the generation it has found."""
+        worker.generations = generations
+        while not self._stop.is_set() and not worker.control.closed.done():
+            try:
+                async with self._turn:
+                    if self._generations is None:
+                        self._generations = generations
+                    elif worker.generations != self._generations:
+                        await self._together([*self._serving(), worker])
+                    if not worker.control.closed.done():
+                        worker.serving = True
+                        self._door.add(worker.desk)
+                        self._task(self._ping(worker))
+                        self._announce()
+                    return
+            except TupletError as error:
+                self._problem = str(error)
+                log.warning("worker %d has to wait: %s", worker.process.pid, error)
+                await asyncio.sleep(1)
+
+    def _serving(self) -> list[WorkerProcess]:
+        return [worker for worker in self._workers if worker.serving]
+
+    def _announce(self) -> None:
+        ready, self._ready = self._ready, lambda: None
+        ready()
+        stores = ", ".join(f"{name} ({number})" for name, (number, *_) in (self._generations or {}).items())
+        log.info("ready: tuplet %s, %s %s", __version__, self._status(), stores)
+        tell_manager(f"READY=1\nSTATUS={self._status()}")
+
+    def _status(self) -> str:
+        return f"{len(self._serving())} of {self._count} workers serve"
+
+    async def _ping(self, worker: WorkerProcess) -> None:
+        """Replace a worker that lives but does not answer."""
+        while not worker.control.closed.done() and not self._stop.is_set():
+            try:
+                await worker.control.ask("ping", timeout=PING)
+            except ChannelError:
+                if not worker.control.closed.done():
+                    worker.failure = f"did not answer for {PING:g} s"
+                    worker.process.kill()
+                return
+            await asyncio.sleep(1)
+
+    # --- generations -----------------------------------------------------------------------------------------------
+
+    async def reload(self) -> bool:
+        """Bring all workers to what is newest on disk; says whether that is new."""
+        try:
+            async with self._turn:
+                changed = await self._together(self._serving())
+        except TupletError as error:
+            self._problem = str(error)
+            self._metrics.reloaded(False)
+            raise
+        self._metrics.reloaded(True)
+        self._problem = ""
+        return changed
+
+    async def _asked_to_reload(self) -> dict[str, Any]:
+        await self.reload()
+        return {"generations": self._generations}
+
+    async def _together(self, workers: Sequence[WorkerProcess]) -> bool:
+        """Prepare, hold, switch, go. Who dies meanwhile does not matter; who fails once others switch is replaced."""
+        for _ in range(10):
+            replies = await asyncio.gather(*(self._prepared(worker) for worker in workers))
+            workers = [worker for worker, reply in zip(workers, replies, strict=True) if reply is not None]
+            prepared = [reply for reply in replies if reply is not None]
+            if all(one == prepared[0] for one in prepared):
+                break
+        else:
+            raise ChannelError("the stores change more quickly than they can be opened")
+        if not prepared:
+            return False
+        changed = any(worker.generations != prepared[0] for worker in workers)
+        try:
+            if changed:
+                await self._step("hold", workers)
+                await self._step("switch", workers)
+                self._generations = prepared[0]
+                for worker in workers:
+                    worker.generations = prepared[0]
+        finally:
+            await self._step("go", workers)
+        if changed:
+            told = ", ".join(f"{name} {number}" for name, (number, *_) in prepared[0].items())
+            log.info("generation served: %s", told)
+        return changed
+
+    async def _prepared(self, worker: WorkerProcess) -> Generations | None:
+        """What a worker would serve; None if it has ended."""
+        try:
+            reply = await worker.control.ask("prepare", timeout=PREPARE)
+        except ChannelError:
+            if worker.control.closed.done():
+                return None
+            raise
+        found: Generations = reply["generations"]
+        return found
+
+    async def _step(self, kind: str, workers: Sequence[WorkerProcess]) -> None:
+        async def one(worker: WorkerProcess) -> None:
+            try:
+                await worker.control.ask(kind, timeout=STEP)
+            except ChannelError as error:
+                if not worker.control.closed.done():
+                    worker.failure = f"did not {kind}: {error}"
+                    self._leave(worker)
+                    worker.process.kill()
+
+        await asyncio.gather(*map(one, workers))
+
+    async def _hangup(self) -> None:
+        """SIGHUP: the stores, anew; keys are read again by themselves."""
+        tell_manager("RELOADING=1")
+        await self._quietly_reload()
+        tell_manager("READY=1")
+
+    async def _quietly_reload(self) -> None:
+        try:
+            await self.reload()
+        except TupletError as error:
+            log.warning("the generation served stays: %s", error)
+
+    async def _watch(self) -> None:
+        """Look at the stores once a second."""
+        before = self._stamps()
+        while self._settings.watch and not self._stop.is_set():
+            await asyncio.sleep(1)
+            now = self._stamps()
+            if now != before and self._generations is not None:
+                before = now
+                await self._quietly_reload()
+
+    def _stamps(self) -> list[Any]:
+        return [_stamp(Path(path) / name) for _, path in self._settings.stores for name in MANIFESTS]
+
+    async def _count_connections(self) -> None:
+        refused = 0
+        while not self._stop.is_set():
+            self._metrics.connections(self._door.open, self._door.refused - refused)
+            refused = self._door.refused
+            await asyncio.sleep(1)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():  # asked twice: at once
+            for worker in self._workers:
+                worker.process.kill()
+        self._stop.set()
+
+    async def _end(self, slots: Sequence[asyncio.Task[None]]) -> None:
+        """Accept nothing more, let the workers finish what is in flight."""
+        tell_manager("STOPPING=1")
+        if self._generations is not None:
+            log.info("stopping: what is in flight is finished")
+            await asyncio.sleep(self._settings.drain)  # /ready says no meanwhile
+        self._door.shut()
+        for worker in self._workers:
+            if worker.generations is None:  # still starting: nothing is in flight
+                worker.process.kill()
+            with suppress(ChannelError):
+                worker.control.tell("drain")
+        await asyncio.wait(slots, timeout=self._settings.limits.max_time + 10)
+        for worker in self._workers:
+            worker.process.kill()
+        await asyncio.wait(slots)
+
+    def _task(self, coroutine: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("in the supervisor", exc_info=error)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file does."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None

@@ -1,0 +1,249 @@
+"""API keys: made here, shown once, kept as hashes; each says what it opens and how long.
+
+A key is 256 random bits, so one round of SHA-256 protects it at rest: there is no dictionary to try. The key file has
+one line per key; lines that begin with # are comments:
+
+    name:hash scopes=read,write stores=world,people expires=2027-01-01
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Literal, TypeAlias, cast, get_args
+
+from tuplet.errors import BadInput, TupletError, unknown
+
+KeyScope: TypeAlias = Literal["read", "write", "admin"]
+SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+PREFIX = "tup_"
+LOOK = 1.0  # seconds between two looks at the key file
+log = logging.getLogger("tuplet.server")
+
+
+class KeyRefused(TupletError):
+    """A key that opens other things than what it was used for."""
+
+
+@dataclass(frozen=True)
+class KeyOwner:
+    """Whose a key is, and what it opens: asking is `read`, changing facts `write`, looking after the server `admin`.
+
+    >>> anna = KeyOwner("anna", frozenset({"read"}), frozenset({"world"}), date(2027, 1, 1))
+    >>> anna.may("read"), anna.may("write"), anna.sees("world"), anna.sees("people")
+    (True, False, True, False)
+    >>> anna.expired(date(2026, 12, 31)), anna.expired(date(2027, 1, 1))
+    (False, True)
+    """
+
+    name: str
+    scopes: frozenset[KeyScope] = frozenset({"read"})
+    stores: frozenset[str] | None = None  # None: all
+    expires: date | None = None  # from this day on, in UTC, the key opens nothing
+
+    def may(self, *scopes: KeyScope) -> bool:
+        """Whether the key has one of the scopes."""
+        return not self.scopes.isdisjoint(scopes)
+
+    def sees(self, store: str) -> bool:
+        """Whether the key opens a store."""
+        return self.stores is None or store in self.stores
+
+    def expired(self, today: date | None = None) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and (today or datetime.now(UTC).date()) >= self.expires
+
+    @staticmethod
+    def of(name: str, fields: Iterable[str]) -> KeyOwner:
+        """From a name and words such as `stores=world,people`.
+
+        >>> KeyOwner.of("anna", ["expires=2027-01-01"]).expires
+        datetime.date(2027, 1, 1)
+        >>> KeyOwner.of("anna", ["scopes=raed"])
+        Traceback (most recent call last):
+        tuplet.errors.UnknownName: unknown scope 'raed'; did you mean 'read'?
+        """
+        scopes: Iterable[str] = ("read",)
+        stores: frozenset[str] | None = None
+        expires: date | None = None
+        for field in fields:
+            word, _, value = field.partition("=")
+            values = [part for part in value.split(",") if part]
+            if not values:
+                raise BadInput(f"{field!r} of key {name!r} has no value")
+            if word == "scopes":
+                scopes = values
+            elif word == "stores":
+                stores = frozenset(values)
+            elif word == "expires":
+                try:
+                    expires = date.fromisoformat(value)
+                except ValueError:
+                    raise BadInput(f"a key expires on a day such as 2027-01-01, not {value!r}") from None
+            else:
+                raise unknown("field of a key", word, ("scopes", "stores", "expires"))
+        for scope in scopes:
+            if scope not in SCOPES:
+                raise unknown("scope", scope, SCOPES)
+        return KeyOwner(name, frozenset(cast(Iterable[KeyScope], scopes)), stores, expires)
+
+    def words(self) -> str:
+        """The inverse of `of`, behind the hash; what is as usual is not written."""
+        said = []
+        if self.scopes != {"read"}:
+            said.append(f"scopes={','.join(scope for scope in SCOPES if scope in self.scopes)}")
+        if self.stores is not None:
+            said.append(f"stores={','.join(sorted(self.stores))}")
+        if self.expires is not None:
+            said.append(f"expires={self.expires}")
+        return "".join(f" {word}" for word in said)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys that open a server, by their hashes.
+
+    They are looked up, not compared one by one: how long that takes may tell something of the hash of a guess, which is
+    of no use to whoever does not know a key that has this hash.
+
+    >>> key = new_key()
+    >>> keys = Keys({hash_of(key): KeyOwner("anna")})
+    >>> keys.owner(key).name, keys.owner("tup_wrong"), keys.owner("")
+    ('anna', None, None)
+    """
+
+    owners: Mapping[str, KeyOwner]  # by hash
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Keys:
+        """The keys of a file; an error names the first line that is wrong."""
+        keys, wrong = _read(path)
+        if wrong:
+            raise BadInput(wrong[0])
+        if not keys.owners:
+            raise BadInput(
+                f"the key file {path} has no key; `tuplet serve --new-key NAME --api-key-file {path}` adds one"
+            )
+        return keys
+
+    def owner(self, key: str) -> KeyOwner | None:
+        """Whose key it is; it may have expired."""
+        return self.owners.get(hash_of(key))
+
+
+class KeyFile:
+    """The keys of a file as it is now: it is looked at again when somebody asks, at most once a second.
+
+    What is wrong with it is logged, here and later; `Keys.read` is for the start of a server, where it is an error.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.keys = Keys({})
+        self._seen: tuple[int, ...] | None = ()
+        self.refresh()
+
+    def owner(self, key: str) -> KeyOwner | None:
+        """Whose key it is."""
+        if monotonic() >= self._next:
+            self.refresh()
+        return self.keys.owner(key)
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed.
+
+        A line that is wrong opens nothing and is logged, so that a key that was withdrawn beside it is withdrawn. A
+        file that cannot be read leaves everything as it was.
+        """
+        self._next = monotonic() + LOOK
+        state = self._state()
+        if state == self._seen:
+            return
+        first, self._seen = self._seen == (), state
+        try:
+            self.keys, wrong = _read(self.path)
+        except BadInput as error:
+            log.warning("%s; the keys stay as they were", error)
+            return
+        for line in wrong:
+            log.warning("%s; the line is left out", line)
+        if not first:
+            log.info("%s was read again: %d keys", self.path, len(self.keys.owners))
+
+    def warning(self) -> str | None:
+        """What is wrong with who may read the file.
+
+        The hashes give no key away, but whoever may write the file can let anybody in.
+        """
+        if os.name != "posix":
+            return None
+        mode = self.path.stat().st_mode & 0o777
+        return f"others may open the key file {self.path} (mode {mode:04o}): chmod 600" if mode & 0o077 else None
+
+    def _state(self) -> tuple[int, ...] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Keys, list[str]]:
+    """The keys of a file, and what is wrong with lines that are none."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the key file {path}: {getattr(error, 'strerror', None) or error}") from None
+    owners: dict[str, KeyOwner] = {}
+    wrong: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        first, *fields = line.split()
+        name, _, digest = first.rpartition(":")
+        if not name or not re.fullmatch(r"[0-9a-f]{64}", digest):
+            wrong.append(f"{path}:{number}: expected name:hash, as `tuplet serve --new-key` writes it")
+            continue
+        try:
+            owners[digest] = KeyOwner.of(name, fields)
+        except BadInput as error:
+            wrong.append(f"{path}:{number}: {error}")
+    return Keys(owners), wrong
+
+
+def new_key() -> str:
+    """A fresh random key."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hash_of(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def add_key(path: str | os.PathLike[str], name: str, fields: Iterable[str] = ()) -> str:
+    """Make a key, append its hash to the file (readable by its owner only) and return the key."""
+    if not re.fullmatch(r"[\w.@-]{1,64}", name):
+        raise BadInput(f"a key is named with letters, digits and . @ _ -, not {name!r}")
+    owner = KeyOwner.of(name, fields)
+    target = Path(path)
+    known = target.read_text(encoding="utf-8") if target.exists() else ""
+    if any(line.startswith(f"{name}:") for line in known.splitlines()):
+        raise BadInput(f"{path} has a key named {name!r} already; remove its line to replace it")
+    key = new_key()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
+            before = "\n" if known and not known.endswith("\n") else ""
+            file.write(f"{before}{name}:{hash_of(key)}{owner.words()}\n")
+    except OSError as error:
+        raise BadInput(f"cannot write the key file {path}: {error.strerror}") from None
+    return key

@@ -1,0 +1,393 @@
+"""Who may search when.
+
+Every query that is not answered at its first try (`first_try`) starts in the short lane. One that is still at it after
+a moment leaves that lane to others and goes on in the long one; where that is full it waits at its next look at the
+deadline until it is its turn. So many long queries slow each other, not the short ones. Owners (keys or addresses) come
+in turn, and none has more than half of the places where queries start, nor more memory than one search may hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import queue
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from itertools import chain
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from tuplet.errors import TupletError
+from tuplet.query.limits import Brake, Deadline
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.requests.fair_queue import FairQueue
+from tuplet.server.requests.first_try import FirstTries
+from tuplet.server.requests.limits import HELD, TooBusy
+from tuplet.server.requests.request_notes import notes
+
+T = TypeVar("T")
+SHORT = 0.1  # seconds that a query has in the short lane
+TURN = 0.5  # seconds that a long query goes on while others wait
+LONG = 0.4  # seconds after which a query steps back behind the others
+_STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
+_TICK = 0.05  # seconds between two looks at who has had his time
+_TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a query that was held shows what it has
+
+
+class ClientGone(Exception):
+    """Nobody waits for this answer any more."""
+
+
+class OwnersMemory:
+    """What the searches of one owner hold together: not more than one of them may, unless all are small.
+
+    >>> memory = OwnersMemory(100)
+    >>> memory.fits("a", "one", 60), memory.fits("a", "two", 60), memory.fits("a", "three", 30)
+    (True, False, True)
+    >>> memory.fits("b", "one", 60)
+    True
+    >>> memory.over("a", "one")
+    >>> memory.fits("a", "two", 60)
+    True
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._held: dict[str, dict[object, int]] = {}
+
+    def fits(self, owner: str, search: object, size: int) -> bool:
+        """Whether a search may hold so much; one that holds no more than its part of what there is always may."""
+        if self._most is None:
+            return True
+        held = self._held.setdefault(owner, {})
+        searches, others = len(held) + (search not in held), sum(held.values()) - held.get(search, 0)
+        fits = size * searches <= self._most or others + size <= self._most
+        if fits:  # what it may not hold leaves no less to others
+            held[search] = size
+        return fits
+
+    def over(self, owner: str, search: object) -> None:
+        """A search holds nothing any more."""
+        held = self._held.get(owner)
+        if held is not None:
+            held.pop(search, None)
+            if not held:
+                del self._held[owner]
+
+
+class Turn(Brake, Generic[T]):
+    """One query: held at a look while others have their turn, ended where nobody waits for its answer."""
+
+    def __init__(
+        self,
+        owner: str,
+        deadline: Deadline,
+        work: Callable[[], T],
+        done: asyncio.Future[T],
+        memory: OwnersMemory,
+    ) -> None:
+        self.owner, self.deadline, self.work, self.done, self.memory = owner, deadline, work, done, memory
+        self.asked = self.started = self.since = monotonic()
+        self.lane: Any = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.gone: Callable[[], Awaitable[None]] | None = None
+        self.watcher: asyncio.Task[None] | None = None
+        self.thread = 0
+        self.lowered = self.ended = False
+        self._gate: threading.Event | None = None
+
+    def hold(self) -> None:
+        """Wait at the next look."""
+        self._gate = threading.Event()
+
+    def free(self) -> None:
+        """Go on."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self.free()
+
+    def pressed(self) -> bool:
+        gate = self._gate
+        if gate is not None:
+            left, share = self.deadline.left(), (self.deadline.seconds or math.inf) * _TO_END[0]
+            gate.wait(None if left == math.inf else max(0.0, left - min(share, _TO_END[1])))
+        return self.stopped
+
+    def may_hold(self, size: int) -> bool:
+        return self.memory.fits(self.owner, self, size)
+
+
+class Threads:
+    """Threads that are used again, but for those whose priority was lowered: it cannot be raised again."""
+
+    def __init__(self, finished: Callable[[Turn[Any], Any, BaseException | None], None]) -> None:
+        self._finished = finished
+        self._jobs: queue.SimpleQueue[Turn[Any]] = queue.SimpleQueue()
+        self._idle = 0
+        self._turn = threading.Lock()
+
+    def submit(self, turn: Turn[Any]) -> None:
+        """Let a thread do the work of a turn."""
+        if self._idle:
+            self._idle -= 1
+        else:
+            threading.Thread(target=self._serve, name="query", daemon=True).start()
+        self._jobs.put(turn)
+
+    def lower(self, turn: Turn[Any]) -> None:
+        """Give a query that runs long less of the processor; where threads have no priority of their own, nothing."""
+        if turn.lowered or sys.platform != "linux":
+            return
+        with self._turn, suppress(OSError):
+            if not turn.ended and turn.thread:
+                own = os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, turn.thread, min(19, own + _STEP_BACK))
+                turn.lowered = True
+
+    def back(self, turn: Turn[Any]) -> None:
+        """The thread of a turn is free again, unless it has ended with it."""
+        self._idle += not turn.lowered
+
+    def _serve(self) -> None:
+        thread = threading.get_native_id()
+        while True:
+            turn = self._jobs.get()
+            turn.thread = thread
+            result: Any = None
+            failed: BaseException | None = None
+            try:
+                result = turn.work()
+            except TupletError as error:
+                failed = error.with_traceback(None)  # its frames hold what was found so far, until the collector comes
+            except BaseException as error:
+                failed = error
+            with self._turn:
+                turn.ended = True
+                last = turn.lowered
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                turn.done.get_loop().call_soon_threadsafe(self._finished, turn, result, failed)
+            del turn, result, failed  # not kept until the next one comes
+            if last:
+                return
+
+
+class Lane:
+    """A few places, and those who wait for one; everything but the work itself happens in the event loop."""
+
+    def __init__(self, places: int, most_waiting: int, metrics: ServerMetrics, memory: int | None = None) -> None:
+        self._places, self._metrics = places, metrics
+        self._memory = OwnersMemory(memory)
+        self._waiting: FairQueue[Turn[Any]] = FairQueue(most_waiting)
+        self._inside: dict[Turn[Any], None] = {}
+        self._owners: Counter[str] = Counter()
+        self._threads = Threads(self._finish)
+        self._ticking = False
+
+    async def run(
+        self, owner: str, deadline: Deadline, work: Callable[[], T], gone: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """Do work in a thread once there is a place; refuse if too many wait already, or for too long.
+
+        `gone` returns when nobody waits for the answer any more: the search ends, and `ClientGone` is raised.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        turn = Turn(owner, deadline, work, done, self._memory)
+        turn.gone, deadline.brake = gone, turn
+        if self._may(owner):
+            self._start(turn)
+        else:
+            self._queue(turn, loop)
+        if not self._ticking:
+            self._ticking = True
+            loop.call_later(_TICK, self._tick, loop)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            self._abandon(turn)
+            raise
+        finally:
+            notes().queue = turn.started - turn.asked
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = monotonic()
+        self._look(now)
+        for turn in self._all():
+            # most queries are done by now; only for the others it is worth to watch whether somebody still waits
+            if turn.watcher is None and turn.gone is not None and now - turn.asked >= _TICK:
+                turn.watcher = loop.create_task(self._watch(turn, turn.gone))
+        self._ticking = any(True for _ in self._all())
+        if self._ticking:
+            loop.call_later(_TICK, self._tick, loop)
+
+    def _look(self, now: float) -> None:
+        """Who has had his time?"""
+
+    def _all(self) -> Iterator[Turn[Any]]:
+        return chain(self._inside, self._waiting)
+
+    async def _watch(self, turn: Turn[Any], gone: Callable[[], Awaitable[None]]) -> None:
+        await gone()
+        if not turn.done.done():
+            turn.done.set_exception(ClientGone)
+            self._abandon(turn)
+
+    def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._waiting.add(turn.owner, turn)
+        turn.lane = self._waiting
+        self._metrics.waiting.add()
+        left = turn.deadline.left()
+        if left != math.inf:
+            turn.timer = loop.call_later(left, self._refuse, turn)
+
+    def _refuse(self, turn: Turn[Any]) -> None:
+        """A query that has waited for all of its time."""
+        self._forget(turn)
+        if not turn.done.done():
+            turn.done.set_exception(TooBusy(self._why_not(turn)))
+
+    def _why_not(self, turn: Turn[Any]) -> str:
+        return f"no place for this query within {turn.deadline.seconds:g} s; try again in a moment"
+
+    def _forget(self, turn: Turn[Any]) -> None:
+        self._waiting.remove(turn.owner, turn)
+        self._out_of_the_row(turn)
+
+    def _out_of_the_row(self, turn: Turn[Any]) -> None:
+        turn.lane = None
+        self._metrics.waiting.add(-1)
+        if turn.timer is not None:
+            turn.timer.cancel()
+
+    def _abandon(self, turn: Turn[Any]) -> None:
+        """Nobody waits for this one any more."""
+        if turn.lane is self._waiting:
+            self._forget(turn)
+        else:
+            turn.stop()
+
+    def _may(self, owner: str) -> bool:
+        """Whether there is a place for one more of this owner."""
+        return len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
+
+    def _start(self, turn: Turn[Any]) -> None:
+        turn.started = monotonic()
+        turn.lane = self._inside
+        self._inside[turn] = None
+        self._owners[turn.owner] += 1
+        self._metrics.running.add()
+        self._threads.submit(turn)
+
+    def _admit(self) -> None:
+        while len(self._inside) < self._places and (turn := self._waiting.take(self._may)) is not None:
+            self._out_of_the_row(turn)
+            self._start(turn)
+
+    def _leave(self, turn: Turn[Any]) -> None:
+        """Give the place of a turn free."""
+        del self._inside[turn]
+        self._owners[turn.owner] -= 1
+        if not self._owners[turn.owner]:
+            del self._owners[turn.owner]
+        self._admit()
+
+    def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
+        self._threads.back(turn)
+        self._memory.over(turn.owner, turn)
+        turn.deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
+        if turn.watcher is not None:
+            turn.watcher.cancel()
+        self._metrics.running.add(-1)
+        self._leave(turn)
+        if turn.done.done():
+            return
+        if error is not None:
+            turn.done.set_exception(error)
+        else:
+            turn.done.set_result(result)
+
+
+class Places(Lane):
+    """The short lane, and beside it the long one with half as many places."""
+
+    def __init__(
+        self,
+        places: int,
+        most_waiting: int,
+        metrics: ServerMetrics,
+        memory: int | None = None,
+        short: float = SHORT,
+        turn: float = TURN,
+        unread: Callable[[str], bool] = lambda owner: False,
+    ) -> None:
+        self._long_places = max(1, places // 2)
+        self._unread = unread  # who does not read his answers: he gets no others until he does
+        super().__init__(places, most_waiting, metrics, memory)
+        self._tries = FirstTries(most_waiting, metrics)
+        self._short, self._turn = short, turn
+        self._long: dict[Turn[Any], None] = {}
+        self._held: FairQueue[Turn[Any]] = FairQueue()
+        self._most_held = HELD * places
+
+    async def first_try(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T | None:
+        """What the work gives if it is done in a moment, else None: see `first_try`."""
+        return await self._tries.run(owner, deadline, work)
+
+    def _may(self, owner: str) -> bool:
+        return super()._may(owner) and not self._unread(owner)
+
+    def _why_not(self, turn: Turn[Any]) -> str:
+        if self._unread(turn.owner):
+            return "read the answers that are on their way to you; the next large one comes after them"
+        return super()._why_not(turn)
+
+    def _look(self, now: float) -> None:
+        self._admit()  # of those who have read in the meantime
+        for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
+            self._step_aside(turn, now)
+        for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
+            del self._long[turn]
+            self._hold(turn)
+            self._resume(now)
+        for turn in (*self._inside, *self._long):
+            if now - turn.started >= LONG:
+                self._threads.lower(turn)
+
+    def _all(self) -> Iterator[Turn[Any]]:
+        return chain(super()._all(), self._long, self._held)
+
+    def _step_aside(self, turn: Turn[Any], now: float) -> None:
+        """From the short lane to the long one, or to those who wait for it; if these are too many it stays."""
+        if len(self._long) >= self._long_places and len(self._held) >= self._most_held:
+            return
+        super()._leave(turn)
+        self._hold(turn)
+        self._resume(now)
+
+    def _hold(self, turn: Turn[Any]) -> None:
+        turn.lane = self._held
+        turn.hold()
+        self._held.add(turn.owner, turn)
+
+    def _resume(self, now: float) -> None:
+        while len(self._long) < self._long_places and (turn := self._held.take()) is not None:
+            turn.lane, turn.since = self._long, now
+            self._long[turn] = None
+            turn.free()
+
+    def _leave(self, turn: Turn[Any]) -> None:
+        if turn.lane is self._inside:
+            super()._leave(turn)
+        elif turn.lane is self._long:
+            del self._long[turn]
+            self._resume(monotonic())
+        else:
+            self._held.remove(turn.owner, turn)

@@ -1,0 +1,391 @@
+"""What the server does: stores by name, queries in a bounded number of threads, answers as bytes.
+
+The compiled searches release the interpreter lock, so one long query does not hold up the others of its process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from tuplet import settings
+from tuplet.engines.given import explain, judge
+from tuplet.errors import BadInput, TupletError, unknown
+from tuplet.graph.search import Finder, relation_counts
+from tuplet.query import evidence
+from tuplet.query.answers import Answers
+from tuplet.query.ask import ask, plan_text
+from tuplet.query.engine import Engine
+from tuplet.query.examples import examples
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits
+from tuplet.query.question import Question, read_query
+from tuplet.server import models
+from tuplet.server.drawing import draw, write
+from tuplet.server.encoding import encode, to_json
+from tuplet.server.entity_card import entity_card
+from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.processes.control import Generations
+from tuplet.server.requests.first_try import Try, Unfinished
+from tuplet.server.requests.http import Reply, Request
+from tuplet.server.requests.keys import KeyRefused
+from tuplet.server.requests.limits import OverLimit, ServerLimits, problem, with_place
+from tuplet.server.requests.places import Lane, Places
+from tuplet.server.requests.request_notes import notes
+from tuplet.server.requests.sending import Sending
+from tuplet.server.served import ServedStores, per_store
+from tuplet.server.sparql.base_iri import NO_BASE, BaseIri
+from tuplet.server.warm_up import ask_all
+from tuplet.store import Store
+
+T = TypeVar("T")
+NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
+_TOGETHER = 16  # queries of a batch that go through each step together: a processor is quicker at one thing at a time
+_FEW, _BRIEF = 100, 2000  # answers, and characters, of a query that may be answered in the event loop
+_TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
+
+
+class PreparedQuery(NamedTuple):
+    """A query that can be asked."""
+
+    store: str
+    question: Question
+    engine: Engine[Any]
+    limits: Limits
+    seconds: float  # that it took so far
+
+    @property
+    def surely_short(self) -> bool:
+        """Whether all that may take long in it looks at the clock often: a search that begins at a named entity."""
+        question, limits = self.question, self.limits
+        few = isinstance(limits.k, int) and limits.k + limits.offset <= _FEW and not limits.evidence
+        if not few or not self.engine.looks_often or not question.plain or len(question.clauses) != 1:
+            return False
+        return any(edge.head < 0 or edge.tail < 0 for edge in question.clauses[0].edges)
+
+
+class Service:
+    """Stores, limits and counters of one process."""
+
+    def __init__(
+        self, stores: Mapping[str, Store], limits: ServerLimits, metrics: ServerMetrics, base: BaseIri = NO_BASE
+    ) -> None:
+        self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
+        self.base = base
+        self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
+        self.sending = Sending(limits.max_sending)
+        room = limits.max_concurrent, limits.max_waiting
+        self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
+        self.small = Lane(1, limits.max_waiting, metrics)
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The stores that the request at hand sees."""
+        return self.served.seen()
+
+    def warm(self) -> None:
+        """Load what is compiled before the first request."""
+        evidence.load()
+        for name, store in self.stores.items():
+            self._warm(name, store)
+        self.served.told = self._tell
+        self._tell(self.served.generations())
+
+    def load_all(self) -> None:
+        """Ask every engine once, so that nothing is imported or compiled while others wait for their answers."""
+        for store in self.stores.values():
+            ask_all(store, self.engines(store).values(), self.limits.max_memory)
+
+    def _tell(self, generations: Generations) -> None:
+        for name, (number, *_) in generations.items():
+            self.metrics.generation(name, number)
+
+    def _warm(self, name: str, store: Store) -> None:
+        self.engines(store)  # plug-ins are loaded here, never because a request names one
+        self._described(store, name, tuple(self.served.current))
+        ask_all(store, [store.engine()], None)
+
+    # --- places ----------------------------------------------------------------------------------------------------
+
+    async def run(
+        self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes], short: bool = False
+    ) -> Reply:
+        """Search in a thread once who asks has a place; the search ends if he goes away. What may be `short` is tried
+        without one first.
+        """
+        packed = self._packed(request, work)
+        if short and (tried := await self.places.first_try(request.asker, deadline, packed)) is not None:
+            return tried
+        return await self.places.run(request.asker, deadline, packed, request.gone)
+
+    async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
+        """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
+        return await self.small.run(request.asker, self.limits.deadline(), self._packed(request, work), request.gone)
+
+    def _packed(self, request: Request, work: Callable[[], Reply | bytes]) -> Callable[[], Reply]:
+        """The same work for a thread that sees what the request sees; what it gives is made ready to be sent."""
+
+        def packed() -> Reply:
+            found = work()
+            return (Reply(found) if isinstance(found, bytes) else found).packed_for(request)
+
+        return partial(copy_context().run, packed)
+
+    def may_be_short(self, asked: models.AskRequest) -> bool:
+        """Whether reading a request takes but a moment; `PreparedQuery.surely_short` looks at the query itself."""
+        if asked.query is None or len(asked.query) > _BRIEF or asked.parameters or asked.format != "json":
+            return False
+        store = self.stores.get(asked.store or next(iter(self.stores), ""))
+        engine = self.engines(store).get(asked.engine or store.default_engine) if store is not None else None
+        return engine is not None and engine.looks_often
+
+    # --- queries ---------------------------------------------------------------------------------------------------
+
+    def store(self, name: str | None) -> Store:
+        """The store of a name; the first if none is given."""
+        return self.stores[self.named(name)]
+
+    def named(self, name: str | None) -> str:
+        """The name of a store that the request may see; the first if none is given."""
+        stores = self.stores
+        if not stores:
+            raise KeyRefused("this key opens none of the stores that are served")
+        if name is None:
+            return next(iter(stores))
+        if name not in stores:
+            raise unknown("store", name[:100], stores)
+        return name
+
+    def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
+        """The engine of a name, loaded; the time of loading is not the request's."""
+        served = self.engines(store)
+        name = name or store.default_engine
+        if name not in served:
+            raise unknown("engine", name[:100], served)
+        with deadline.paused():
+            served[name].load(store.source)
+        return served[name]
+
+    def question(
+        self,
+        store: Store,
+        text: str,
+        grounding: Mapping[str, Any] | None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """A query, parsed once, that is not too large for this server."""
+        self.limits.check_text(text)
+        tree = self.base.query(read_query(text, grounding, store.graph, parameters), store.graph)
+        self.limits.check_query(tree)
+        with with_place(text):
+            return store.question(tree, text=text)
+
+    def answer(
+        self,
+        asked: models.AskOptions,
+        text: str,
+        deadline: Deadline,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        default_k: int = DEFAULT_K,
+    ) -> Answers:
+        """The answers of one query, within the limits; `default_k` where neither the request nor the query has one."""
+        return self.search(self.prepare(asked, text, deadline, grounding, parameters, default_k), deadline)
+
+    def prepare(
+        self,
+        asked: models.AskOptions,
+        text: str,
+        deadline: Deadline,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        default_k: int = DEFAULT_K,
+    ) -> PreparedQuery:
+        """A query that is read and checked, with its engine and its limits."""
+        start = deadline.clock()
+        try:
+            limits = asked.limits()
+            for key in limits.options:
+                if key in NOT_CHOSEN:
+                    raise BadInput(f"option {key!r} is not taken over HTTP; use the command line")
+            name = self.named(asked.store)
+            store = self.stores[name]
+            engine = self.engine(store, asked.engine, deadline)
+            question = self.question(store, text, grounding, parameters)
+            limit = question.tree.limit
+            usual = limits.usual_k if limits.guaranteed else default_k
+            limits = limits.settled(min(usual, self.limits.max_k) if limit is None else limit)
+            limits = self.limits.within(limits, deadline.seconds)
+        except TupletError as error:
+            self.metrics.refused(problem(error)[1]["kind"])
+            raise
+        return PreparedQuery(name, question, engine, limits, deadline.clock() - start)
+
+    def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
+        """The answers of a query that was prepared."""
+        if isinstance(deadline.brake, Try) and not query.surely_short:
+            raise Unfinished
+        start = deadline.clock()
+        try:
+            answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
+        except TupletError as error:
+            self.metrics.refused(problem(error)[1]["kind"])
+            raise
+        if deadline.brake.stopped:
+            raise Unfinished
+        engine, took = query.engine.name, deadline.clock() - start + query.seconds
+        self.metrics.answered(query.store, engine, took, len(answers), answers.exact, answers.pruned)
+        notes().asked(query.store, engine, query.question.text, answers.pruned)
+        return answers
+
+    def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
+        """`POST /ask` with several queries: each has its answers or its error, all share the time of one request."""
+        queries = request.queries or []
+        if len(queries) > self.limits.max_batch:
+            raise OverLimit(
+                "batch", f"the batch has {len(queries)} queries, this server takes at most {self.limits.max_batch}"
+            )
+        results: list[bytes] = []
+        room = self.limits.max_answer_bytes
+
+        def prepare(given: str | models.BatchQuery) -> PreparedQuery:
+            one = models.BatchQuery(query=given) if isinstance(given, str) else given
+            asked = request if one.k is None else request.model_copy(update={"k": one.k})
+            return self.prepare(asked, one.query, deadline, one.grounding, one.parameters)
+
+        def search(query: PreparedQuery) -> Answers:
+            if deadline.over():
+                raise self._used_up("time", f"the {deadline.seconds:g} s of this request are used up")
+            return self.search(query, deadline)
+
+        def written(answers: Answers) -> bytes:
+            if room < 0:
+                most = self.limits.max_answer_bytes
+                raise self._used_up("bytes", f"the {most:,} bytes that this server sends to a request are used up")
+            return to_json(answers, deadline, room)
+
+        for start in range(0, len(queries), _TOGETHER):
+            prepared = [_or_error(prepare, query) for query in queries[start : start + _TOGETHER]]
+            found = [_or_error(search, query) for query in prepared]
+            for answers in found:
+                result = _or_error(written, answers)
+                results.append(result if isinstance(result, bytes) else encode(problem(result)[1]))
+                room -= len(results[-1])
+        return b'{"results":[' + b",".join(results) + b"]}"
+
+    def _used_up(self, limit: str, message: str) -> OverLimit:
+        self.metrics.refused("limit")
+        notes().pruned = "timeout"
+        return OverLimit(limit, message)
+
+    def explain(self, request: models.ExplainRequest, deadline: Deadline) -> bytes:
+        """`POST /explain`: truth and witness of one given tuple."""
+        store = self.store(request.store)
+        engine = self.engine(store, None, deadline)
+        question = self.question(store, request.query, request.grounding, request.parameters)
+        limits = Limits(logic=request.logic, timeout=request.timeout, evidence=request.evidence)
+        [answer] = explain(question, [request.values], engine, limits, deadline)
+        missing = [asdict(fact) for fact in answer.missing]
+        return encode({"query": request.query, **answer.to_dict(), "missing": missing, "text": str(answer.explain())})
+
+    def plan(self, request: models.PlanRequest, deadline: Deadline) -> bytes:
+        """`POST /plan`: how a query would be answered."""
+        store = self.store(request.store)
+        engine = self.engine(store, request.engine, deadline)
+        text = plan_text(self.question(store, request.query, request.grounding, request.parameters), engine)
+        return encode({"query": request.query, "engine": engine.name, "plan": text})
+
+    def drawing(self, request: models.ParseRequest) -> bytes:
+        """`POST /parse`."""
+        return encode(draw(request.query, self.store(request.store).source, self.limits, self.base, request.parameters))
+
+    def writing(self, request: models.WriteRequest) -> bytes:
+        """`POST /write`."""
+        return encode({"query": write(request, self.store(request.store).source, self.limits)})
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    def schema(self, name: str | None) -> bytes:
+        """`GET /schema`: stores, engines, relations and attributes, example queries, limits, the generation served."""
+        name = self.named(name)
+        return self._described(self.store(name), name, tuple(self.stores))
+
+    def _schema(self, store: Store, name: str, names: tuple[str, ...]) -> bytes:
+        about = store.info()
+        relations, graph = store.graph.relations, store.graph
+        counts = relation_counts(store.source.facts).tolist()
+        often = sorted(range(len(relations)), key=lambda i: (-counts[i], relations.name(i)))
+        return encode(
+            {
+                "stores": names,
+                "store": name,
+                "entities": len(graph.entities),
+                "facts": sum(counts),
+                "predicted": store.source.truth is not None,
+                "generation": about.get("generation"),
+                "truth_age": about.get("truth_age"),
+                "relations": [
+                    {"name": relations.name(i), "label": relations.label(i), "count": counts[i]} for i in often
+                ],
+                "attributes": self._attributes(store),
+                "prefixes": dict(graph.prefixes.known),
+                "engines": list(self.engines(store)),
+                "examples": examples(store.source),
+                "limits": {name.removeprefix("max_"): value for name, value in asdict(self.limits).items()},
+            }
+        )
+
+    def _attributes(self, store: Store) -> list[dict[str, Any]]:
+        """The attributes by the words that name them: what kind of values, and how many."""
+        words = store.source.attribute_words.short
+        found: dict[tuple[str, str], int] = {}
+        for column in store.graph.attributes.columns:
+            key = (words[column.name], column.kind)
+            found[key] = found.get(key, 0) + len(column)
+        return [{"word": word, "kind": kind, "count": count} for (word, kind), count in found.items()]
+
+    def find(self, name: str | None, text: str, most: int) -> bytes:
+        """`GET /schema/entities`: entities by the beginning of their name or label, then by what they contain."""
+        store = self.store(name)
+        entities, found = store.graph.entities, self.finder(store).find(text, most)
+        return encode({"entities": [{"name": entities.name(i), "label": entities.label(i)} for i in found]})
+
+    def entity(self, asked: models.EntityParameters, deadline: Deadline) -> bytes:
+        """`GET /entity`: all about one entity."""
+        about = asked.model_dump(exclude={"store", "timeout"})
+        card = entity_card(self.store(asked.store).source, deadline=deadline, **about)
+        notes().pruned = card["pruned"]
+        return encode(card)
+
+    def labels(self, name: str | None, names: list[str]) -> bytes:
+        """`POST /schema/labels`: the labels of entities, where they have one."""
+        entities = self.store(name).graph.entities
+        found = {name: entities.find(name) for name in names}
+        return encode({"labels": {name: entities.label(i) for name, i in found.items() if i >= 0}})
+
+
+def _engines(store: Store) -> dict[str, Engine[Any]]:
+    """The engines that a store can be asked with over HTTP, its default one first."""
+    found: dict[str, Engine[Any]] = {}
+    for name in (store.default_engine, *settings.list_plugins("engines")):
+        with suppress(TupletError):  # one that another package offers may not load
+            found[name] = settings.find_plugin("engines", name)
+    facts_only = store.source.truth is None
+    return {name: e for name, e in found.items() if e.served and not (facts_only and e.needs_truth)}
+
+
+def _finder(store: Store) -> Finder:
+    return Finder(store.graph.entities)
+
+
+def _or_error(step: Callable[[Any], T], given: Any) -> T | TupletError:
+    """The next step of a query, unless one has failed."""
+    if isinstance(given, TupletError):
+        return given
+    try:
+        return step(given)
+    except TupletError as error:
+        return error

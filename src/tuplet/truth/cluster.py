@@ -1,0 +1,234 @@
+"""Work on a Ray cluster: an executor whose workers are Ray actors, and folders that are sent to them.
+
+Every node needs tuplet; stores, graphs and models are fetched by their content (`shipping`). A worker that dies is
+started again, on another node if need be, and what it was doing is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from logging import ERROR
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+from tuplet.errors import BadInput, CorruptStore, TupletError
+from tuplet.files import PathLike, locked, make_folder, remove, rename, system_errors
+
+PIECE = 1 << 26  # bytes that travel at a time
+CACHE = "TUPLET_CACHE"  # the variable that says where fetched folders are kept
+_PATIENCE = 3600.0  # seconds that one worker waits for another that fetches the same folder
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A folder by its content."""
+
+    digest: str
+    origin: str  # its path on the machine it comes from
+    node: str  # that machine
+    files: tuple[tuple[str, tuple[Any, ...]], ...]  # path inside the folder, pieces
+
+
+Folder: TypeAlias = str | Shipment  # one that is here, or one that may have to be fetched
+
+
+def content_files(folder: Path) -> list[Path]:
+    """The files that are the content of a folder: hidden ones, such as locks, are not."""
+    inside = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(p for p in inside if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+
+
+def digest_of(folder: Path) -> str:
+    """A hash of all names and bytes in a folder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     _ = (Path(name) / "a").write_text("1")
+    ...     digest_of(Path(name))[:12]
+    'c14e2de2b9f5'
+    """
+    whole = hashlib.sha256()
+    for path in content_files(folder):
+        with path.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        whole.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return whole.hexdigest()
+
+
+def pack(folder: PathLike, node: str, put: Callable[[bytes], Any]) -> Shipment:
+    """A shipment of a folder; `put` hands over one piece and returns what it is fetched by."""
+    root = Path(os.path.realpath(folder))
+    if not root.is_dir():
+        raise BadInput(f"{folder} is not a folder, so it cannot be sent to other machines")
+    with system_errors(folder):
+        files = tuple(
+            (path.relative_to(root).as_posix(), tuple(put(piece) for piece in _pieces(path)))
+            for path in content_files(root)
+        )
+        return Shipment(digest_of(root), str(root), node, files)
+
+
+def unpack(shipment: Shipment, node: str, get: Callable[[Any], bytes]) -> str:
+    """The path of the folder on this machine; it is fetched unless it comes from here or was fetched before."""
+    if node == shipment.node:
+        return shipment.origin
+    target = cache_folder() / shipment.digest
+    if target.is_dir():
+        return str(target)
+    with locked(target, _PATIENCE):
+        if not target.is_dir():
+            fresh = target.with_name(f".{shipment.digest}.fetching")
+            remove(fresh)
+            with system_errors(target):
+                for name, pieces in shipment.files:
+                    path = fresh / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with path.open("wb") as stream:
+                        for piece in pieces:
+                            stream.write(get(piece))
+                if digest_of(fresh) != shipment.digest:
+                    remove(fresh)
+                    raise CorruptStore(f"{shipment.origin} changed while it was sent to other machines")
+                rename(fresh, target)
+    return str(target)
+
+
+def cache_folder() -> Path:
+    """Where fetched folders are kept: $TUPLET_CACHE, else a folder of the user's cache."""
+    given = os.environ.get(CACHE)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") if not given else Path(given)
+    folder = (home if given else home / "tuplet") / "folders"
+    try:
+        make_folder(folder)
+    except OSError:  # a machine without a home that may be written to
+        folder = Path(tempfile.gettempdir()) / "tuplet-folders"
+        make_folder(folder)
+    return folder
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE):
+            yield piece
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+TRIES = 3  # times that work is begun again after its worker died: what kills every worker ends in an error
+
+
+class RayWorker:
+    """What runs in an actor: calls of functions that keep their own state in the process."""
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """The result of the function."""
+        return function(*arguments)
+
+    def node(self) -> str:
+        """The node this worker runs on."""
+        return _node(import_module("ray"))
+
+
+class RayExecutor(ThreadPoolExecutor):
+    """A pool of actors spread over a cluster; a thread here waits for each of them."""
+
+    def __init__(self, address: str, workers: int | None = None, gpu: bool = False) -> None:
+        """Connect to the cluster (`auto`, host:port, ray://…); by default a worker for each of its processors.
+
+        With `gpu` there is a worker for each GPU instead.
+        """
+        try:
+            ray: Any = import_module("ray")
+        except ImportError:
+            raise BadInput("--ray needs Ray: pip install 'tuplet[ray]'") from None
+        self.ray = ray
+        _reachable(address)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=ERROR, ignore_reinit_error=True)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise BadInput(f"there is no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from None
+        there = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 0))
+        if gpu and not there:
+            raise BadInput(f"the Ray cluster at {address!r} has no GPU")
+        count = workers or max(1, there)
+        needed = {"num_cpus": 1, "num_gpus": 1} if gpu else {"num_cpus": 1}
+        again = {"max_restarts": -1, "max_task_retries": TRIES}
+        actor = ray.remote(**needed, **again, scheduling_strategy="SPREAD")(RayWorker)
+        self.actors = [actor.remote() for _ in range(count)]
+        self.idle: SimpleQueue[Any] = SimpleQueue()
+        for worker in self.actors:
+            self.idle.put(worker)
+        self.shipments: dict[str, Shipment] = {}
+        super().__init__(count)
+
+    def submit(self, function: Callable[P, T], /, *arguments: P.args, **_: P.kwargs) -> Future[T]:
+        """Hand a call to the next idle actor."""
+        return super().submit(self._call, function, arguments)
+
+    def ship(self, folder: PathLike) -> Shipment:
+        """A folder that workers find by `arrived`, wherever they are."""
+        name = str(folder)
+        if name not in self.shipments:
+            self.shipments[name] = pack(folder, _node(self.ray), self.ray.put)
+        return self.shipments[name]
+
+    def nodes(self) -> set[str]:
+        """The nodes that have a worker."""
+        return set(self.ray.get([worker.node.remote() for worker in self.actors]))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the actors and leave the cluster."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        for worker in self.actors:
+            self.ray.kill(worker)
+        self.ray.shutdown()
+
+    def _call(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        worker = self.idle.get()
+        try:
+            result: T = self.ray.get(worker.call.remote(function, arguments))
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, TupletError):
+                raise error.cause from None
+            raise
+        except self.ray.exceptions.RayActorError as error:
+            raise BrokenExecutor(str(error)) from None
+        finally:
+            self.idle.put(worker)
+        return result
+
+
+def ship(pool: Executor | None, folder: PathLike) -> Folder:
+    """A folder as the workers of a pool are told of it: by its path where they are processes of this machine."""
+    return pool.ship(folder) if isinstance(pool, RayExecutor) else str(folder)
+
+
+def arrived(folder: Folder) -> str:
+    """The path of a folder in a worker."""
+    if isinstance(folder, str):
+        return folder
+    ray: Any = import_module("ray")
+    return unpack(folder, _node(ray), ray.get)
+
+
+def _node(ray: Any) -> str:
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def _reachable(address: str) -> None:
+    """Refuse an address at which nobody listens; Ray itself would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise BadInput(f"there is no Ray cluster at {address!r}: {error}") from None
