@@ -113,7 +113,7 @@ def directory(folder: Path) -> None:
     """Opening 15 arrays of 300 MB together, against hashing them."""
     import hashlib
 
-    from tuplet.graph.array_folder import open_directory, write_directory
+    from tuplet.graph.arrays import open_directory, write_directory
 
     random = np.random.default_rng(0)
     arrays = {f"a{i}": random.integers(0, 1 << 30, 5_000_000, dtype=np.int32) for i in range(15)}

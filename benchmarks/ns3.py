@@ -40,7 +40,7 @@ from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.array_folder import open_directory
+from tuplet.graph.arrays import open_directory
 from tuplet.lab.bench.evaluate import share
 from tuplet.lab.bench.formats import read_npz
 from tuplet.lab.bench.metrics import joint_ranks

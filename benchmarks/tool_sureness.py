@@ -37,7 +37,7 @@ from tuplet.lang.printer import written
 from tuplet.predict.base import LinkPredictor, row_scores
 from tuplet.predict.model_folder import load
 from tuplet.query.source import Source
-from tuplet.read.bundled import DATA, bundled
+from tuplet.read.datasets import DATA, bundled
 from tuplet.server.tools import Toolbox
 from tuplet.store import Store
 

@@ -19,7 +19,7 @@ import pytest
 import tuplet
 from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
-from tuplet.read.bundled import bundled
+from tuplet.read.datasets import bundled
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "how-to"

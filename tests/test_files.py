@@ -25,8 +25,16 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from tuplet.errors import BadInput, CorruptStore, PathExists, StoreBusy
 from tuplet.files import MANIFEST, locked, replacing, sealed, write_array, write_bytes
-from tuplet.graph.array_folder import content_hash, open_directory, read_manifest, verify, write_directory
-from tuplet.graph.array_writer import FORMAT, HEADER, FolderWriter
+from tuplet.graph.arrays import (
+    FORMAT,
+    HEADER,
+    FolderWriter,
+    content_hash,
+    open_directory,
+    read_manifest,
+    verify,
+    write_directory,
+)
 
 SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": np.zeros((0, 3), np.int64)}
 
@@ -326,7 +334,7 @@ FULL = """
 import resource, sys
 import numpy as np
 from tuplet.errors import BadInput
-from tuplet.graph.array_folder import write_directory
+from tuplet.graph.arrays import write_directory
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     write_directory(sys.argv[1], "thing", {"z": np.zeros(1_000_000)}, {})

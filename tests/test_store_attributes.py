@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
-from tuplet.graph.array_folder import verify
-from tuplet.graph.attribute_states import AttributeStates, StoredValue, Subject, united, values_now
+from tuplet.graph.arrays import verify
 from tuplet.graph.attributes import FAMILIES, Attributes, Plain, kind_of
+from tuplet.graph.versions import AttributeStates, StoredValue, Subject, united, values_now
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import read
 from tuplet.truth import store_folder

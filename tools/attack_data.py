@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuplet.read.layouts import TYPE_RELATION
+from tuplet.read.mapping import TYPE_RELATION
 from tuplet.read.stix import read_json
 
 FOLDER = Path(__file__).parents[1] / "src/tuplet/data/attack"

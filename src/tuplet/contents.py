@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from tuplet.attribute_rows import attributes, values_of_entity
-from tuplet.graph.search import Finder, relation_counts
+from tuplet.graph.names import Finder, relation_counts
 from tuplet.lang.ast import Name
 from tuplet.progress import counted
 from tuplet.query.answer import show_entity

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tuplet.graph.array_folder import open_directory
-from tuplet.graph.array_folder import verify as verify_directory
+from tuplet.graph.arrays import open_directory
+from tuplet.graph.arrays import verify as verify_directory
 from tuplet.store import open_store
 from tuplet.truth.store_folder import is_store
 from tuplet.truth.store_info import verify_model, verify_store

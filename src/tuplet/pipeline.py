@@ -18,7 +18,7 @@ from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
 from tuplet.plain_graph import Graph
 from tuplet.predict.config import TrainConfig, TrainFields, going_on, preset, suitable
 from tuplet.progress import Report, counted, shown, sizes, told
-from tuplet.read.columns import Columns
+from tuplet.read.mapping import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Store
 from tuplet.truth.edges import OBSERVED

@@ -126,6 +126,6 @@ def _values(attributes: Any) -> Any:
     """Attributes as the editor takes them; those of a file are read."""
     if not isinstance(attributes, str | os.PathLike):
         return attributes
-    from tuplet.read.value_files import read_values
+    from tuplet.read.text import read_values
 
     return read_values(Path(attributes))

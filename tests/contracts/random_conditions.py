@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuplet.graph.ranked import Ranked, members
+from tuplet.graph.attributes import Ranked, members
 from tuplet.query.conditions import COMPARES, PAIR, BoundCondition, Compared, Equal, Outside, Paired, Within
 from tuplet.query.query_graph import QueryGraph
 from tuplet.truth.table import TruthTable

@@ -23,10 +23,9 @@ from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.errors import BadInput
-from tuplet.graph.attributes import AttributeColumn, Attributes
+from tuplet.graph.attributes import AttributeColumn, Attributes, Ranked, members
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.ranked import Ranked, members
 from tuplet.query.ask import plan_text
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Engine

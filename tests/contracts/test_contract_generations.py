@@ -21,7 +21,7 @@ from store_model import ENGINES, Change, EdgeModel, StoreModel, answers, files_o
 import tuplet
 from random_queries import random_query
 from tuplet.errors import BadInput
-from tuplet.graph import layers
+from tuplet.graph import versions
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import compact, store_folder
@@ -39,7 +39,7 @@ def few_changes_are_a_layer(request: pytest.FixtureRequest, monkeypatch: pytest.
     """In some blocks, so that there are layers, and deltas over them; and rows that are many."""
     block = request.node.callspec.params["block"] if hasattr(request.node, "callspec") else 0
     monkeypatch.setattr(store_folder, "RECENT", (10_000, 3, 8)[block % 3])
-    monkeypatch.setattr(layers, "PIECE", (1 << 20, 4, 1)[block % 3])
+    monkeypatch.setattr(versions, "PIECE", (1 << 20, 4, 1)[block % 3])
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -15,9 +15,9 @@ from tuplet.engines.facts import Checker, rows_of_facts
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import run as run_ns3
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.graph.versions import EdgeStates
 from tuplet.query.logic import Logic
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.ranking import Clauses, Ranking

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from tuplet.errors import UnknownName
-from tuplet.read.bundled import DATA, bundled
-from tuplet.read.datasets import fetch
+from tuplet.read.datasets import DATA, bundled, fetch
 
 FOLDER = DATA / "attack"
 

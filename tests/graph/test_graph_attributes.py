@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from tuplet.attribute_rows import attributes
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.graph.array_folder import verify
-from tuplet.graph.attribute_tables import joined_texts, tables_of
-from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, kind_of, texts_of
+from tuplet.graph.arrays import verify
+from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, joined_texts, kind_of, tables_of, texts_of
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.read.facts import AttributeBatch, FactColumns

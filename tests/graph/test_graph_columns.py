@@ -18,7 +18,7 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
-from tuplet.read.columns import Columns
+from tuplet.read.mapping import Columns
 from tuplet.read.read import read, read_with_report
 
 Fact = tuple[str, str, str]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.array_folder import write_directory
+from tuplet.graph.arrays import write_directory
 from tuplet.graph.graph import KIND, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tuplet.graph.names import Vocabulary
-from tuplet.graph.search import Finder
+from tuplet.graph.names import Finder, Vocabulary
 
 
 def test_beginnings_come_first_then_words_then_the_inside() -> None:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
+from tuplet.graph.adjacency import edge_key, relation_views
+from tuplet.graph.arrays import RelationSpill
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
-from tuplet.graph.spill import RelationSpill
-from tuplet.graph.views import edge_key, relation_views
 from tuplet.truth.make import TableRecipe, make
 from tuplet.truth.parquet import GivenTable, read_table
 from tuplet.truth.table import TruthTable

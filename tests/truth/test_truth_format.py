@@ -17,8 +17,8 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import CorruptStore
 from tuplet.files import sealed
-from tuplet.graph.array_folder import read_manifest
-from tuplet.graph.array_writer import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import read_manifest
 from tuplet.truth.compact import upgrade
 from tuplet.truth.edit import add_facts
 from tuplet.truth.store_folder import FORMAT, FORMAT_VERSION, StoreFiles, read_store

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuplet.graph import layers
-from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph import versions
+from tuplet.graph.adjacency import GrowingArrays
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.views import GrowingArrays
+from tuplet.graph.versions import EdgeStates
 from tuplet.truth.edges import ADDED, TRAIN
 from tuplet.truth.table import TruthTable
 
@@ -84,7 +84,7 @@ def same(one: TruthTable, other: TruthTable) -> None:
 def narrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no room, the layer in memory is begun anew again and again."""
     if request.param:
-        monkeypatch.setattr(layers, "HIDDEN", -1000)
+        monkeypatch.setattr(versions, "HIDDEN", -1000)
 
 
 @pytest.mark.usefixtures("narrow")

@@ -11,11 +11,10 @@ import pytest
 
 import tuplet
 from tuplet.errors import CorruptStore
-from tuplet.graph.array_folder import open_directory
-from tuplet.graph.array_writer import HEADER
-from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.arrays import HEADER, open_directory
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.graph.versions import EdgeStates
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable

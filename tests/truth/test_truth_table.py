@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuplet.errors import CorruptStore
-from tuplet.graph.array_folder import write_directory
+from tuplet.graph.arrays import write_directory
 from tuplet.truth.edges import TRAIN, FactEdges
 from tuplet.truth.table import TruthTable
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.read.rows import TYPE_RELATION
+from tuplet.read.tables import TYPE_RELATION
 
 DRUGS, GENES = [f"d{i}" for i in range(12)], [f"g{i}" for i in range(12)]
 

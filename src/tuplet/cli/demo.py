@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.read.bundled import bundled
+from tuplet.read.datasets import bundled
 
 if TYPE_CHECKING:
     from tuplet.progress import Report

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuplet.predict.config import TrainConfig
 from tuplet.progress import aligned
-from tuplet.read.bundled import DATA
+from tuplet.read.datasets import DATA
 
 if TYPE_CHECKING:
     from tuplet.plain_graph import Graph
@@ -42,7 +42,7 @@ class History:
     @staticmethod
     def read(folder: Path = DATA / "attack") -> History:
         """The bundled one."""
-        from tuplet.read.load import load
+        from tuplet.read.text import load
 
         def rows(name: str) -> list[tuple[str, ...]]:
             return [tuple(line.split("\t")) for line in bytes(load(folder / name)).decode().splitlines()[1:]]

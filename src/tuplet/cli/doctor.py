@@ -81,7 +81,7 @@ def compiled_kernels() -> str:
     import tuplet
     from tuplet.engines import exact
     from tuplet.query import evidence
-    from tuplet.read.bundled import bundled
+    from tuplet.read.datasets import bundled
     from tuplet.truth.two_step import TwoStepRules
 
     start = time.perf_counter()

@@ -191,7 +191,7 @@ def _made(store: Store, arguments: argparse.Namespace) -> None:
 def run_edit(arguments: argparse.Namespace) -> None:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.read.read import read
-    from tuplet.read.value_files import read_values
+    from tuplet.read.text import read_values
     from tuplet.truth.compact import due
     from tuplet.truth.edit import with_facts, without_facts
     from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions

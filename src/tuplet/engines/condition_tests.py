@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.ranked import Ids, Ranked, members
+from tuplet.graph.attributes import Ids, Ranked, members
 from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Paired, Within
 
 Longs: TypeAlias = NDArray[np.int64]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import AttributeColumn, Plain
-from tuplet.graph.edge_states import pair_key
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
+from tuplet.graph.versions import pair_key
 from tuplet.query.source import Source
 
 Tagged = tuple[str, Plain, str]  # attribute, value, language tag

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.errors import CorruptStore, unknown
-from tuplet.graph.adjacency import Adjacency, Ints, Longs, refuse_misfits
-from tuplet.graph.aliases import with_labels
-from tuplet.graph.array_folder import Directory, content_hash, open_directory, write_directory
-from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
-from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
-from tuplet.graph.edge_states import EdgeStates, pair_key
-from tuplet.graph.layers import LayeredRows
-from tuplet.graph.names import Vocabulary
-from tuplet.graph.prefixes import WELL_KNOWN, Prefixes
+from tuplet.errors import CorruptStore, nearest, unknown
+from tuplet.graph.adjacency import (
+    LAYOUT,
+    NO_VIEWS,
+    Adjacency,
+    ArraySink,
+    Ints,
+    Longs,
+    ViewsWriter,
+    refuse_misfits,
+    relation_views,
+)
+from tuplet.graph.arrays import Directory, FolderWriter, content_hash, open_directory, write_directory
+from tuplet.graph.attributes import (
+    FACTS,
+    NO_ATTRIBUTES,
+    AttributeColumn,
+    Attributes,
+    AttributeTable,
+    ColumnContent,
+    Ranked,
+    is_read_later,
+    of_directory,
+    of_tables,
+    opened_tables,
+    tables_of,
+    with_labels,
+)
+from tuplet.graph.names import WELL_KNOWN, Prefixes, Strings, Vocabulary
+from tuplet.graph.versions import EdgeStates, LayeredRows, pair_key
 from tuplet.progress import counted, sizes
 
 KIND = "graph"
@@ -391,3 +412,183 @@ def marked_splits(splits: Sequence[str] | None) -> NDArray[np.bool_]:
     marked = np.zeros(256, dtype=bool)
     marked[[SPLIT_CODE[name] for name in (SPLITS if splits is None else known_splits(splits))]] = True
     return marked
+
+
+class GraphWriter:
+    """Writes a graph into a sink, one relation after the other."""
+
+    def __init__(self, sink: ArraySink, entities: Vocabulary, relations: Vocabulary) -> None:
+        self._sink, self._views = sink, ViewsWriter(sink)
+        self.entities, self.relations = entities, relations
+        self._counts = np.zeros(len(SPLITS) + 1, np.int64)
+        self._others = {LOOPS: 0}
+
+    def relation(
+        self, heads: NDArray[np.integer], tails: NDArray[np.integer], columns: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Add the distinct edges of the next relation, with their split and perhaps weight and date."""
+        self._counts += np.bincount(columns["split"], minlength=len(self._counts))
+        self._others[LOOPS] += int(np.count_nonzero(heads == tails))
+        if "date" in columns:
+            self._others[DATED] = self._others.get(DATED, 0) + int(np.count_nonzero(columns["date"] != NO_DATE))
+        views = relation_views(heads, tails, len(self.entities)) if len(heads) else NO_VIEWS
+        self._views.relation(views, {name: column[views.edge] for name, column in columns.items()})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many edges each split has so far."""
+        return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
+
+    def finish(self, notes: Mapping[str, Any], attributes: Iterable[AttributeTable] = ()) -> dict[str, Any]:
+        """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
+        if not len(self.relations):  # nodes alone
+            nothing = {"row_entity": np.zeros(0, np.int32), "neighbour": np.zeros(0, np.int32)}
+            self._sink.section({**nothing, "split": np.zeros(0, np.uint8)})
+        self._views.finish()
+        for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
+            for name, array in vocabulary.arrays(prefix).items():
+                self._sink.append(name, array)
+        meta: dict[str, Any] = {"notes": dict(notes), "counts": self.counts | self._others}
+        described = []
+        for number, table in enumerate(attributes):  # one after another: none waits for the others in memory
+            for name, array in table.arrays(number).items():
+                self._sink.append(name, array, is_read_later(name))
+            described.append(table.described())
+        return meta | ({"attributes": described} if described else {})
+
+
+def graph_of_arrays(
+    arrays: Mapping[str, NDArray[Any]], entities: Vocabulary, relations: Vocabulary, meta: Mapping[str, Any]
+) -> KnowledgeGraph:
+    """The graph that was written into `GrowingArrays`."""
+    adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
+    payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, meta), meta["notes"])
+    attributes = of_tables(opened_tables(arrays, meta.get("attributes", ())))
+    date, counts = arrays.get("date"), meta["counts"]
+    return KnowledgeGraph(entities, relations, adjacency, *payload, date=date, counts=counts, attributes=attributes)
+
+
+FACT_ROWS = "facts"
+
+
+def write_facts(folder: Path, graph: KnowledgeGraph, splits: Sequence[str] | None) -> str:
+    """Write the edges of these splits (of all if None), relation by relation; returns the content hash."""
+    marked = marked_splits(splits)
+    with FolderWriter(folder, FACT_ROWS) as sink:
+        writer = ViewsWriter(sink)
+        for relation in range(len(graph.relations)):
+            heads, tails, entries = graph.adjacency.relation(relation)
+            keep = marked[graph.split[entries]]
+            views = relation_views(heads[keep], tails[keep], len(graph.entities)) if keep.any() else NO_VIEWS
+            writer.relation(views, {})
+        writer.finish()
+        return sink.finish({})
+
+
+def open_facts(folder: Path, graph: KnowledgeGraph) -> tuple[LayeredRows, str]:
+    """The facts of a folder, memory-mapped, without what was edited since, and their content hash."""
+    opened = open_directory(folder, FACT_ROWS)
+    try:
+        adjacency = Adjacency.of_directory(opened, len(graph.entities))
+    except (KeyError, ValueError) as error:
+        raise CorruptStore(f"{folder} is not a whole list of facts: {error}") from None
+    if adjacency.relations != len(graph.relations):
+        raise CorruptStore(f"{folder}: facts and graph differ in the number of relations")
+    return LayeredRows(adjacency, {}, {}), opened.hash
+
+
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+NAME_WORD, LABEL_WORD, DATE_WORD = "name", "label", "date"
+_LOCAL = re.compile(r"[^#/:]+$")
+_MICROSECONDS = 1_000_000
+
+
+class AttributeWords:
+    """The attributes of a graph, by the words that people use for them."""
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self._graph = graph
+        self._own = {name: name for name in graph.attributes.names}
+        local: dict[str, list[str]] = {}
+        for name in self._own:
+            if (match := _LOCAL.search(name)) and match.group() != name:
+                local.setdefault(match.group(), []).append(name)
+        self._local = {word: names[0] for word, names in local.items() if len(names) == 1}
+
+    def find(self, word: str, facts: bool = False) -> str | None:
+        """The attribute that a word names, if it names one; with `facts`, an attribute of facts."""
+        if word in self._own:
+            return word
+        if word in self._local:
+            return self._local[word]
+        if facts:
+            return DATE_WORD if word == DATE_WORD and self._graph.date is not None else None
+        if word == LABEL:
+            return LABEL_WORD
+        return word if word in (NAME_WORD, LABEL_WORD) else None
+
+    def stated(self, word: str) -> bool:
+        """Whether a word names an attribute that was given, not one that every entity has."""
+        return word in self._own or word in self._local
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """The attributes that were given, each with the shortest word that names it."""
+        return {**self._own, **{name: word for word, name in self._local.items()}}
+
+    def suggest(self, word: str) -> list[str]:
+        """The attributes that may be meant; all of a few."""
+        known = list(self.short.values())
+        return nearest(word, known) or (known if len(known) <= 8 else [])
+
+    def of_entities(self, name: str) -> list[AttributeColumn]:
+        """The columns of an attribute that `find` gave, one for each family of values."""
+        found = self._graph.attributes.of_entities(name)
+        if not found and name in (NAME_WORD, LABEL_WORD):
+            return [self._names if name == NAME_WORD else self._labels]
+        return found
+
+    def of_facts(self, name: str, relation: int) -> list[AttributeColumn]:
+        """The columns of an attribute of the facts of a relation."""
+        found = self._graph.attributes.of_facts(name, relation)
+        return [self._dates(relation)] if not found and name == DATE_WORD and self._graph.date is not None else found
+
+    @cached_property
+    def _names(self) -> AttributeColumn:
+        words = self._graph.entities.flat
+        return _texts(NAME_WORD, words.strings)
+
+    @cached_property
+    def _labels(self) -> AttributeColumn:
+        """Labels; an entity that has none is called by its name."""
+        words = self._graph.entities.flat
+        if not len(words.labels):
+            return _texts(LABEL_WORD, words.strings)
+        return AttributeColumn.of(LABEL_WORD, np.arange(len(words)), _called(words))
+
+    @cache  # noqa: B019 - lives as long as the graph
+    def _dates(self, relation: int) -> AttributeColumn:
+        heads, tails, entries = self._graph.adjacency.relation(relation)
+        assert self._graph.date is not None
+        date = self._graph.date[entries]
+        dated = date != NO_DATE
+        keys = heads[dated].astype(np.int64) * FACTS + tails[dated]
+        values, rank = np.unique(date[dated] * _MICROSECONDS, return_inverse=True)
+        order = np.argsort(keys, kind="stable")
+        ranked = Ranked(keys[order], rank.astype(np.int32)[order])
+        whole = bool((values % (86_400 * _MICROSECONDS) == 0).all())
+        content = ColumnContent(ranked, values)
+        return AttributeColumn(DATE_WORD, "date" if whole else "time", lambda: content, relation)
+
+
+def _called(words: Vocabulary) -> list[str]:
+    return [words.label(i) or words.name(i) for i in range(len(words))]
+
+
+def _texts(name: str, strings: Strings) -> AttributeColumn:
+    """The column of strings that are all different: key i has string i."""
+    rank = np.empty(len(strings), np.int32)
+    rank[strings.order] = np.arange(len(strings), dtype=np.int32)
+    ordered = Strings.of(strings.texts(strings.order))
+    content = ColumnContent(Ranked(np.arange(len(strings)), rank), ordered)
+    return AttributeColumn(name, "text", lambda: content)

@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.attributes import AttributeColumn
+from tuplet.graph.attributes import AttributeColumn, Ids, Ranked
 from tuplet.graph.names import Strings
-from tuplet.graph.ranked import Ids, Ranked
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from tuplet.graph.prefixes import NO_PREFIXES, Prefixes
+from tuplet.graph.names import NO_PREFIXES, Prefixes
 from tuplet.progress import aligned, printable
 from tuplet.query.display import Markup, html_table, measured, tag
 from tuplet.query.witness import Fact, Status, percent

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import UnknownName, WrongKind
-from tuplet.graph.attribute_words import AttributeWords
-from tuplet.graph.ranked import members
+from tuplet.graph.attributes import members
+from tuplet.graph.graph import AttributeWords
 from tuplet.lang.ast import (
     TYPE,
     Among,

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, ParseError, WrongKind
-from tuplet.graph.attribute_words import AttributeWords
-from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, comparable, kind_of
+from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, comparable, kind_of, members
+from tuplet.graph.graph import AttributeWords
 from tuplet.graph.names import Strings
-from tuplet.graph.ranked import Ids, members
 from tuplet.lang.ast import Among, Atom, Attribute, Compare, Condition, Has, Operator, Term, Value
 from tuplet.query.allowed_values import Allowed, common, together
 from tuplet.query.conditions import COMPARES, PAIR, BoundCondition, Compared, Outside, Paired, Within

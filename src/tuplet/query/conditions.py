@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.ranked import Ids, Marks, Ranked
+from tuplet.graph.attributes import Ids, Marks, Ranked
 from tuplet.lang.ast import Formula
 from tuplet.lang.printer import formula_to_logic
 

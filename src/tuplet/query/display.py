@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.prefixes import NO_PREFIXES, Prefixes
+from tuplet.graph.names import NO_PREFIXES, Prefixes
 from tuplet.progress import aligned, printable
 
 if TYPE_CHECKING:

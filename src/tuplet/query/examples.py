@@ -8,13 +8,13 @@ import numpy as np
 
 from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.search import relation_counts
+from tuplet.graph.names import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic, written
 from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.source import Source
-from tuplet.read.bundled import example_files
+from tuplet.read.datasets import example_files
 
 _TRIED = 20  # relations, and facts of each, that are looked at
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
-from tuplet.graph.attribute_words import AttributeWords
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.lang.ast import Atom, Column, Constant, Free, Name, Query
 from tuplet.lang.parse import EXAMPLE, parse
 from tuplet.lang.printer import to_logic, written

@@ -15,8 +15,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 from tuplet.errors import Refused, UnknownName, WrongKind
-from tuplet.graph.attribute_words import NAME_WORD, AttributeWords
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import NAME_WORD, AttributeWords, KnowledgeGraph
 from tuplet.lang.ast import (
     Among,
     And,

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.attribute_words import AttributeWords
-from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.search import relation_counts
+from tuplet.graph.graph import AttributeWords, KnowledgeGraph
+from tuplet.graph.names import relation_counts
 from tuplet.query.ranking import Clauses
 from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.learned.borne_out import BorneOut

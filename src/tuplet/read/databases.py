@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tuplet.errors import BadInput, unknown
-from tuplet.read.columns import Choice
 from tuplet.read.facts import FactColumns
-from tuplet.read.layouts import TableLayout
+from tuplet.read.mapping import Choice, TableLayout
 from tuplet.read.tables import of_layout, of_table
 
 _FACTS, _NODES = ("facts", "triples", "edges"), "nodes"  # tables that are read if a database has several

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import FAMILIES, Family, Kind, kind_of
 from tuplet.read.cells import kind_reader
-from tuplet.read.columns import Choice
 from tuplet.read.facts import AttributeBatch, FactColumns
-from tuplet.read.layouts import TYPE_RELATION
-from tuplet.read.load import load
-from tuplet.read.rows import BadRow, truth_of
+from tuplet.read.mapping import TYPE_RELATION, Choice
+from tuplet.read.tables import BadRow, truth_of
+from tuplet.read.text import load
 
 RELATION = "edge"  # of edges that do not say what they are
 _RELATIONS = ("relation", "predicate", "label", "type")  # properties of an edge that do

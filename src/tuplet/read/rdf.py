@@ -7,10 +7,11 @@ attribute of facts. What is said about a property, such as its comment, is not k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,225 @@ import pyarrow.compute as pc
 import pyoxigraph as ox
 
 from tuplet.errors import BadInput, Option
+from tuplet.graph.attributes import Kind
 from tuplet.read.cells import of_kind
-from tuplet.read.columns import Choice
 from tuplet.read.facts import AttributeBatch, FactColumns
-from tuplet.read.load import load
-from tuplet.read.rdf_annotations import NO_ANNOTATIONS, annotated, may_have_annotations
-from tuplet.read.rdf_names import NAMES, with_plain_names
-from tuplet.read.rdf_terms import ALIASES, GRAPH, LABELS, TYPE, kind_of_datatype, namespace, of_rdflib
+from tuplet.read.mapping import Choice
+from tuplet.read.text import load
+
+NAMES = "urn:tuplet:name:"
+
+
+def plain(name: str) -> str:
+    """The name in an IRI of ours; any other is itself.
+
+    >>> plain("urn:tuplet:name:New%20York"), plain("http://example.org/a")
+    ('New York', 'http://example.org/a')
+    """
+    return unquote(name[len(NAMES) :]) if name.startswith(NAMES) else name
+
+
+def with_plain_names(part: FactColumns) -> FactColumns:
+    """The same facts, labels and values, of things by their plain names."""
+    values = tuple(
+        replace(
+            batch, name=plain(batch.name), subjects=None if batch.subjects is None else _plain_column(batch.subjects)
+        )
+        for batch in part.values
+    )
+    notes: dict[str, Any] = dict(part.notes)
+    if "label_attributes" in notes:
+        notes["label_attributes"] = [plain(name) for name in notes["label_attributes"]]
+    if "type_relation" in notes:
+        notes["type_relation"] = plain(notes["type_relation"])
+    return replace(
+        part,
+        head=_plain_column(part.head),
+        relation=_plain_column(part.relation),
+        tail=_plain_column(part.tail),
+        labels={plain(name): label for name, label in part.labels.items()},
+        values=values,
+        notes=notes,
+    )
+
+
+def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    coded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
+    return pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(
+                chunk.indices, pa.array(map(plain, chunk.dictionary.to_pylist()), pa.large_string())
+            )
+            for chunk in coded
+        ],
+        pa.dictionary(pa.int32(), pa.large_string()),
+    )
+
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+SKOS = "http://www.w3.org/2004/02/skos/core#"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+TYPE, REIFIES = RDF + "type", RDF + "reifies"
+TRUTH = "truth"  # the last part of the IRI of the property that says how true an annotated fact is
+GRAPH = "graph"  # the attribute of facts in a named graph
+
+# Properties that say what a thing is called: its label is the first of these that it has; all of them find it.
+LABELS = (RDFS + "label", SKOS + "prefLabel")
+ALIASES = (*LABELS, SKOS + "altLabel")
+
+Statement: TypeAlias = tuple[Any, Any, Any, Any]  # subject, predicate, object, graph: terms of pyoxigraph
+
+_INTEGERS = """integer int long short byte unsignedInt unsignedLong unsignedShort unsignedByte nonNegativeInteger
+positiveInteger nonPositiveInteger negativeInteger gYear"""
+_KINDS: dict[str, Kind] = {
+    **{XSD + name: "integer" for name in _INTEGERS.split()},
+    **{XSD + name: "number" for name in ("decimal", "double", "float")},
+    XSD + "boolean": "boolean",
+    XSD + "date": "date",
+    XSD + "dateTime": "time",
+    XSD + "dateTimeStamp": "time",
+}
+
+
+def kind_of_datatype(datatype: str) -> Kind:
+    """What kind of values a datatype has: a text unless it is known.
+
+    >>> kind_of_datatype(XSD + "int"), kind_of_datatype("http://www.opengis.net/ont/geosparql#wktLiteral")
+    ('integer', 'text')
+    """
+    return _KINDS.get(datatype, "text")
+
+
+def last_part(iri: str) -> str:
+    """What follows the last `#`, `/` or `:`.
+
+    >>> last_part("http://x/ns#truth"), last_part("urn:x:truth"), last_part("truth")
+    ('truth', 'truth', 'truth')
+    """
+    return iri.rsplit("#", 1)[-1].rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+
+
+def namespace(iri: str) -> str:
+    """What precedes the last part."""
+    return iri[: len(iri) - len(last_part(iri))]
+
+
+def of_rdflib(graph: Any) -> Iterator[Statement]:
+    """The statements of an rdflib graph or dataset."""
+    import rdflib
+
+    default = ox.DefaultGraph()
+    if isinstance(graph, rdflib.Dataset | rdflib.ConjunctiveGraph):
+        for subject, predicate, value, context in graph.quads((None, None, None, None)):
+            name = getattr(context, "identifier", context)
+            plain = name is None or not isinstance(name, rdflib.URIRef) or str(name) == "urn:x-rdflib:default"
+            yield _term(subject), _term(predicate), _term(value), default if plain else _term(name)
+    else:
+        for subject, predicate, value in graph:
+            yield _term(subject), _term(predicate), _term(value), default
+
+
+def _term(term: Any) -> Any:
+    import rdflib
+
+    try:
+        if isinstance(term, rdflib.URIRef):
+            return ox.NamedNode(str(term))
+        if isinstance(term, rdflib.BNode):
+            return ox.BlankNode(str(term))
+        if isinstance(term, rdflib.Literal):
+            if term.language:
+                return ox.Literal(str(term), language=term.language)
+            return ox.Literal(str(term), datatype=ox.NamedNode(str(term.datatype or XSD + "string")))
+    except ValueError as error:
+        raise BadInput(f"the rdflib graph has a term that is not RDF: {error}") from None
+    raise BadInput(f"the rdflib graph has a {type(term).__name__}, which is not RDF")
+
+
+Triple: TypeAlias = tuple[str, str, str]
+
+
+@dataclass
+class _Noted:
+    """What is said about a fact."""
+
+    truth: float | None = None
+    values: dict[tuple[str, Kind], list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The annotated facts, and the nodes that stand for them."""
+
+    facts: dict[Triple, _Noted]
+    reifiers: frozenset[Any]
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether some fact has a truth value."""
+        return any(noted.truth is not None for noted in self.facts.values())
+
+    def truth(self, fact: Triple) -> float:
+        """How true a fact is; 1 if nothing says so."""
+        noted = self.facts.get(fact)
+        return 1.0 if noted is None or noted.truth is None else noted.truth
+
+    def only_annotated(self, stated: set[Triple]) -> Iterator[Triple]:
+        """The facts that are not stated, but whose truth is."""
+        for fact, noted in self.facts.items():
+            if fact not in stated and noted.truth is not None:
+                yield fact
+
+    def values(self, facts: Sequence[Triple]) -> list[AttributeBatch]:
+        """The attributes of facts."""
+        noted = [self.facts.get(fact) for fact in facts]
+        names = dict.fromkeys(name for one in noted if one is not None for name in one.values)
+        batches = []
+        for name, kind in names:
+            texts = [None if one is None else one.values.get((name, kind)) for one in noted]
+            several = pa.array(texts, pa.list_(pa.large_string()))
+            values, _ = of_kind(several.values, kind)
+            batches.append(AttributeBatch(name, pa.ListArray.from_arrays(several.offsets, values)))
+        return batches
+
+
+NO_ANNOTATIONS = Annotations({}, frozenset())
+
+
+def may_have_annotations(text: bytes) -> bool:
+    """Whether a file may say something about statements: then all of it is kept in memory while it is read."""
+    return any(mark in text for mark in (b"<<", b"{|", b"reifies", b"annotation", b"rdf:triple"))
+
+
+def annotated(statements: Iterable[Any], name: Callable[[Any], str | None]) -> Annotations:
+    """What statements say about others; `name` gives the names of nodes."""
+    reified: dict[Any, list[Triple]] = {}
+    for subject, predicate, value, _ in statements:
+        if isinstance(value, ox.Triple) and predicate.value == REIFIES:
+            head, tail = name(value.subject), name(value.object)
+            several = reified.setdefault(subject, [])
+            if head is not None and tail is not None:
+                several.append((head, value.predicate.value, tail))
+    facts: dict[Triple, _Noted] = {fact: _Noted() for several in reified.values() for fact in several}
+    for subject, predicate, value, _ in statements if facts else ():
+        for fact in reified.get(subject, ()):
+            _note(facts[fact], predicate.value, value)
+    return Annotations(facts, frozenset(reified))
+
+
+def _note(noted: _Noted, name: str, value: Any) -> None:
+    if isinstance(value, ox.NamedNode):
+        noted.values.setdefault((name, "text"), []).append(value.value)
+    elif isinstance(value, ox.Literal) and last_part(name) == TRUTH:
+        truth = float(value.value)
+        if not 0 <= truth <= 1:
+            raise ValueError(f"the truth {value.value} is outside [0, 1]")
+        noted.truth = truth if noted.truth is None else max(truth, noted.truth)
+    elif isinstance(value, ox.Literal):
+        noted.values.setdefault((name, kind_of_datatype(value.datatype.value)), []).append(value.value)
+
 
 _BATCH = 1 << 18
 

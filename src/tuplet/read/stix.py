@@ -14,12 +14,11 @@ import pyarrow as pa
 from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE
 from tuplet.progress import counted
-from tuplet.read.columns import Choice
-from tuplet.read.dates import seconds
+from tuplet.read.cells import seconds
 from tuplet.read.facts import AttributeBatch, FactColumns
-from tuplet.read.layouts import TYPE_RELATION
-from tuplet.read.load import BOM, load
+from tuplet.read.mapping import TYPE_RELATION, Choice
 from tuplet.read.rdf import read_jsonld
+from tuplet.read.text import BOM, load
 
 StixObject: TypeAlias = Mapping[str, Any]
 

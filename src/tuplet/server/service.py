@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from tuplet import settings
 from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
-from tuplet.graph.search import Finder, relation_counts
+from tuplet.graph.names import Finder, relation_counts
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text

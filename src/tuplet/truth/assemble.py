@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.graph.views import (
+from tuplet.graph.adjacency import (
     NO_VIEWS,
     ArraySink,
     Ints,
@@ -20,6 +19,7 @@ from tuplet.graph.views import (
     relation_slices,
     relation_views,
 )
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.truth.falling_truth import falling
 
 Floats = NDArray[np.floating]

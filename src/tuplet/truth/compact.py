@@ -18,14 +18,11 @@ import numpy as np
 from tuplet.errors import StoreBusy, TupletError
 from tuplet.files import locked, refuse_timeout, remove, system_errors
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.array_folder import read_manifest
-from tuplet.graph.array_writer import FORMAT_VERSION as ARRAY_FORMAT
-from tuplet.graph.array_writer import FolderWriter
-from tuplet.graph.attribute_tables import tables_of
-from tuplet.graph.fact_rows import write_facts
+from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import FolderWriter, read_manifest
+from tuplet.graph.attributes import tables_of
 from tuplet.graph.graph import KIND as GRAPH
-from tuplet.graph.graph import KnowledgeGraph, hides
-from tuplet.graph.graph_writer import GraphWriter
+from tuplet.graph.graph import GraphWriter, KnowledgeGraph, hides, write_facts
 from tuplet.progress import Report
 from tuplet.truth.assemble import RelationEdges, write_table
 from tuplet.truth.store_folder import COMPACTING, FORMAT_VERSION, PATIENCE, StoreFiles, newest, read_store, writing

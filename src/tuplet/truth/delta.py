@@ -20,15 +20,11 @@ from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore
 from tuplet.files import reason
-from tuplet.graph.array_folder import open_directory, write_directory
-from tuplet.graph.array_writer import FolderWriter
-from tuplet.graph.attribute_states import AttributeStates
-from tuplet.graph.attribute_tables import is_read_later, of_directory, tables_of
-from tuplet.graph.attributes import Attributes
-from tuplet.graph.edge_states import EdgeStates
+from tuplet.graph.arrays import FolderWriter, open_directory, write_directory
+from tuplet.graph.attributes import Attributes, is_read_later, of_directory, tables_of
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.layers import LayeredRows
 from tuplet.graph.names import Strings
+from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
 from tuplet.truth.store_parts import folder_name, is_named
 from tuplet.truth.table import TruthTable
 

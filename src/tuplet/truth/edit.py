@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option, UnknownName
-from tuplet.graph.attribute_states import AttributeStates
-from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.graph.versions import AttributeStates, EdgeStates
 from tuplet.truth.edges import ADDED, TRAIN, Floats
 from tuplet.truth.edit_attributes import (
     Resolver,

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
-from tuplet.graph.attribute_states import AttributeStates, StoredValue, Subject, united, values_now
 from tuplet.graph.attributes import FACTS, Attributes, Plain
-from tuplet.graph.edge_states import EdgeStates
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.versions import AttributeStates, EdgeStates, StoredValue, Subject, united, values_now
 
 Fact = tuple[str, str, str]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import are_within
-from tuplet.graph.layers import RowEdit
+from tuplet.graph.versions import RowEdit
 
 Longs = NDArray[np.int64]
 

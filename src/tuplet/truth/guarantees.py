@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore
-from tuplet.graph.array_folder import open_directory, write_directory
+from tuplet.graph.arrays import open_directory, write_directory
 
 PART = "guarantees"  # of a store: the folder that they are in
 Floats = NDArray[np.float64]

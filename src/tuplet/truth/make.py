@@ -19,7 +19,7 @@ import numpy as np
 
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
-from tuplet.graph.array_writer import FolderWriter
+from tuplet.graph.arrays import FolderWriter
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.graph.newest import as_of

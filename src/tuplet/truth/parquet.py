@@ -14,13 +14,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, UnknownName, nearest
-from tuplet.graph.attribute_tables import tables_of
-from tuplet.graph.edge_states import pair_key
-from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph, known_splits
-from tuplet.graph.graph_writer import GraphWriter, graph_of_arrays
+from tuplet.graph.adjacency import ArraySink, GrowingArrays, among, edge_key
+from tuplet.graph.arrays import RelationSpill, spill_memory
+from tuplet.graph.attributes import tables_of
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, GraphWriter, KnowledgeGraph, graph_of_arrays, known_splits
 from tuplet.graph.name_table import NameTable
-from tuplet.graph.spill import RelationSpill, spill_memory
-from tuplet.graph.views import ArraySink, GrowingArrays, among, edge_key
+from tuplet.graph.versions import pair_key
 from tuplet.truth.assemble import RelationEdges, RelationFacts, given_truth, graph_facts, overlay
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED
 from tuplet.truth.table import TruthTable

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tuplet.graph.array_writer import FolderWriter
+from tuplet.graph.arrays import FolderWriter
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
 from tuplet.truth.edges import Floats, Predictions

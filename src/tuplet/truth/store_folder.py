@@ -48,13 +48,10 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
-from tuplet.graph.array_folder import open_directory, write_directory
-from tuplet.graph.attribute_states import AttributeStates
+from tuplet.graph.arrays import open_directory, write_directory
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
-from tuplet.graph.edge_states import EdgeStates
-from tuplet.graph.fact_rows import open_facts, write_facts
-from tuplet.graph.graph import KnowledgeGraph, hides
-from tuplet.graph.layers import LayeredRows
+from tuplet.graph.graph import KnowledgeGraph, hides, open_facts, write_facts
+from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
 from tuplet.truth import delta as deltas
 from tuplet.truth.delta import Delta
 from tuplet.truth.store_meta import StoreMeta

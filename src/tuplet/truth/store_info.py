@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tuplet.errors import CorruptStore, TupletError
-from tuplet.graph.array_folder import verify
+from tuplet.graph.arrays import verify
 from tuplet.truth.store_folder import MANIFEST, StoreFiles, read_store
 from tuplet.truth.store_parts import is_named
 

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 from tuplet.errors import TupletError
 from tuplet.files import rename
-from tuplet.graph.array_folder import open_directory, read_manifest
-from tuplet.graph.array_writer import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import open_directory, read_manifest
 
 PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
 

@@ -16,12 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import CorruptStore
-from tuplet.graph.adjacency import LAYOUT, Adjacency, Ints, Longs, are_pointers, refuse_misfits
-from tuplet.graph.array_folder import Directory, open_directory, write_directory
-from tuplet.graph.edge_states import EdgeStates
-from tuplet.graph.layers import LayeredRows, RowEdit
-from tuplet.graph.segments import Columns
-from tuplet.graph.views import GrowingArrays, relation_places, relation_slices
+from tuplet.graph.adjacency import (
+    LAYOUT,
+    Adjacency,
+    GrowingArrays,
+    Ints,
+    Longs,
+    are_pointers,
+    refuse_misfits,
+    relation_places,
+    relation_slices,
+)
+from tuplet.graph.arrays import Columns, Directory, open_directory, write_directory
+from tuplet.graph.versions import EdgeStates, LayeredRows, RowEdit
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
 from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources
 from tuplet.truth.falling_truth import truth_columns

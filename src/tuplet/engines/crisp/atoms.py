@@ -7,7 +7,7 @@ from typing import TypeAlias
 from tuplet.engines.condition_tests import allowed
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.ranked import Ids
+from tuplet.graph.attributes import Ids
 from tuplet.query.conditions import BoundCondition, Within
 from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.unify import unified

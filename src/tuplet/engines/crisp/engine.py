@@ -35,7 +35,7 @@ class Crisp(Engine[Join]):
     conditions = ALL_CONDITIONS
 
     def load(self, source: Source) -> None:
-        import tuplet.engines.crisp.kernels as _  # noqa: F401 - loading is the point
+        from tuplet.engines.crisp import kernels as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Join:
         return Join(clauses, source, plan(clauses, source.facts))

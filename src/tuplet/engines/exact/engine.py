@@ -43,12 +43,12 @@ class Exact(Engine[BestFirst]):
         _warm(source.truth is not None and source.truth.double)
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
-        import tuplet.engines.exact as exact
+        from tuplet.engines import exact
 
         return BestFirst(clauses, source, exact.plan(clauses, source.table(clauses), source.graph.entities.sort_rank))
 
     def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
-        import tuplet.engines.exact as exact
+        from tuplet.engines import exact
         from tuplet.engines.exact.effort import Effort
         from tuplet.engines.facts import Checker
 
@@ -58,14 +58,14 @@ class Exact(Engine[BestFirst]):
         return exact.run(plan.program, count, limits.rules, effort, limits.only, holds)
 
     def score(self, plan: BestFirst, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
-        import tuplet.engines.exact as exact
+        from tuplet.engines import exact
 
         return exact.explain(plan.program, tuples, limits.rules, deadline)[0]
 
 
 @cache
 def _warm(weighted: bool) -> None:
-    import tuplet.engines.exact as exact
+    from tuplet.engines import exact
 
     exact.warm()  # the facts are searched, too
     if weighted:

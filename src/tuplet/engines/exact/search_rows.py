@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tuplet.engines.exact.kernels.common import common_places
 from tuplet.engines.exact.kernels.rows import Rows
 from tuplet.graph.adjacency import Adjacency, Ints, Longs
-from tuplet.graph.ranked import Ids
+from tuplet.graph.attributes import Ids
 from tuplet.truth.table import TruthTable
 
 FEW = 1 << 14  # entities that several views share are listed up to here

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.graph.adjacency import among, by_relation, edge_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
-from tuplet.graph.views import among, by_relation, edge_key
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.learned.borne_out import BorneOut

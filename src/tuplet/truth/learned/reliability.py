@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.graph.adjacency import among, edge_key
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.graph.views import among, edge_key
 from tuplet.truth.edges import VALID
 from tuplet.truth.table import TruthTable
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import Argument, BadInput, Option
-from tuplet.graph.array_folder import write_directory
+from tuplet.graph.arrays import write_directory
 from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, counted, duration
 from tuplet.truth.edges import Predictions

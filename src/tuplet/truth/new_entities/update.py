@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.graph.views import among
+from tuplet.graph.adjacency import among
 from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, counted, duration
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
