@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from serve import Running, http, ready, send
 
 RELATION = "</award/award_nominee/award_nominations./award/award_nomination/award_nominee>"
