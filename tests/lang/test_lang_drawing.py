@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from lang_trees import all_queries
 
 import tuplet
 from tuplet.lang.ast import Query
+from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
 from tuplet.query.source import Source
 from tuplet.server import models
@@ -21,6 +22,9 @@ LIMITS = ServerLimits(max_atoms=256, max_variables=64)
 
 @settings(max_examples=60, deadline=None)
 @given(all_queries())
+@example(parse("?x : exists ?z . !(?x != ?x | ?z != @0)"))  # an equality that a negation hides
+@example(parse("?x : exists ?z, ?w . r(?x, ?w) & ?z = a & ?w = ?z"))  # one name makes the next plain
+@example(parse("?x : exists ?z . r(?x, ?z) & r(?x, a) & ?z = a"))  # a fact that is then stated twice
 def test_what_is_drawn_is_written_back_whole(query: Query) -> None:
     drawn = _drawn(to_logic(query))
     asked = {term["name"] for clause in drawn["clauses"] for term in _terms(clause) if term["kind"] == "free"}

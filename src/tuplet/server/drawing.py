@@ -110,7 +110,9 @@ def _names(literal: Formula, named: Mapping[Term, Term]) -> bool:
 
 
 def _graph(query: Query, graph: KnowledgeGraph) -> dict[str, Any]:
-    body = to_normal_form(query).body
+    while (clauses := to_normal_form(_with_names(query))) != query:  # a name that is put in may make others plain
+        query = clauses
+    body = query.body
     parts = body.parts if isinstance(body, Or) else (body,)
     asked, columns = asked_and_shown(query)
     return {
