@@ -24,7 +24,7 @@ from tuplet.engines.crisp.engine import Crisp
 from tuplet.engines.exact.engine import Exact
 from tuplet.lab.bench.shapes import BETAE, JOINT, shape
 from tuplet.lab.bench.walks import Walker, ground
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 from tuplet.query.source import Source
 from tuplet.read.read import read
 

@@ -30,7 +30,7 @@ from exact import SHAPES, Sampler
 import tuplet
 from tuplet.engines import exact
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 from tuplet.store import Store
 
 Fact = tuple[str, str, str]

@@ -22,7 +22,7 @@ import numpy as np
 from shootout_engines import DuckDB, Edges, clauses_of
 
 from tuplet.engines import exact
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.table import TruthTable
 

@@ -33,9 +33,8 @@ from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.hardness import predicted_links, strata
 from tuplet.lab.bench.held_out import held_out
 from tuplet.lab.bench.reliability import everything
-from tuplet.query.guaranteed_lists import measure, within
-from tuplet.query.query_shape import query_family
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.guarantees import measure, within
+from tuplet.query.ranking import Clauses, Ranking, query_family
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.store import open_store

@@ -29,8 +29,8 @@ from tuplet.engines.given import judge
 from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.run import refuse_other_graph
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_graph import QueryGraph
 from tuplet.query.question import Question, read_query
+from tuplet.query.ranking import QueryGraph
 from tuplet.query.status import about, status
 from tuplet.query.witness import Witnesses
 

@@ -323,7 +323,7 @@ def comparable(rows: list[Any]) -> list[Any]:
 
 def graph_of(clause: Clause) -> Any:
     """A clause as tuplet's engines take it."""
-    from tuplet.query.query_graph import Edge, QueryGraph
+    from tuplet.query.ranking import Edge, QueryGraph
 
     names = tuple(f"v{v}" for v in range(clause["variables"]))
     return QueryGraph(names, tuple(range(clause["free"])), tuple(Edge(*edge) for edge in clause["edges"]))

@@ -20,7 +20,7 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import TupletError
 from tuplet.query.limits import Limits
-from tuplet.query.query_shape import query_family, query_shape
+from tuplet.query.ranking import query_family, query_shape
 from tuplet.server.app import Application
 from tuplet.server.operators.metrics import ServerMetrics
 from tuplet.server.requests.limits import ServerLimits

@@ -23,7 +23,7 @@ from tuplet.lang.sparql import parse_sparql
 from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind
 from tuplet.query.limits import NO_DEADLINE
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 from tuplet.query.source import Source
 from tuplet.read.read import read
 

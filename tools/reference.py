@@ -22,7 +22,7 @@ from tuplet.cli.arguments import parser
 from tuplet.cli.command_parser import CommandParser
 from tuplet.engines import listed
 from tuplet.predict.config import PRESETS, TrainConfig
-from tuplet.query.answer import Explanation
+from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact

@@ -23,15 +23,12 @@ from tuplet._version import __version__
 from tuplet.errors import TupletError
 
 if _TYPE_CHECKING:
-    from tuplet.describe import info
     from tuplet.engines.listed import engines
     from tuplet.pipeline import build, index, read, train
-    from tuplet.plain_graph import Graph
-    from tuplet.query.answer import Answer
-    from tuplet.query.answers import Answers
+    from tuplet.query.answers import Answer, Answers
     from tuplet.query.limits import Limits
     from tuplet.query.source import Source
-    from tuplet.store import Store
+    from tuplet.store import Graph, Store, info
     from tuplet.store import open_store as open
 
 __all__ = [
@@ -54,16 +51,16 @@ __all__ = [
 
 # Where each name comes from. It is imported when first used, so that `import tuplet` and the command line start fast.
 _PLACES = {
-    "Answer": "tuplet.query.answer:Answer",
+    "Answer": "tuplet.query.answers:Answer",
     "Answers": "tuplet.query.answers:Answers",
-    "Graph": "tuplet.plain_graph:Graph",
+    "Graph": "tuplet.store:Graph",
     "Limits": "tuplet.query.limits:Limits",
     "Source": "tuplet.query.source:Source",
     "Store": "tuplet.store:Store",
     "build": "tuplet.pipeline:build",
     "engines": "tuplet.engines.listed:engines",
     "index": "tuplet.pipeline:index",
-    "info": "tuplet.describe:info",
+    "info": "tuplet.store:info",
     "open": "tuplet.store:open_store",
     "read": "tuplet.pipeline:read",
     "train": "tuplet.pipeline:train",

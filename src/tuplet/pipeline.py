@@ -15,12 +15,11 @@ from tuplet.build_plan import MINUTES
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
-from tuplet.plain_graph import Graph
 from tuplet.predict.config import TrainConfig, TrainFields, going_on, preset, suitable
 from tuplet.progress import Report, counted, shown, sizes, told
 from tuplet.read.mapping import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
-from tuplet.store import Store
+from tuplet.store import Graph, Store
 from tuplet.truth.edges import OBSERVED
 from tuplet.truth.store_folder import refuse_existing
 from tuplet.truth.store_meta import LEARNED

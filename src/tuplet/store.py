@@ -2,49 +2,376 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet import attribute_rows, contents, settings
-from tuplet.attribute_rows import AttributeRow
-from tuplet.contents import EntityFacts, FoundName, RelationRow
+from tuplet import settings
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
 from tuplet.errors import BadInput, Option, TupletError, unknown
+from tuplet.graph.arrays import open_directory
+from tuplet.graph.arrays import verify as verify_directory
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.lang.ast import Query
-from tuplet.progress import sizes
+from tuplet.predict.config import PACKAGED
+from tuplet.progress import Report, shown, sizes
 from tuplet.query import ask as asking
-from tuplet.query.answer import Answer
-from tuplet.query.answers import Answers
-from tuplet.query.display import Listing
+from tuplet.query import contents, display
+from tuplet.query.answers import Answer, Answers
+from tuplet.query.contents import AttributeRow, EntityFacts, FoundName, RelationRow
+from tuplet.query.display import Listing, html_table, tag
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
-from tuplet.query.many import answer_all
 from tuplet.query.question import Question
+from tuplet.query.ranking import QueryGraph
 from tuplet.query.source import Source
 from tuplet.settings import keywords
-from tuplet.store_async import StoreAsync
-from tuplet.store_display import StoreDisplay
-from tuplet.store_edits import StoreEdits
 from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.new_entities import stale
-from tuplet.truth.store_folder import StoreFiles, is_store, newest
-from tuplet.truth.store_info import generation
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
+from tuplet.truth.store_info import generation, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
+    import altair
+
     from tuplet.export.export import ExportReport
+    from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.lang.ast import Query
+    from tuplet.query.question import Question
+    from tuplet.truth.edit import EditReport
+    from tuplet.truth.new_entities.predict import PredictionReport
+
+
+class StoreAsync(ABC):
+    """The part of a store that event loops use."""
+
+    @abstractmethod
+    def engine(self, name: str | None = None) -> Engine[Any]:
+        """The engine of a name, loaded."""
+
+    @abstractmethod
+    def question(
+        self,
+        query: str | Query,
+        grounding: Mapping[str, Any] | None = None,
+        text: str = "",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """A query, parsed and bound to the names of this store."""
+
+    @abstractmethod
+    def _pages(
+        self, question: Question, engine: Engine[Any], limits: Limits, brake: Brake | None = None
+    ) -> Iterator[Answers]:
+        """The answers page by page."""
+
+    @keywords(Limits)
+    async def ask_async(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """What `ask` returns, without holding up the event loop; a task that is cancelled ends its search."""
+        from asyncio import to_thread  # the command line asks without it, and starts faster
+
+        wanted = Limits.of(limits, **fields)
+        with _brake() as brake:
+
+            def answer() -> Answers:
+                runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
+                return asking.ask(question, runner, judge, wanted, Deadline(wanted.timeout, brake=brake))
+
+            return await to_thread(answer)
+
+    @keywords(Limits)
+    async def stream_async(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> AsyncIterator[Answers]:
+        """The pages of `stream`, each when it is found: `async for page in store.stream_async(query)`."""
+        from asyncio import to_thread
+
+        wanted = Limits.of(limits, **fields)
+        with _brake() as brake:
+
+            def begun() -> Iterator[Answers]:
+                return self._pages(self.question(query, grounding), self.engine(engine), wanted, brake)
+
+            pages = await to_thread(begun)
+            while (page := await to_thread(next, pages, None)) is not None:
+                yield page
+
+
+@contextmanager
+def _brake() -> Iterator[Brake]:
+    """A brake that is pressed when the work is left early: a cancelled task, a loop over pages that was ended."""
+    brake = Brake()
+    try:
+        yield brake
+    finally:
+        brake.stop()
+
+
+RELATIONS = 12  # that are named
+
+
+class StoreDisplay(ABC):
+    """The part of a store that people look at."""
+
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """Sizes, what made the truth values, how reliable they are."""
+
+    @abstractmethod
+    def question(self, query: str | Query) -> Question:
+        """A query, parsed and bound to the names of this store."""
+
+    def plot_reliability(self) -> altair.LayerChart:
+        """Mean truth against the share that are facts, as measured on held-out facts (extra `plots`)."""
+        report = self.info().get("report") or {}
+        if report.get("reliability") is None:
+            raise BadInput("nothing was held out when this store was made: how reliable it is was not measured")
+        tables = {"truth": report["reliability"], "before calibration": report.get("reliability_before")}
+        return display.reliability({name: table for name, table in tables.items() if table is not None})
+
+    def plot_query(self, query: str | Query) -> altair.HConcatChart:
+        """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
+        question = self.question(query)
+        graph = question.source.graph
+        return display.query([_drawn(clause, graph) for clause in question.clauses], question.text)
+
+    def _repr_html_(self) -> str:
+        about = self.info()
+        names, report = about["relation_names"], about.get("report")
+        more = f" and {len(names) - RELATIONS:,} more" if len(names) > RELATIONS else ""
+        rows = [
+            ["entities", f"{about['entities']:,}"],
+            ["relations", ", ".join(names[:RELATIONS]) + more],
+            ["facts", f"{report['facts'] if report else sum(about['edges'].values()):,}"],
+        ]
+        if report:
+            predicted = report["predicted"]
+            rows.append(["predicted", "on demand" if predicted is None else f"{predicted:,}"])
+            rows.append(["what it promises", about["promise"]["sentence"] if about.get("promise") else _why_not(about)])
+        rows += [["try", tag("code", text)] for text in about["try"]]
+        return html_table(["what", "is in it"], rows, repr(self).strip("<>"))
+
+
+def _why_not(about: dict[str, Any]) -> str:
+    why = about.get("why")
+    return f"truth values are not calibrated{f': {why}' if why else ''}"
+
+
+def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
+    entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
+    nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
+    # a constant is drawn once for each edge: it is a value there, and joins nothing
+    edges = []
+
+    def place(node: int) -> int:
+        if node >= 0:
+            return node
+        nodes.append((short(entities.label(~node) or entities.name(~node)), "given"))
+        return len(nodes) - 1
+
+    for edge in clause.edges:
+        label = short(relations.label(edge.relation) or relations.name(edge.relation))
+        kind = "does not hold" if edge.negated else "holds"
+        edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
+    edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
+    return display.Drawn(nodes, edges, clause.described())
+
+
+class StoreEdits(ABC):
+    """The part of a store that changes it."""
+
+    @abstractmethod
+    def _editable(self) -> Path:
+        """Where it is; an error if it cannot be changed."""
+
+    @abstractmethod
+    def _held(self) -> StoreFiles | None:
+        """The generation at hand."""
+
+    @abstractmethod
+    def _edited(self, files: StoreFiles) -> None:
+        """Be the generation after an edit."""
+
+    @abstractmethod
+    def refresh(self) -> bool:
+        """Take the newest generation."""
+
+    def add(
+        self,
+        facts: Any = (),
+        new_entities: bool = False,
+        timeout: float = PATIENCE,
+        seconds: float | None = None,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = PACKAGED,
+        attributes: Any = None,
+        replace: bool = False,
+        ray: str | None = None,
+    ) -> EditReport:
+        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
+
+        With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
+        is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
+        folder of kind any-graph, on the Ray cluster at `ray` if there is one; what is left waits for `update`. Writers
+        take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
+
+        `attributes` are values: (entity, attribute, value), a language tag behind a text if it has one; for the
+        attribute of a fact (head, relation, tail) stands in place of the entity. Or a file of them, as `tuplet.read`
+        takes for nodes. They are added to the values that are there; with `replace` they take their place.
+        """
+        from tuplet.truth.edit import with_facts
+        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
+
+        refuse_wrong(seconds, model, new_entities, ray)
+        given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
+        report, files = with_facts(self._editable(), *given)
+        self._edited(files)
+        if new_entities:
+            with shown(progress) as told:
+                report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
+            self._edited(files)
+        return report
+
+    def remove(self, facts: Any = (), timeout: float = PATIENCE, attributes: Any = None) -> EditReport:
+        """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does.
+
+        `attributes` are values to be removed: (entity, attribute, value), or without a value all of the attribute. A
+        removed fact loses its attributes.
+        """
+        from tuplet.truth.edit import without_facts
+
+        given = (_facts(facts), timeout, self._held(), _values(attributes))
+        report, files = without_facts(self._editable(), *given)
+        self._edited(files)
+        return report
+
+    def update(
+        self,
+        seconds: float | None = None,
+        timeout: float = PATIENCE,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = PACKAGED,
+        ray: str | None = None,
+    ) -> PredictionReport:
+        """Compute the predictions that new entities wait for, and bring the rows around these up to date.
+
+        It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
+        """
+        from tuplet.truth.new_entities.update import update
+
+        with shown(progress) as told:
+            report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
+        self._edited(files)
+        return report
+
+    def compact(self, timeout: float = PATIENCE) -> bool:
+        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
+        from tuplet.truth.compact import compact
+
+        done = compact(self._editable(), timeout)
+        self.refresh()
+        return done
+
+
+def _facts(facts: Any) -> Any:
+    """Facts as the editor takes them."""
+    if isinstance(facts, list | tuple | KnowledgeGraph):
+        return facts
+    from tuplet.read.read import read
+
+    return read(facts)
+
+
+def _values(attributes: Any) -> Any:
+    """Attributes as the editor takes them; those of a file are read."""
+    if not isinstance(attributes, str | os.PathLike):
+        return attributes
+    from tuplet.read.text import read_values
+
+    return read_values(Path(attributes))
+
+
+# A fork costs some milliseconds: as much as this many queries.
+WORTH_A_FORK = 64
+
+Q = TypeVar("Q")
+# What forked workers call; set before they are made, so that nothing but numbers travels to them.
+_work: Callable[[int], Answers | TupletError] | None = None
+
+
+def answer_all(answer: Callable[[Q], Answers], queries: Sequence[Q], forkable: bool) -> list[Answers | TupletError]:
+    """The answer of each query in order, or the error that it met; `forkable` where the search needs no torch."""
+
+    def one(number: int) -> Answers | TupletError:
+        try:
+            return answer(queries[number])
+        except TupletError as error:
+            return error
+
+    workers = min(os.cpu_count() or 1, len(queries) // WORTH_A_FORK)
+    # Forking is safe while this is the only thread.
+    if workers > 1 and forkable and hasattr(os, "fork") and threading.active_count() == 1:
+        return _forked(one, len(queries), workers)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(one, range(len(queries))))
+
+
+def _forked(one: Callable[[int], Answers | TupletError], count: int, workers: int) -> list[Answers | TupletError]:
+    global _work
+    _work = one
+    parts = [range(start, count, workers) for start in range(workers)]
+    found: list[Answers | TupletError | None] = [None] * count
+    try:
+        with ProcessPoolExecutor(workers - 1, mp_context=multiprocessing.get_context("fork")) as pool:
+            others = [pool.submit(_part, part) for part in parts[1:]]
+            found[0::workers] = [one(number) for number in parts[0]]
+            graph = next((a.graph for a in found if isinstance(a, Answers)), None)
+            for part, other in zip(parts[1:], others, strict=True):
+                for number, answers in zip(part, other.result(), strict=True):
+                    found[number] = replace(answers, graph=graph) if isinstance(answers, Answers) and graph else None
+    except BrokenProcessPool:
+        pass  # a worker died; what is missing is answered below
+    finally:
+        _work = None
+    # What a worker could not answer is asked again here, so that its error is the error itself.
+    return [one(number) if answers is None else answers for number, answers in enumerate(found)]
+
+
+def _part(numbers: range) -> list[Answers | None]:
+    """In a worker: the answers of some queries. The graph is there already; only what was found travels."""
+    assert _work is not None
+    found = [_work(number) for number in numbers]
+    return [replace(a, graph=cast(Any, None)) if isinstance(a, Answers) else None for a in found]
+
 
 PAGE = 100  # answers in the first page of a stream
 
@@ -300,7 +627,7 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
 
     def attributes(self) -> Listing[AttributeRow]:
         """The attributes of entities and facts with their kind, range and one example each; prints as a table."""
-        return attribute_rows.attributes(self.source.graph)
+        return contents.attributes(self.source.graph)
 
     def export(
         self,
@@ -389,7 +716,7 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
             about |= stale.told(files)
         if source.guarantees is not None:
             about["guarantees"] = {one.name: one.queries for one in source.guarantees.shapes.values()}
-        if told := attribute_rows.told(source.graph):
+        if told := contents.told(source.graph):
             about["attributes"] = told
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
@@ -445,3 +772,60 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
     graph = KnowledgeGraph.open(path)
     splits = observed.split(",") if isinstance(observed, str) else observed
     return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
+
+
+class Graph(KnowledgeGraph):
+    """A knowledge graph that can be asked: what its facts say, and nothing else."""
+
+    @staticmethod
+    def made(graph: KnowledgeGraph) -> Graph:
+        """The same graph, ready to be asked."""
+        return Graph(**{f.name: getattr(graph, f.name) for f in fields(graph)})
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("KnowledgeGraph", "Graph", 1)
+
+    @keywords(Limits)
+    def ask(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """The answers that the facts imply. Further keywords are the fields of `Limits`: k, timeout, …"""
+        return Store(Source(self)).ask(query, engine, limits, grounding, parameters, **fields)
+
+    def export(self, path: str | os.PathLike[str], force: bool = False) -> ExportReport:
+        """Write facts, labels and attributes to a file: .nt, .ttl, .parquet, .csv or .graphml."""
+        return Store(Source(self)).export(path, force=force)
+
+    def plot_query(self, query: str | Query) -> altair.HConcatChart:
+        """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
+        return Store(Source(self)).plot_query(query)
+
+    def _repr_html_(self) -> str:
+        return Store(Source(self))._repr_html_()
+
+
+def info(path: str | os.PathLike[str], verify: bool = False) -> dict[str, Any]:
+    """What the directory is: kind, sizes, splits, hashes, metrics."""
+    root = Path(path)
+    if any(os.path.exists(root / file) for file in ("model.json", "log.jsonl")):  # the second: an unfinished run
+        from tuplet.predict.model_folder import describe
+
+        if verify:
+            verify_model(root)
+        return {"kind": "model", **{("model" if k == "kind" else k): v for k, v in describe(root).items()}}
+    if is_store(root):
+        if verify:
+            verify_store(root)
+        return open_store(root).info()
+    directory = open_directory(root)
+    if verify:
+        verify_directory(root)
+    if directory.kind == "graph":
+        return open_store(root).info()
+    return {"kind": directory.kind, "hash": directory.hash, "bytes": directory.bytes}

@@ -15,8 +15,7 @@ from random_conditions import meant
 
 from tuplet.engines import brute
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Ranking
+from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.truth.table import TruthTable
 
 Run = Callable[..., Ranking]

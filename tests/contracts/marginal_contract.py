@@ -14,7 +14,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import NO_DEADLINE, Limits, Option
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tuplet.graph.attributes import Ranked, members
 from tuplet.query.conditions import COMPARES, PAIR, BoundCondition, Compared, Equal, Outside, Paired, Within
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 from tuplet.truth.table import TruthTable
 
 OPERATORS = {

@@ -11,7 +11,7 @@ from marginal_contract import marginals, oracle, random_chain, random_forest, so
 
 from tuplet.engines import crisp
 from tuplet.lab.baselines.base import cycle_of
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 seeds = st.integers(0, 2**32 - 1)

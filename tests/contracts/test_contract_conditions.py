@@ -31,8 +31,8 @@ from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.query_graph import Edge, QueryGraph
 from tuplet.query.question import Question
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

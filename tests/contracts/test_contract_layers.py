@@ -19,8 +19,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.versions import EdgeStates
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.truth.edges import ADDED, TRAIN
 from tuplet.truth.table import TruthTable
 

@@ -23,7 +23,7 @@ from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.model_folder import save
 from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 ENTITIES, RELATIONS = 8, 3
 

@@ -25,8 +25,7 @@ from tuplet.engines.ns3.run import marginal_vectors, run, run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Ranking
+from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.truth.table import TruthTable
 
 TRUTHS = ("product", "godel")

@@ -22,7 +22,7 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import Deadline, OutOfTime
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 
 SIDE = 60
@@ -212,7 +212,7 @@ def test_kernels_run_as_plain_python() -> None:
 import numpy as np
 from tuplet.engines.crisp import collect, plan
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 heads, tails = np.array([0, 0, 1, 2, 3, 3]), np.array([1, 2, 3, 3, 3, 0])
 a, _ = Adjacency.build(heads, np.zeros(6, np.int64), tails, relations=1)
 edges = (Edge(~0, 0, 1), Edge(1, 0, 0), Edge(0, 0, 0), Edge(1, 0, ~2, True))

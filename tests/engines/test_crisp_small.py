@@ -14,7 +14,7 @@ from tuplet.engines import crisp
 from tuplet.engines.crisp import collect, plan, run
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"

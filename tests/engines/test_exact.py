@@ -11,8 +11,7 @@ from tuplet.engines.facts import Checker, rows_of_facts
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Deadline, Only
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Ranking
+from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.truth.table import TruthTable
 
 CHAIN = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 1, 1)))

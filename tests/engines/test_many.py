@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from tuplet import store as many
 from tuplet.errors import TupletError, UnknownName
-from tuplet.query import many
 from tuplet.query.answers import Answers
 from tuplet.store import Store
 

@@ -23,8 +23,7 @@ from tuplet.engines.given import judge
 from tuplet.engines.ns3.tensor_memory import TensorMemory, counted, make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Brake, Deadline, Limits, Only, OutOfMemory
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.query.status import status
 from tuplet.query.witness import Witnesses

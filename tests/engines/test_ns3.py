@@ -25,8 +25,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import PRODUCT
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Ranking
+from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable

@@ -14,7 +14,7 @@ from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.sparse import TensorTable, best_of, blocks, falling, find, ranges, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.logic import GODEL, PRODUCT
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 # r0: 0→1 .5, 0→2 1, 1→3 .8, 2→3 .4, 2→4 .9; r1: 3→1 .5, 3→2 .25, 4→2 1, 2→2 .6

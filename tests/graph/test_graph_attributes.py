@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuplet.attribute_rows import attributes
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.graph.arrays import verify
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, joined_texts, kind_of, tables_of, texts_of
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.query.contents import attributes
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import import_graph, read, read_with_report
 

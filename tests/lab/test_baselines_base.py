@@ -20,8 +20,7 @@ from tuplet.graph.names import Vocabulary
 from tuplet.lab.baselines.base import Baseline, cycle_of
 from tuplet.lab.baselines.engine import BaselineEngine
 from tuplet.query.limits import NO_DEADLINE, Count, Deadline, Limits
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob
 from tuplet.truth.table import TruthTable

@@ -20,7 +20,7 @@ from tuplet.predict.embeddings import ComplEx, DistMult, TransE
 from tuplet.predict.model_folder import load, save
 from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.logic import GODEL, PRODUCT, Logic
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

@@ -17,7 +17,7 @@ from tuplet.lab.baselines.trained.embedding import (
     settings_for,
     walk,
 )
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 SMALL = QueryModelSettings(dim=4, gamma=6.0, hidden=8)
 

@@ -9,7 +9,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lab.baselines.symbolic.fit import BASELINE, one_way
 from tuplet.query.limits import NO_DEADLINE, Limits
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

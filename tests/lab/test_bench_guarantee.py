@@ -22,8 +22,8 @@ from tuplet.lab.bench.held_out import held_out
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.reliability import everything
 from tuplet.lab.bench.sampling import sample
-from tuplet.query.guaranteed_lists import SCALE
-from tuplet.query.query_shape import query_shape
+from tuplet.query.guarantees import SCALE
+from tuplet.query.ranking import query_shape
 from tuplet.query.source import Source
 from tuplet.truth.edges import observed_facts
 from tuplet.truth.table import TruthTable

@@ -15,7 +15,7 @@ from tuplet.lab.bench.queries import bound
 from tuplet.lab.bench.query_types import types
 from tuplet.lab.bench.shape_selection import select
 from tuplet.lab.bench.shapes import QueryShape, Role, symbols
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 TUPLES = 50_000 if os.environ.get("TUPLET_SOAK") == "1" else 5_000
 ENTITIES, RELATIONS = 6, 3

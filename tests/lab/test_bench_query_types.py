@@ -13,7 +13,7 @@ from tuplet.errors import BadInput
 from tuplet.lab.bench.queries import abstract
 from tuplet.lab.bench.query_types import QueryType, canonical, types
 from tuplet.lab.bench.shapes import JOINT, from_formula, shape
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 
 
 def test_complete_has_1907_types() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 
 def graph(*edges: tuple[int, int, int] | tuple[int, int, int, bool], free: int = 2, variables: int = 0) -> QueryGraph:

@@ -11,7 +11,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import BadInput, ParseError
-from tuplet.plain_graph import Graph
+from tuplet.store import Graph
 
 ORDERS = "order,customer,price\n1,ann,9.5\n2,bob,3\n3,ann,about 5\n4,cid,7\n"
 

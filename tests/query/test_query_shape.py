@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from tuplet.lab.bench.queries import abstract, bound
 from tuplet.lab.bench.shapes import JOINT, Role, shape, symbols
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.query_shape import query_shape
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, query_shape
 
 FORMULAS = [
     "(r1(s1,f1))&(r2(f1,f2))",

@@ -14,7 +14,7 @@ import pytest
 import tuplet
 from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.attributes import FACTS, AttributeColumn, Attributes
-from tuplet.plain_graph import Graph
+from tuplet.store import Graph
 
 PEOPLE = ("alice", "bob", "carol", "dave")
 FACTS_STATED = [

@@ -17,7 +17,7 @@ from sparql_random import RandomQuery, random_turtle
 
 import tuplet
 from tuplet.errors import TupletError
-from tuplet.plain_graph import Graph
+from tuplet.store import Graph
 
 SOAK = os.environ.get("TUPLET_SOAK") == "1"
 XSD = "http://www.w3.org/2001/XMLSchema#"

@@ -8,7 +8,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import UnknownName, WrongKind
-from tuplet.plain_graph import Graph
+from tuplet.store import Graph
 
 BOOKS = """@prefix ex: <http://e.org/> .
 ex:a ex:creator ex:bob ; ex:pages 90 ; ex:cites ex:b .

@@ -23,7 +23,7 @@ from SPARQLWrapper import CSV, GET, JSON, POST, POSTDIRECTLY, TSV, URLENCODED, X
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
 import tuplet
-from tuplet.query.csv_text import csv_text
+from tuplet.query.answers import csv_text
 from tuplet.query.limits import Deadline
 from tuplet.query.question import read_query
 from tuplet.server.sparql.base_iri import BaseIri

@@ -65,7 +65,7 @@ def _ask(arguments: argparse.Namespace) -> None:
 
 def run_info(arguments: argparse.Namespace) -> None:
     """`tuplet info`."""
-    from tuplet.describe import info
+    from tuplet.store import info
 
     about = info(arguments.path, verify=arguments.verify)
     if arguments.json:

@@ -18,7 +18,7 @@ from tuplet.lang.parse import parse
 from tuplet.lang.printer import bare
 from tuplet.lang.rules import clauses
 from tuplet.progress import printable
-from tuplet.query.alternatives import merged
+from tuplet.query.bind import merged
 
 
 def checking(command: CommandParser) -> None:

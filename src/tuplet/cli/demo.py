@@ -15,8 +15,7 @@ from tuplet.read.datasets import bundled
 
 if TYPE_CHECKING:
     from tuplet.progress import Report
-    from tuplet.query.answer import Answer
-    from tuplet.query.answers import Answers
+    from tuplet.query.answers import Answer, Answers
 
 QUESTION = "Which countries of Western Africa are in which organisation, together with a neighbour?"
 QUERY = (

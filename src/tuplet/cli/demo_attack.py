@@ -17,10 +17,9 @@ from tuplet.progress import aligned
 from tuplet.read.datasets import DATA
 
 if TYPE_CHECKING:
-    from tuplet.plain_graph import Graph
     from tuplet.progress import Report
     from tuplet.query.answers import Answers
-    from tuplet.store import Store
+    from tuplet.store import Graph, Store
 
 CUT = "2025"
 GROUP, TECHNIQUE = "intrusion-set", "attack-pattern"

@@ -20,8 +20,7 @@ from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.truth.table import Truth
 
@@ -68,7 +67,7 @@ def run(
 ) -> Ranking:
     """The `k` best tuples over all of E^k; ties in the order of `rank` [entities], which is that of ids if not given.
 
-    >>> from tuplet.query.query_graph import Edge
+    >>> from tuplet.query.ranking import Edge
     >>> from tuplet.truth.table import TruthTable
     >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
     ...                          np.array([0.5, 0.5]), np.array([False, False]))

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, BudgetExceeded
-from tuplet.query.answer import Answer
+from tuplet.query.answers import Answer
 from tuplet.query.ask import explained
 from tuplet.query.engine import Engine
+from tuplet.query.hints import missing_facts
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given
-from tuplet.query.missing_facts import missing_facts
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.source import Source

@@ -19,8 +19,8 @@ from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 from tuplet.query.loose import is_loose
-from tuplet.query.query_graph import QueryGraph
 from tuplet.query.question import Question
+from tuplet.query.ranking import QueryGraph
 from tuplet.truth.store_folder import StoreFiles
 
 FORMAT, VERSION = "tuplet proof", 1

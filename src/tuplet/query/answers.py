@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, nearest
 from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.names import NO_PREFIXES, Prefixes, Vocabulary
 from tuplet.lang.ast import Form
-from tuplet.progress import aligned, counted, shortened
+from tuplet.progress import aligned, counted, printable, shortened
 from tuplet.query import display
-from tuplet.query.answer import Answer, Parts, row, show_cell
-from tuplet.query.answer_count import AnswerCount
-from tuplet.query.arrow_column import arrow_column
-from tuplet.query.csv_text import csv_text
-from tuplet.query.display import data_frame, html_table, measured, tag
+from tuplet.query.display import Markup, data_frame, html_table, measured, tag
 from tuplet.query.evidence import Reason, Triple
-from tuplet.query.guarantee import Guarantee
 from tuplet.query.ranking import Ranking
-from tuplet.query.slim_answers import slim
-from tuplet.query.value_columns import Cell
-from tuplet.query.witness import Evidence, StatedFact, Status, Witnesses, percent
+from tuplet.query.value_columns import Cell, Named
+from tuplet.query.witness import Evidence, Fact, StatedFact, Status, Witnesses, percent
 
 if TYPE_CHECKING:
     import altair
@@ -36,12 +34,345 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
+
+# values, labels, truth, status, witness: facts by the names of the fields of `Fact`
+Parts: TypeAlias = tuple[dict[str, Any], dict[str, str], float, Status | None, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """One tuple: its values by variable, its truth, what it rests on.
+
+    `answer["drug"]`, `answer.drug` and `answer[0]` are the same name; `tuple(answer)` is the tuple of names.
+    """
+
+    values: Mapping[str, Any]  # names of entities and relations, and values of attributes
+    labels: Mapping[str, str]
+    truth: float
+    status: Status | None  # None: the time was up before it was known
+    _facts: list[dict[str, Any]]  # the witness, by the names of the fields of `Fact`
+    prefixes: Prefixes = NO_PREFIXES  # short forms of names, for people
+    missing: tuple[Fact, ...] = ()  # of a given tuple without truth: what would have to hold and does not
+
+    @staticmethod
+    def of(parts: Parts, prefixes: Prefixes = NO_PREFIXES) -> Answer:
+        """The answer of its parts."""
+        return Answer(*parts, prefixes)
+
+    @cached_property
+    def witness(self) -> tuple[Fact, ...]:
+        """The facts it rests on. Made when asked for: of a list of answers most are read without it."""
+        return tuple(Fact(**fact) for fact in self._facts)
+
+    def __getitem__(self, variable: str | int) -> Any:
+        return self.values[variable] if isinstance(variable, str) else tuple(self.values.values())[variable]
+
+    def __getattr__(self, variable: str) -> Any:
+        try:
+            return self.__dict__["values"][variable]
+        except KeyError:
+            raise AttributeError(f"an answer has no {variable!r}") from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values.values())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def explain(self) -> Explanation:
+        """The facts it rests on, observed or predicted, with their truth; prints as text, shows as HTML."""
+        return Explanation(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer in the JSON schema."""
+        return row(dict(self.values), dict(self.labels), self.truth, self.status, [dict(fact) for fact in self._facts])
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{variable} = {show(self, variable)}" for variable in self.values)
+        return f"<Answer: {values}; truth {percent(self.truth)}, {self.status or 'status not known'}>"
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
+
+def row(
+    values: dict[str, Any], labels: dict[str, str], truth: float, status: Status | None, witness: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """An answer in the JSON schema."""
+    for fact in witness:
+        if fact["evidence"] is not None:
+            fact["evidence"] = [evidence.to_dict() for evidence in fact["evidence"]]
+    shown = {name: value if isinstance(value, str) else json_value(value) for name, value in values.items()}
+    return {"values": shown, "labels": labels, "truth": truth, "status": status, "witness": witness}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The reason for one answer."""
+
+    answer: Answer
+
+    @property
+    def title(self) -> str:
+        """The tuple, its truth and its status."""
+        answer = self.answer
+        named = ", ".join(f"{variable} = {show(answer, variable)}" for variable in answer.values)
+        if not answer.truth:
+            return f"{named}   truth 0: no facts, stated or predicted, make it true"
+        return f"{named}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"
+
+    def __str__(self) -> str:
+        facts = self.answer.witness
+        several = len({fact.clause for fact in facts}) > 1
+        rows = [
+            [
+                *([f"clause {fact.clause + 1}"] if several else []),
+                f"{fact.kind:<10}",
+                self.answer.prefixes.short(fact.labelled()),
+                percent(fact.truth),
+            ]
+            for fact in facts
+        ]
+        shown = [printable(self.title)]
+        shown += [f"  missing     {printable(self.answer.prefixes.short(f.labelled()))}" for f in self.answer.missing]
+        for fact, line in zip(facts, aligned(rows), strict=True):
+            shown += [f"  {line}", *(f"      {printable(self.answer.prefixes.short(text))}" for text in told(fact))]
+        return "\n".join(shown)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer with its witness in the JSON schema."""
+        return self.answer.to_dict()
+
+    def _repr_html_(self) -> str:
+        short = self.answer.prefixes.short
+        rows = [
+            [
+                fact.kind,
+                Markup(
+                    "<br>".join([tag("code", short(fact.labelled())), *(tag("small", short(t)) for t in told(fact))])
+                ),
+                measured(percent(fact.truth), fact.truth),
+            ]
+            for fact in self.answer.witness
+        ]
+        rows += [["missing", Markup(tag("code", short(f.labelled()))), "0"] for f in self.answer.missing]
+        return html_table(["", "fact", "truth"], rows, self.title)
+
+
+def told(fact: Fact) -> list[str]:
+    """What speaks for a predicted fact, line by line; nothing where nobody asked."""
+    if fact.evidence is None:
+        return []
+    said = [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
+    return (
+        said
+        if fact.lift is None
+        else [*said, f"{fact.lift:,.{0 if fact.lift >= 10 else 1}f} times as likely as chance"]
+    )
+
+
+def show(answer: Answer, variable: str) -> str:
+    """An entity for people: its label, and its name too where the label does not tell it."""
+    return answer.prefixes.short(show_cell(answer.values[variable], answer.labels[variable]))
+
+
+def show_cell(value: Any, label: str) -> str:
+    """A value or an entity for people.
+
+    >>> show_cell(30, ""), show_cell("Q60", "New York"), show_cell(None, ""), show_cell(datetime.date(1990, 5, 1), "")
+    ('30', 'New York <Q60>', '', '1990-05-01')
+    """
+    if isinstance(value, str):
+        return show_entity(value, label)
+    return "" if value is None else str(json_value(value)) if not isinstance(value, bool) else str(value).lower()
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: dates as ISO 8601 writes them."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def show_entity(name: str, label: str) -> str:
+    """An entity for people: its label, and its name too where the label does not tell it.
+
+    >>> show_entity("new_york", "New York"), show_entity("Q60", "New York"), show_entity("Q60", "")
+    ('New York', 'New York <Q60>', 'Q60')
+    """
+    if not label or label == name:
+        return name
+    same = "".join(filter(str.isalnum, label)).casefold() == "".join(filter(str.isalnum, name)).casefold()
+    return label if same else f"{label} <{name}>"
+
+
+@dataclass(frozen=True)
+class AnswerCount:
+    """How many distinct answers there are, and how many of them to expect to be true: the sum of their truth."""
+
+    name: str
+    answers: int
+    expected: float
+    complete: bool  # False: the search was stopped, there are at least so many
+
+    def __str__(self) -> str:
+        least = "" if self.complete else "at least "
+        return f"{least}{counted(self.answers, 'answer')}; {least}{self.expected:,.6g} of them expected to be true"
+
+    def rows(self) -> list[list[str]]:
+        """A small table."""
+        return [[self.name, "expected"], [f"{self.answers:,}", f"{self.expected:,.6g}"]]
+
+
+def arrow_column(values: list[Cell]) -> Any:
+    """Values as an Arrow column of their type; of several types, as text."""
+    import pyarrow as pa
+
+    plain = [str(value) if isinstance(value, Named) else value for value in values]
+    try:
+        return pa.array(plain)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else show_cell(value, "") for value in plain], pa.string())
+
+
+# What a cell begins with that a spreadsheet takes for a formula.
+_FORMULA = r"^[=+@\t\r-]"
+
+
+def csv_text(table: pyarrow.Table, safe: bool = False) -> str:
+    """A table with a header; `safe` puts an apostrophe before texts that would be formulas.
+
+    >>> import pyarrow
+    >>> table = pyarrow.table({"x": ["=1+1", "a"], "truth": [-0.5, 1.0]})
+    >>> print(csv_text(table, safe=True))
+    "x","truth"
+    "'=1+1",-0.5
+    "a",1
+    <BLANKLINE>
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    columns, names = [], table.column_names
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):  # which CSV has not
+            column = column.cast(pa.string())
+        if safe and pa.types.is_string(column.type):
+            column = pc.replace_substring_regex(column, _FORMULA, r"'\0")
+        columns.append(column)
+    if safe:
+        names = pc.replace_substring_regex(pa.array(names), _FORMULA, r"'\0").to_pylist()
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(pa.table(columns, names), sink)
+    return bytes(sink.getvalue()).decode()
+
+
+def slim(answers: Answers) -> Answers:
+    """The same answers on a graph of no facts that has only the names they need."""
+    ranking, found = answers.ranking, answers.witnesses
+    told = [*answers.evidence, *(f for reasons in answers.evidence.values() for r in reasons or () for f in r.facts)]
+    speaking = np.array(told, dtype=np.int64).reshape(-1, 3)
+    arrays: list[NDArray[Any]] = [ranking.tuples, *ranking.assignments, found.heads, found.tails, speaking[:, ::2]]
+    used = np.unique(np.concatenate([array.ravel() for array in arrays]))
+    used = used[used >= 0]
+    relations = np.unique(np.array([*(edge.relation for edge in found.edges), *speaking[:, 1]], dtype=np.int64))
+
+    def number(ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.where(ids >= 0, np.searchsorted(used, ids), ids).astype(np.int32)
+
+    def relation(old: int) -> int:
+        return int(np.searchsorted(relations, old))
+
+    def fact(old: Triple) -> Triple:
+        head, tail = np.searchsorted(used, [old[0], old[2]]).tolist()
+        return head, relation(old[1]), tail
+
+    empty = np.zeros(0, np.int32)
+    return replace(
+        answers,
+        ranking=replace(ranking, tuples=number(ranking.tuples), assignments=tuple(map(number, ranking.assignments))),
+        witnesses=replace(
+            found,
+            edges=tuple(edge._replace(relation=relation(edge.relation)) for edge in found.edges),
+            heads=number(found.heads),
+            tails=number(found.tails),
+        ),
+        graph=KnowledgeGraph.of(
+            _part(answers.graph.entities, used),
+            _part(answers.graph.relations, relations),
+            *(empty, empty, empty),
+            notes={"prefixes": known} if (known := answers.graph.notes.get("prefixes")) else {},
+        ),
+        evidence={
+            fact(key): reasons and tuple(r._replace(facts=tuple(map(fact, r.facts))) for r in reasons)
+            for key, reasons in answers.evidence.items()
+        },
+        rates=[answers.rates[old] for old in relations] if len(answers.rates) else (),
+        about=dict(answers.about),
+    )
+
+
+def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
+    return Vocabulary.of(words.names(ids), [words.label(int(i)) for i in ids])
+
+
 FORMATS = ("table", "json", "csv", "parquet")
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}
 INTERRUPTIONS = ("timeout", "memory", "work")  # limits that end a search before it is done
 
 # More answers than MOST are shown by the first and the last ones, as a data frame shows its rows.
 MOST, FIRST, LAST = 60, 20, 5
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is said of a list, on what ground, and whether that is a promise."""
+
+    kind: str  # confidence or max_false
+    share: float  # the share that was asked for
+    complete: bool  # the list is all of it: what is promised holds
+    everything: bool = False  # only the set of all tuples keeps the promise; the list does for those with any truth
+    ground: str | None = None  # shape, family: queries that were held out; facts; None: the truth values alone
+    shape: str | None = None
+    queries: int = 0  # held-out queries that the promise rests on
+    reach: float | None = None  # the share of held-out answers that have any truth
+    promised: bool = False  # what was held out bears it out: queries of this very shape, or facts (max_false)
+    facts: int = 0  # held-out facts that the promise rests on
+    least: float | None = None  # the smallest share of wrong tuples that these facts can promise of any list
+
+    def words(self) -> str:
+        """One sentence for the last line of a table."""
+        if self.kind == "max_false":
+            return self._of_a_list()
+        if self.ground is None:
+            return "no tuple can be true"
+        if self.ground == "family":
+            return f"not guaranteed, its shape was not held out: {self._of_a_set()}"
+        return self._of_a_set()
+
+    def _of_a_list(self) -> str:
+        said = f"at most {100 * self.share:g} % of these are wrong"
+        if self.promised:
+            said = f"{said}, as {self.facts:,} held-out facts bear out"
+        elif self.least is None:
+            said = f"not promised: by their truth alone {said}"
+        else:
+            ground = f"{self.facts:,} held-out facts bear out a truth of at most {1 - self.least:.2f}"
+            return f"no list can be promised: {ground}, so ask for {math.ceil(100 * self.least) / 100:g} or more"
+        return said if self.complete else f"{said}; the list was cut, it goes on"
+
+    def _of_a_set(self) -> str:
+        said = f"holds a true tuple beyond the facts {100 * self.share:g} times in 100"
+        ground = f"{self.queries:,} held-out queries of its shape"
+        if self.ground == "family":
+            ground = f"by the most cautious of other shapes, {self.shape}"
+        if self.everything:
+            reach = f"{100 * (self.reach or 0):.0f} % of held-out answers have any truth"
+            cut = "" if self.complete else ", but it was cut"
+            held = f"this set holds one of those {100 * self.share:g} times in 100{cut}"
+            return f"only the set of all tuples {said}: {reach}; {held} ({ground})"
+        if not self.complete:
+            return f"the set was cut: only with all its tuples it {said} ({ground})"
+        return f"the set {said} ({ground})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,7 +16,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask_values import ask_values, ranked
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
-from tuplet.query.guaranteed_lists import guaranteed
+from tuplet.query.guarantees import guaranteed
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given, loose_plan
 from tuplet.query.question import Question

@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.lang.ast import Name, Order
-from tuplet.query.answer_count import AnswerCount
-from tuplet.query.answers import Answers
-from tuplet.query.bind import resolve
-from tuplet.query.bind_conditions import ConditionBinder
+from tuplet.query.answers import AnswerCount, Answers
+from tuplet.query.bind import ConditionBinder, resolve
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
+from tuplet.query.interpretations import Reading
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.loose import is_loose, loose_ranking
 from tuplet.query.question import BoundReading, Question
 from tuplet.query.ranking import Ranking, nothing
-from tuplet.query.readings import Reading
 from tuplet.query.source import Source
 from tuplet.query.status import Judge, about, status
 from tuplet.query.value_columns import AnswerRow, Cell, ColumnReader, distinct, entity_columns, in_order

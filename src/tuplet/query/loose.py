@@ -19,8 +19,7 @@ from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Pa
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking
 from tuplet.query.source import Source
 
 MOST = 4_000_000  # tuples that are listed

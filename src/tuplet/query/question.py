@@ -17,8 +17,8 @@ from tuplet.lang.parse import EXAMPLE, parse
 from tuplet.lang.printer import to_logic, written
 from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind, bind_clauses, resolve
+from tuplet.query.interpretations import Reading, is_plain, readings
 from tuplet.query.ranking import Clauses
-from tuplet.query.readings import Reading, is_plain, readings
 from tuplet.query.source import Source
 
 KEPT = 256  # texts whose meaning is kept, for those who ask again

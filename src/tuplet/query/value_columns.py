@@ -17,10 +17,10 @@ import numpy as np
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Condition, Constant, Free, Name, Order, Value
-from tuplet.query.bind_conditions import ConditionBinder, compared_values
+from tuplet.query.bind import ConditionBinder, compared_values
+from tuplet.query.interpretations import Reading
 from tuplet.query.limits import Deadline
 from tuplet.query.ranking import Ranking
-from tuplet.query.readings import Reading
 
 
 class Named(str):
@@ -174,7 +174,7 @@ class ColumnReader:
 
 def turned(operator: Any, attribute: Attribute, value: Value, negated: bool) -> Compare:
     """`30 < x.age` as `x.age > 30`."""
-    from tuplet.query.bind_conditions import MIRRORED
+    from tuplet.query.bind import MIRRORED
 
     return Compare(MIRRORED.get(operator, operator), attribute, value, negated)
 

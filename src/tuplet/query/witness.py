@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.query.query_graph import Edge
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, Ranking
 from tuplet.query.source import Source
 from tuplet.truth.learned.borne_out import BorneOut
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import orjson
 
-from tuplet.query.answers import Answers
-from tuplet.query.csv_text import csv_text
+from tuplet.query.answers import Answers, csv_text
 from tuplet.query.limits import Deadline
 from tuplet.server.requests.request_notes import notes
 

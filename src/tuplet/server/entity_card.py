@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tuplet.attribute_rows import values_of_entity
-from tuplet.contents import entity_id, neighbours
 from tuplet.lang.ast import Name
 from tuplet.query.bind import find_relation, relation_id
+from tuplet.query.contents import entity_id, neighbours, values_of_entity
 from tuplet.query.limits import Deadline
 from tuplet.query.source import Source
 from tuplet.truth.table import Row

@@ -1,8 +1,8 @@
 """Scores of held-out answers, shape by shape: from which level on a set holds a true tuple as often as it promises.
 
 Each held-out query of a shape has hidden answers, and each of those a score: how much of the best truth around it it
-has (`tuplet.query.guarantee`), 0 where the truth table does not reach it. A set that keeps what scores at least `level`
-misses a share of a query's hidden answers; on the average of queries this share may be 1 - confidence at most.
+has (`tuplet.query.guarantees`), 0 where the truth table does not reach it. A set that keeps all scores of at least
+`level` misses a share of a query's hidden answers; on the average of queries this share may be 1 - confidence at most.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ from tuplet.engines.facts import holds
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob
 from tuplet.truth.table import TruthTable

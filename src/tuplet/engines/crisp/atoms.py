@@ -9,8 +9,7 @@ from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.attributes import Ids
 from tuplet.query.conditions import BoundCondition, Within
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.unify import unified
+from tuplet.query.ranking import Edge, QueryGraph, unified
 
 # An atom seen from one of its variables: the other node, the view whose row at the other node lists the candidates, the
 # view in which a candidate has its own row, that row of the other node if it is a constant, the atom. A plain tuple,

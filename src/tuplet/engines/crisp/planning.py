@@ -13,8 +13,7 @@ from tuplet.engines.crisp.assemble import JoinPart, JoinStep, assemble
 from tuplet.engines.crisp.atoms import ClauseAtoms
 from tuplet.engines.crisp.text import describe, failure
 from tuplet.graph.adjacency import Adjacency
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, Edge, QueryGraph
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ def collect(
     """At most `most` answers (all if None); what was found until then at the deadline or when memory is short.
 
     >>> from tuplet.engines.crisp.planning import plan
-    >>> from tuplet.query.query_graph import Edge, QueryGraph
+    >>> from tuplet.query.ranking import Edge, QueryGraph
     >>> a, _ = Adjacency.build(np.array([0, 0]), np.array([0, 0]), np.array([1, 2]), relations=1)
     >>> made = plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),))], a)
     >>> collect(made, a).tuples.tolist(), collect(made, a, most=1).complete

@@ -24,7 +24,7 @@ from tuplet.engines.crisp.program import (
     VARIABLE,
 )
 from tuplet.query.conditions import Within, described
-from tuplet.query.query_graph import Edge
+from tuplet.query.ranking import Edge
 
 Naming: TypeAlias = Callable[[int], str]
 

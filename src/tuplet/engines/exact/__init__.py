@@ -32,8 +32,7 @@ from tuplet.engines.exact.state import enlarged, new_state
 from tuplet.engines.exact.stream import EQUAL, ClauseStream, Ids, Stream, Values
 from tuplet.query.limits import Deadline, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.truth.table import TruthTable
 
 # Which tuples the facts give, under a deadline: `tuplet.engines.facts.Checker.holds`.

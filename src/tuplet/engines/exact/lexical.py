@@ -20,8 +20,7 @@ from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.unify import unified
+from tuplet.query.ranking import QueryGraph, unified
 
 _FIRST_BLOCK = 32  # candidates evaluated at once; more when many fail
 _LARGEST_BLOCK = 4096

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tuplet.engines.exact.search_rows import SearchRows, fixed_rows
 from tuplet.graph.adjacency import Adjacency, consecutive
-from tuplet.query.query_graph import Edge, QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 # Parts of a truth table: every edge; stated ones; predicted ones; every edge with stated ones certain (so that a

@@ -18,8 +18,7 @@ from tuplet.engines.exact.planning import layout_of
 from tuplet.engines.exact.search_rows import SearchRows, fixed, span_of, value_of
 from tuplet.graph.attributes import Ids
 from tuplet.query.conditions import BoundCondition, Within, described
-from tuplet.query.query_graph import QueryGraph, connected
-from tuplet.query.unify import unified
+from tuplet.query.ranking import QueryGraph, connected, unified
 
 Names: TypeAlias = tuple[str, ...]
 

@@ -12,7 +12,7 @@ import torch
 from tuplet.engines.ns3.sparse import Tensor, TensorTable
 from tuplet.errors import BadInput
 from tuplet.query.conditions import BoundCondition, Outside, Within
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queries]
 

@@ -73,7 +73,7 @@ class Ns3(Engine[MergePlan]):
     joint = True
 
     def load(self, source: Source) -> None:
-        import tuplet.engines.ns3.run as _  # noqa: F401 - loading is the point
+        from tuplet.engines.ns3 import run as _  # noqa: F401 - loading is the point
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> MergePlan:
         source.values()

@@ -47,7 +47,7 @@ def run(
 ) -> Ranking:
     """The `k` best tuples of the budgeted box (None: all of them), with witnesses; ties in order of `rank` [entities].
 
-    >>> from tuplet.query.query_graph import Edge, QueryGraph
+    >>> from tuplet.query.ranking import Edge, QueryGraph
     >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
     ...                          np.array([0.5, 0.5]), np.array([False, False]))
     >>> ranking = run([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table, k=5)

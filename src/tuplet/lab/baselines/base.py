@@ -19,8 +19,7 @@ from tuplet.engines.marginals import Scores
 from tuplet.errors import BadInput, Refused
 from tuplet.query.conditions import EntityCondition, Outside, Within
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 from tuplet.settings import from_options
 
@@ -73,7 +72,7 @@ def entity_conditions(clause: QueryGraph) -> list[EntityCondition]:
 def cycle_of(clause: QueryGraph) -> tuple[int, ...] | None:
     """The variables of one cycle in order, if edges or inequalities close one; parallel edges do not.
 
-    >>> from tuplet.query.query_graph import Edge
+    >>> from tuplet.query.ranking import Edge
     >>> cycle_of(QueryGraph(("x", "y", "z"), (0,), (Edge(0, 0, 1), Edge(1, 0, 2), Edge(2, 1, 0), Edge(~5, 0, 0))))
     (0, 1, 2)
     """

@@ -18,7 +18,7 @@ from tuplet.lab.bench.hardness import predicted_atoms, predicted_links, strata
 from tuplet.lab.bench.queries import Tuples, bound
 from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
 from tuplet.lab.bench.walks import Random, Walker
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 
 Grounding: TypeAlias = dict[Symbol, int]
 

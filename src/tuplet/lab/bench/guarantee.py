@@ -13,8 +13,8 @@ from tuplet.lab.bench.held_out import HeldOutQuery, held_out
 from tuplet.lab.bench.queries import QuerySet
 from tuplet.lab.bench.run import refuse_other_graph
 from tuplet.progress import counted
-from tuplet.query.guaranteed_lists import SCALE, measure
-from tuplet.query.query_shape import query_family, query_shape
+from tuplet.query.guarantees import SCALE, measure
+from tuplet.query.ranking import query_family, query_shape
 from tuplet.query.source import Source
 from tuplet.store import open_store
 from tuplet.truth.guarantees import Floats, Guarantees, ShapeScores

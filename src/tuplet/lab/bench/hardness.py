@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 Ids: TypeAlias = NDArray[np.int32]
 

@@ -24,7 +24,7 @@ from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol,
 from tuplet.lab.benchmark_forms import parse_efok
 from tuplet.lang.ast import Atom, Constant, Not, Term
 from tuplet.lang.rules import clauses as clauses_of
-from tuplet.query.query_graph import Edge, QueryGraph
+from tuplet.query.ranking import Edge, QueryGraph
 
 Tuples: TypeAlias = NDArray[np.int32]
 

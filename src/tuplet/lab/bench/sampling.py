@@ -25,7 +25,7 @@ from tuplet.lab.bench.queries import BenchQuery, QuerySet, bound, efok_text
 from tuplet.lab.bench.query_types import QueryType
 from tuplet.lab.bench.shapes import AbstractClauses, QueryShape, Role, shape, symbols
 from tuplet.lab.bench.workers import worker_processes
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 from tuplet.truth.cluster import Folder, arrived, ship
 
 Report: TypeAlias = Callable[[float, float], None]

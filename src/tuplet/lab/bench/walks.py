@@ -16,7 +16,7 @@ from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lab.bench.queries import bound
 from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, symbols
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 
 Random = np.random.Generator
 Node = TypeVar("Node", bound=str)

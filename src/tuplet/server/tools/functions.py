@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tuplet import attribute_rows, contents
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
 from tuplet.errors import BadInput
 from tuplet.lang.brief_language import LANGUAGE
 from tuplet.lang.printer import written
 from tuplet.query import ask as asking
-from tuplet.query.answer import show_entity
-from tuplet.query.answers import Answers
+from tuplet.query import contents
+from tuplet.query.answers import Answers, show_entity
 from tuplet.query.examples import examples
 from tuplet.query.limits import Deadline, Limits, Only, whole_number
 from tuplet.query.question import Question, read_query
@@ -55,7 +54,7 @@ def schema(store: Store, k: int = 100) -> dict[str, Any]:
         "calibrated": None if store.meta is None else store.meta.calibrated,
         "relations": relations,
         "more_relations": max(0, len(rows) - k),
-        "attributes": attribute_rows.attributes(source.graph).to_dicts(),
+        "attributes": contents.attributes(source.graph).to_dicts(),
         "examples": [{"title": one["title"], "query": " ".join(one["query"].split())} for one in examples(source)],
         "language": LANGUAGE,
     }

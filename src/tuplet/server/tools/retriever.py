@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tuplet import contents
-from tuplet.query.answer import show_entity
+from tuplet.query import contents
+from tuplet.query.answers import show_entity
 from tuplet.query.limits import whole_number
 from tuplet.store import Store
 

@@ -27,8 +27,7 @@ from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.optimizers import AdamW
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import Logic
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
 End: TypeAlias = int | Tensor  # a variable, or the entity of each query [n]

@@ -18,8 +18,7 @@ from tuplet.engines.ns3.run import marginal_vectors, search_of
 from tuplet.lab.baselines.base import Baseline, entity_conditions
 from tuplet.lab.baselines.options import FitOptions
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
 EVERYTHING = BoxBudget.all()
@@ -56,7 +55,7 @@ def one_way(clause: QueryGraph, place: int) -> QueryGraph:
     FIT for several free variables takes a free leaf off before its neighbour is solved, and nothing flows back: what is
     asked of the leaf does not constrain the others. A leaf stays where its neighbour would be left without an atom.
 
-    >>> from tuplet.query.query_graph import Edge
+    >>> from tuplet.query.ranking import Edge
     >>> chain = QueryGraph(("x", "y"), (0, 1), (Edge(~7, 0, 0), Edge(0, 1, 1)))
     >>> one_way(chain, 0).edges, len(one_way(chain, 1).edges)
     ((Edge(head=-8, relation=0, tail=0, negated=False),), 2)

@@ -12,8 +12,7 @@ from tuplet.engines.ns3.run import marginal_vectors, search_of
 from tuplet.lab.baselines.base import Baseline, refuse_cycles
 from tuplet.lab.baselines.options import QtoOptions
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tuplet.lab.baselines.trained.embedding import Link, Pattern, QueryModel
 from tuplet.query.limits import NO_DEADLINE, Deadline
-from tuplet.query.query_graph import QueryGraph
+from tuplet.query.ranking import QueryGraph
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Ground:
 def pattern_of(clause: QueryGraph) -> tuple[Pattern, list[int], list[int]]:
     """A clause as its pattern, its constants in the order of their first mention, and the views of its edges.
 
-    >>> from tuplet.query.query_graph import Edge
+    >>> from tuplet.query.ranking import Edge
     >>> pattern_of(QueryGraph(("x",), (0,), (Edge(0, 3, ~7),)))
     (Pattern(variables=1, edges=(Link(head=0, tail=-1, negated=False),)), [7], [6])
     """

@@ -18,8 +18,7 @@ from tuplet.lab.baselines.trained.embedding import MODELS, QueryModel, load, wal
 from tuplet.predict.device import pick_device
 from tuplet.predict.model_folder import DESCRIPTION, describe
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_graph import QueryGraph
-from tuplet.query.ranking import Clauses
+from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
 

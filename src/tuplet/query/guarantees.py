@@ -1,8 +1,4 @@
-"""Lists that keep a promise: sets that hold a true tuple as often as they say, lists of which few are wrong.
-
-Both are about tuples that the observed facts do not imply, and both are a beginning of the exact order: what changes is
-where it is cut. How the cut is learned, and what is promised, is told in docs/explanation/guarantees.md.
-"""
+"""What is promised of a list of answers, and on what ground."""
 
 from __future__ import annotations
 
@@ -14,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import Argument, BadInput
+from tuplet.query.answers import Guarantee
 from tuplet.query.ask_values import ranked
 from tuplet.query.engine import Engine
-from tuplet.query.guarantee import Guarantee
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.query_shape import query_family, query_shape
 from tuplet.query.question import Question
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Ranking, query_family, query_shape
 from tuplet.query.witness import Witnesses
 from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
 
