@@ -40,8 +40,8 @@ from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
 from tuplet.lang.printer import to_logic
 from tuplet.query.ranking import QueryGraph
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
 from tuplet.store import Store
 

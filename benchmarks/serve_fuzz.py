@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
-from tuplet.server.requests.keys import add_key
+from tuplet.server.keys import add_key
 
 QUERIES = (
     "?x, ?y : exists ?z . borders(?x, ?z) & member_of(?z, ?y) & !borders(?x, ?y) & ?x != ?y",

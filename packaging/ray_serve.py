@@ -10,13 +10,13 @@ import os
 from typing import Any
 
 from ray import serve
-from tuplet.serve.app import Application
-from tuplet.serve.operators.metrics import ServerMetrics
-from tuplet.serve.requests.keys import KeyFile
-from tuplet.serve.requests.limits import ServerLimits
-from tuplet.serve.server_settings import named_stores
-from tuplet.serve.service import Service
 
+from tuplet.server.app import Application
+from tuplet.server.command import named_stores
+from tuplet.server.keys import KeyFile
+from tuplet.server.limits import ServerLimits
+from tuplet.server.metrics import ServerMetrics
+from tuplet.server.service import Service
 from tuplet.store import open_store
 
 

@@ -22,8 +22,8 @@ from tuplet.errors import TupletError
 from tuplet.query.limits import Limits
 from tuplet.query.ranking import query_family, query_shape
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
 from tuplet.settings import flag, types
 from tuplet.truth.guarantees import Guarantees, ShapeScores

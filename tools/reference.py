@@ -26,9 +26,9 @@ from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing
 from tuplet.query.limits import Limits
 from tuplet.query.witness import Evidence, Fact, StatedFact
-from tuplet.server.operators.metrics import FAMILIES
-from tuplet.server.operators.server_log import LogSettings
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
+from tuplet.server.logs import LogSettings
+from tuplet.server.metrics import FAMILIES
 from tuplet.settings import describe, table
 from tuplet.truth.edit import EditReport
 

@@ -27,7 +27,7 @@ from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.query.status import status
 from tuplet.query.witness import Witnesses
-from tuplet.server.processes.allocator import give_back
+from tuplet.server.allocator import give_back
 from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable
 

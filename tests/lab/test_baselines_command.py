@@ -88,9 +88,9 @@ def test_training_for_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureF
 def test_over_http(made: Path) -> None:
     pytest.importorskip("uvicorn", reason="the server is an extra")
     from tuplet.query.limits import NO_DEADLINE
+    from tuplet.server.limits import ServerLimits, problem
+    from tuplet.server.metrics import ServerMetrics
     from tuplet.server.models import AskOptions
-    from tuplet.server.operators.metrics import ServerMetrics
-    from tuplet.server.requests.limits import ServerLimits, problem
     from tuplet.server.service import Service
 
     store = tuplet.open(made / "store")

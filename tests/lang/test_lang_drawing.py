@@ -14,7 +14,7 @@ from tuplet.lang.printer import to_logic
 from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.drawing import draw, write
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
 
 SOURCE = Source(tuplet.read([("a", "r", "b")]))
 LIMITS = ServerLimits(max_atoms=256, max_variables=64)

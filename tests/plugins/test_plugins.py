@@ -26,8 +26,8 @@ from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.results import read_rows
 from tuplet.lab.bench.run import run
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
 
 PACKAGE = Path(__file__).parent / "tuplet-example"

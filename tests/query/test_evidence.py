@@ -30,8 +30,8 @@ from tuplet.query.ask import ask
 from tuplet.query.evidence import LEAST, MOST, EvidenceFinder, Reason
 from tuplet.query.limits import Deadline, Limits
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
 from tuplet.truth.edges import FactEdges
 from tuplet.truth.on_demand import TruthOnDemand

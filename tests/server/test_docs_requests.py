@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from running_server import Start
 
-from tuplet.server.requests.keys import add_key
+from tuplet.server.keys import add_key
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(?:bash|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -20,9 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 import tuplet
-from tuplet.server.mcp.http import GuardedTools
-from tuplet.server.operators.server_log import LogSettings
-from tuplet.server.requests.keys import KeyFile, add_key
+from tuplet.server.keys import KeyFile, add_key
+from tuplet.server.logs import LogSettings
+from tuplet.server.mcp_server import GuardedTools
 from tuplet.server.tools import Toolbox
 from tuplet.server.tools.definitions import DEFINITIONS
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tuplet.server.operators.metrics import FAMILIES
+from tuplet.server.metrics import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tuplet.server.assets import WEB, Assets
-from tuplet.server.bundle import bundle
-from tuplet.server.requests.http import HTTPProblem, Reply, Request
+from tuplet.server.http import HTTPProblem, Reply, Request
+from tuplet.server.page import WEB, Assets, bundle
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tuplet.server.processes.connections import (
+from tuplet.server.connections import (
     HEAD_SIZE,
     HEAD_TIME,
     IDLE_TIME,
@@ -18,8 +18,8 @@ from tuplet.server.processes.connections import (
     SEND_TIME,
     OpenConnections,
 )
-from tuplet.server.processes.control import Control
-from tuplet.server.processes.event_loop import new_event_loop
+from tuplet.server.control import Control
+from tuplet.server.worker import new_event_loop
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CLOSE = b"connection: close\r\n\r\n"

@@ -22,11 +22,11 @@ from tuplet.query.value_columns import READ_ANYWAY
 from tuplet.server import models
 from tuplet.server.app import Application
 from tuplet.server.encoding import SLICE, to_json, to_lines
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import OverLimit, ServerLimits, TooBusy
-from tuplet.server.requests.places import Places
+from tuplet.server.limits import OverLimit, ServerLimits, TooBusy
+from tuplet.server.metrics import ServerMetrics
+from tuplet.server.scheduling import Places
 from tuplet.server.service import Service
-from tuplet.server.sparql.sparql_results import results
+from tuplet.server.sparql_results import results
 from tuplet.store import Store
 from tuplet.truth.table import TruthTable
 

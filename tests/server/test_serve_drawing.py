@@ -12,7 +12,7 @@ from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.drawing import PRINTERS, draw, write
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
 
 LIMITS = ServerLimits()
 

@@ -12,7 +12,7 @@ import tuplet
 from tuplet.errors import UnknownName
 from tuplet.query.limits import Deadline
 from tuplet.server.entity_card import entity_card
-from tuplet.server.reply_models import CardBody
+from tuplet.server.models import CardBody
 from tuplet.store import Store
 
 

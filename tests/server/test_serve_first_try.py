@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tuplet.query.limits import Deadline
+from tuplet.server import scheduling
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests import first_try
-from tuplet.server.requests.first_try import FirstTries, Unfinished
-from tuplet.server.requests.limits import ServerLimits, TooBusy
+from tuplet.server.limits import ServerLimits, TooBusy
+from tuplet.server.metrics import ServerMetrics
+from tuplet.server.scheduling import FirstTries, Unfinished
 from tuplet.server.service import Service
 from tuplet.store import open_store
 
@@ -55,7 +55,7 @@ def test_what_others_take_is_not_the_querys_but_the_loop_is_not_held_up(
 ) -> None:
     now = {"perf_counter": 7.0, "thread_time": 3.0}
     for name in now:
-        monkeypatch.setattr(first_try, name, partial(now.__getitem__, name))
+        monkeypatch.setattr(scheduling, name, partial(now.__getitem__, name))
     deadline = Deadline()
 
     def work() -> bool:
@@ -165,7 +165,7 @@ def served(service: Service, **body: Any) -> dict[str, Any]:
 def test_it_is_the_same_answer(
     store_path: Path, monkeypatch: pytest.MonkeyPatch, moment: float, body: dict[str, Any], threads: int
 ) -> None:
-    monkeypatch.setattr(first_try, "MOMENT", moment)
+    monkeypatch.setattr(scheduling, "MOMENT", moment)
     service = Service({"world": open_store(store_path)}, ServerLimits(), ServerMetrics())
     found = served(service, **body)
     assert service.places._threads._idle == threads

@@ -21,12 +21,12 @@ from running_server import Server, Start
 
 import tuplet
 from tuplet.files import locked
-from tuplet.server.editing import Editor
+from tuplet.server.http import Request
+from tuplet.server.keys import add_key
+from tuplet.server.limits import ServerLimits, problem
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.models import AddRequest, RemoveRequest
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.http import Request
-from tuplet.server.requests.keys import add_key
-from tuplet.server.requests.limits import ServerLimits, problem
+from tuplet.server.routes import Editor
 from tuplet.server.service import Service
 
 QUERY = {"query": "?x : borders(?x, portugal)"}

@@ -9,8 +9,8 @@ import pytest
 
 from tuplet.cli import main
 from tuplet.errors import BadInput
-from tuplet.server.requests import keys
-from tuplet.server.requests.keys import KeyFile, KeyOwner, Keys, add_key, hash_of
+from tuplet.server import keys
+from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key, hash_of
 
 
 def test_a_new_key_says_what_it_opens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,9 @@ import httpx
 import pytest
 from running_server import Server, Start
 
-from tuplet.server.operators.access_log import AccessLog
-from tuplet.server.operators.server_log import LogSettings, PlainLines
-from tuplet.server.requests.http import Request
-from tuplet.server.requests.keys import add_key
+from tuplet.server.http import Request
+from tuplet.server.keys import add_key
+from tuplet.server.logs import AccessLog, LogSettings, PlainLines
 
 QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 ROOT = Path(__file__).parents[2]
 WORK = """
 import os
-from tuplet.server.operators.metrics import ServerMetrics
+from tuplet.server.metrics import ServerMetrics
 metrics = ServerMetrics()
 metrics.running.add()
 metrics.generation("world", 7)

@@ -15,7 +15,7 @@ import pytest
 from browsing import CONTRAST, NAMELESS, Visit, expect, needs_browser, run, until
 from running_server import Server, Start
 
-from tuplet.server.requests.keys import add_key
+from tuplet.server.keys import add_key
 
 pytestmark = needs_browser
 

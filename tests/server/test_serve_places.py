@@ -15,10 +15,9 @@ from contextlib import suppress
 import pytest
 
 from tuplet.query.limits import Deadline
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.limits import TooBusy
-from tuplet.server.requests.places import Lane, Places
-from tuplet.server.requests.sending import LARGE, Sending
+from tuplet.server.limits import LARGE, Sending, TooBusy
+from tuplet.server.metrics import ServerMetrics
+from tuplet.server.scheduling import Lane, Places
 
 Work = Callable[[], object]
 

@@ -23,11 +23,10 @@ from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.app import Application
 from tuplet.server.encoding import json_pieces, to_lines
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.http import Request
-from tuplet.server.requests.limits import ServerLimits, TooBusy
-from tuplet.server.requests.request_notes import NOTES, RequestNotes
-from tuplet.server.requests.sending import LARGE, Outgoing, Sending
+from tuplet.server.http import Request
+from tuplet.server.limits import LARGE, Outgoing, Sending, ServerLimits, TooBusy
+from tuplet.server.logs import NOTES, RequestNotes
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
 from tuplet.store import Store
 
@@ -134,7 +133,7 @@ def test_answers_on_their_way_are_bounded(
     application: Application, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For clients that do not read: what waits for them is counted, and beyond a limit nothing more is sent."""
-    monkeypatch.setattr("tuplet.server.requests.sending.LARGE", 2000)
+    monkeypatch.setattr("tuplet.server.limits.LARGE", 2000)
     sending = Sending(100_000)
     monkeypatch.setattr(application, "sending", sending)
     assert client.post({**ALL, "k": 200}).status_code == 200

@@ -26,8 +26,7 @@ import tuplet
 from tuplet.query.answers import csv_text
 from tuplet.query.limits import Deadline
 from tuplet.query.question import read_query
-from tuplet.server.sparql.base_iri import BaseIri
-from tuplet.server.sparql.sparql_results import results
+from tuplet.server.sparql_results import BaseIri, results
 
 BASE = "http://example.org/kg/"
 ORIGIN = "https://yasgui.example"

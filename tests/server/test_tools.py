@@ -12,7 +12,7 @@ import pytest
 import tuplet
 from tuplet.query.limits import Deadline
 from tuplet.server import tools
-from tuplet.server.requests.limits import ServerLimits
+from tuplet.server.limits import ServerLimits
 from tuplet.server.tools.definitions import DEFINITIONS, PROBLEM
 
 NEIGHBOURS = "?x : borders(?x, france)"

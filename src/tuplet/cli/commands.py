@@ -57,7 +57,7 @@ def run_serve(arguments: argparse.Namespace) -> None:
 
 def run_mcp(arguments: argparse.Namespace) -> None:
     """`tuplet mcp`."""
-    from tuplet.server.mcp.command import serve_tools
+    from tuplet.server.command import serve_tools
 
     serve_tools(arguments, lambda text: print(text, flush=True))
 

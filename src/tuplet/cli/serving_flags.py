@@ -10,8 +10,8 @@ from tuplet.settings import flags
 
 def serving(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
-    from tuplet.server.operators.server_log import LogSettings
-    from tuplet.server.requests.limits import ServerLimits
+    from tuplet.server.limits import ServerLimits
+    from tuplet.server.logs import LogSettings
 
     command.add_argument("stores", metavar="STORE", nargs="*", help="a store or graph directory, also as NAME=STORE")
     command.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1; any other address needs keys")

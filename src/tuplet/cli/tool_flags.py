@@ -8,9 +8,9 @@ from tuplet.settings import flags
 
 def offering_tools(command: CommandParser) -> None:
     """Stores, the transport, and the limits of a call."""
-    from tuplet.server.mcp.command import LIMITS, LOGS
-    from tuplet.server.operators.server_log import LogSettings
-    from tuplet.server.requests.limits import ServerLimits
+    from tuplet.server.command import LIMITS, LOGS
+    from tuplet.server.limits import ServerLimits
+    from tuplet.server.logs import LogSettings
 
     command.add_argument("stores", metavar="STORE", nargs="+", help="a store or graph directory, also as NAME=STORE")
     command.add_argument(

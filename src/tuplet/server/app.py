@@ -7,21 +7,16 @@ import logging
 from collections.abc import Sequence
 from time import perf_counter
 
+from tuplet.server.allocator import Tidying
 from tuplet.server.encoding import encode
+from tuplet.server.guard import HEADERS, NO_CORS, NO_PROXIES, Cors, Guard, TrustedProxies, is_open
+from tuplet.server.http import ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
+from tuplet.server.keys import KeyFile
+from tuplet.server.limits import LARGE, Outgoing, OverLimit, Sending, TooBusy
+from tuplet.server.logs import NOTES, AccessLog, LogSettings, request_id
 from tuplet.server.openapi import describe
-from tuplet.server.operators.access_log import AccessLog
-from tuplet.server.operators.server_log import LogSettings
-from tuplet.server.processes.allocator import Tidying
-from tuplet.server.requests.cors import NO_CORS, Cors
-from tuplet.server.requests.guard import HEADERS, Guard, is_open
-from tuplet.server.requests.http import ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
-from tuplet.server.requests.keys import KeyFile
-from tuplet.server.requests.limits import OverLimit, TooBusy
-from tuplet.server.requests.places import ClientGone
-from tuplet.server.requests.proxies import NO_PROXIES, TrustedProxies
-from tuplet.server.requests.request_notes import NOTES, request_id
-from tuplet.server.requests.sending import LARGE, Outgoing, Sending
 from tuplet.server.routes import routes
+from tuplet.server.scheduling import ClientGone
 from tuplet.server.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive

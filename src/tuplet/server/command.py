@@ -1,18 +1,197 @@
-"""`tuplet serve`: from flags to a running server, or to a new key."""
+"""What `tuplet serve` hands to its worker processes."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.util import find_spec
 from math import inf
+from pathlib import Path
 
 from tuplet.errors import BadInput
-from tuplet.server.operators.server_log import LogSettings
-from tuplet.server.requests.keys import KeyOwner, add_key
-from tuplet.server.requests.limits import ServerLimits
-from tuplet.server.run import start
-from tuplet.server.server_settings import ServerSettings, named_stores
+from tuplet.server.guard import Cors, TrustedProxies
+from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key
+from tuplet.server.limits import ServerLimits
+from tuplet.server.logs import LogFile, LogSettings, start_logging
+from tuplet.server.metrics import FOLDER
+from tuplet.server.sparql_results import BaseIri
+from tuplet.server.tools.toolbox import Toolbox
 from tuplet.settings import given
+from tuplet.store import open_store
+
+VARIABLE = "TUPLET_SERVE"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Everything that parent and workers share but sockets.
+
+    >>> settings = ServerSettings((("world", "world.store"),), limits=ServerLimits(max_k=5))
+    >>> ServerSettings.from_environment(settings.to_environment()) == settings
+    True
+    """
+
+    stores: tuple[tuple[str, str], ...]  # names and paths
+    key_file: str | None = None
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    logs: LogSettings = field(default_factory=LogSettings)
+    watch: bool = True  # whether stores that change on disk are looked for
+    drain: float = 0.0  # seconds between SIGTERM and the end of accepting
+    base_iri: str = ""
+    cors_origins: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    lazy: bool = False  # whether engines are loaded when they are first asked for
+
+    def from_anywhere(self) -> ServerSettings:
+        """The same with absolute paths: a worker that starts later, perhaps in another folder, finds the same files."""
+        return replace(
+            self,
+            stores=tuple((name, os.path.abspath(path)) for name, path in self.stores),
+            key_file=None if self.key_file is None else os.path.abspath(self.key_file),
+            logs=self.logs.found_from_anywhere(),
+        )
+
+    def to_environment(self) -> dict[str, str]:
+        """As a variable of the environment."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str]) -> ServerSettings:
+        """The inverse of `to_environment`."""
+        if VARIABLE not in environment:
+            raise BadInput("start the server with `tuplet serve`")
+        given = json.loads(environment[VARIABLE])
+        given["limits"], given["logs"] = ServerLimits(**given["limits"]), LogSettings(**given["logs"])
+        given["stores"] = tuple(map(tuple, given["stores"]))
+        given["cors_origins"], given["proxies"] = tuple(given["cors_origins"]), tuple(given["proxies"])
+        return ServerSettings(**given)
+
+
+def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """STORE or NAME=STORE as pairs of name and path; the name is that of the folder unless given.
+
+    >>> named_stores(["/data/world.store", "kg=/data/other.store"])
+    (('world', '/data/world.store'), ('kg', '/data/other.store'))
+    """
+    stores: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or os.path.exists(argument):
+            path = argument
+            name = re.sub(r"\.(store|graph)$", "", Path(argument).resolve().name)
+        if not re.fullmatch(r"[\w.-]{1,64}", name):
+            raise BadInput(f"a store is named with letters, digits and . _ -, not {name!r}; write NAME={path}")
+        if name in stores:
+            raise BadInput(f"two stores are named {name!r}; write NAME=STORE to tell them apart")
+        stores[name] = path
+    return tuple(stores.items())
+
+
+NEEDED = ("pydantic", "uvicorn", "httptools", "orjson")
+log = logging.getLogger("tuplet.server")
+
+
+def start(settings: ServerSettings, host: str, port: int, workers: int | None, ready: Callable[[int], None]) -> None:
+    """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
+    if sys.platform == "win32":
+        raise BadInput("the server hands connections from process to process as Windows cannot; run it in WSL")
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
+    from tuplet.server.worker import new_event_loop
+
+    count = workers or min(4, os.cpu_count() or 1)
+    settings = _checked(settings.from_anywhere(), host, count)
+    with (
+        bound(host, port) as listening,
+        tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
+        asyncio.Runner(loop_factory=new_event_loop) as runner,
+    ):
+
+        def answering() -> None:
+            log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
+            ready(listening.getsockname()[1])
+
+        os.environ[FOLDER] = folder
+        runner.run(_supervise(settings, listening, count, answering))
+
+
+def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
+    """The settings with what they leave open; what is wrong with them is said here, in one line."""
+    start_logging(settings.logs)
+    if settings.logs.access_log:
+        LogFile(settings.logs.access_log)
+    checked_keys(settings.key_file, host)
+    TrustedProxies(settings.proxies)
+    return replace(
+        settings,
+        limits=settings.limits.settled(workers),
+        base_iri=BaseIri(settings.base_iri).text,
+        cors_origins=Cors(settings.cors_origins).origins,
+    )
+
+
+def checked_keys(key_file: str | None, host: str) -> KeyFile | None:
+    """The keys of a server, all of them as they should be; only one that nobody else can reach needs none."""
+    if key_file is not None:
+        Keys.read(key_file)
+        keys = KeyFile(key_file)
+        if warning := keys.warning():
+            log.warning(warning)
+        return keys
+    if not is_loopback(host):
+        raise BadInput(
+            f"{host} can be reached from elsewhere, so keys are needed: make one with "
+            "`tuplet serve --new-key NAME --api-key-file FILE`, then start with --api-key-file FILE"
+        )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _supervise(settings: ServerSettings, listening: socket.socket, count: int, ready: Callable[[], None]) -> None:
+    from tuplet.server.door import OWN_FILES, Door, raise_file_limit
+    from tuplet.server.supervisor import Supervisor
+
+    fits = max(1, raise_file_limit() - OWN_FILES)
+    most = min(fits, settings.limits.max_connections)
+    door = Door(listening, most, min(settings.limits.max_connections_each, max(1, most * 3 // 4)))
+    await Supervisor(settings, count, door, ready).run()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """The socket that connections come to; small answers leave at once instead of waiting for the next packet."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return listening
 
 
 def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
@@ -57,3 +236,30 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.workers,
         ready=lambda port: say(f"http://{address}:{port}"),
     )
+
+
+# What holds for a call, whatever it comes over.
+LIMITS = tuple(
+    f.name for f in fields(ServerLimits) if f.name not in ("max_sending", "max_batch") and "connections" not in f.name
+)
+LOGS = ("access_log", "log_format")
+
+
+def serve_tools(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Run the command."""
+    if find_spec("mcp") is None:
+        raise BadInput("tools for agents need the package mcp; pip install 'tuplet[mcp]'")
+    if arguments.http is None and (arguments.api_key_file or arguments.host or arguments.access_log):
+        alone = "on standard input nobody else can ask"
+        raise BadInput(f"--host, --api-key-file and --access-log are for --http PORT; {alone}")
+    stores = {name: open_store(path) for name, path in named_stores(arguments.stores)}
+    tools = Toolbox(stores, ServerLimits(**given(arguments, ServerLimits)))
+    if arguments.http is None:
+        from tuplet.server.mcp_server import run
+
+        run(tools)
+    else:
+        from tuplet.server.mcp_server import listen
+
+        logs = LogSettings(**given(arguments, LogSettings))
+        listen(tools, arguments.host or "127.0.0.1", arguments.http, arguments.api_key_file, logs, say)

@@ -47,8 +47,8 @@ from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
 from tuplet.server import models
-from tuplet.server.requests.limits import ServerLimits, problem, with_place
-from tuplet.server.sparql.base_iri import NO_BASE, BaseIri
+from tuplet.server.limits import ServerLimits, problem, with_place
+from tuplet.server.sparql_results import NO_BASE, BaseIri
 
 PRINTERS: dict[str, Callable[[Query], str]] = {"logic": to_logic, "sparql": to_sparql, "cypher": to_cypher}
 

@@ -14,7 +14,7 @@ import orjson
 
 from tuplet.query.answers import Answers, csv_text
 from tuplet.query.limits import Deadline
-from tuplet.server.requests.request_notes import notes
+from tuplet.server.logs import notes
 
 SLICE = 256  # answers between two looks at the clock: some 50 ms where they rest on 30 atoms each
 WORTH_PACKING = 1024  # bytes

@@ -11,8 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
 from tuplet.lang.brief_language import LANGUAGE
+from tuplet.server.http import JSON, TABLES, TAGGED, Route
 from tuplet.server.models import ErrorBody
-from tuplet.server.requests.http import JSON, TABLES, TAGGED, Route
 
 REFERENCE = "#/components/schemas/{model}"
 ERRORS: Mapping[int, str] = {

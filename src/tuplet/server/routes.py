@@ -1,21 +1,207 @@
-"""The table of routes: every address of this server, what it takes, what it gives and who may use it."""
+"""Facts added and removed over HTTP: one writer at a time, and the answer comes when all workers serve the change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from tuplet.errors import BadInput
+from tuplet._version import __version__
+from tuplet.errors import BadInput, StoreBusy
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.read.read import read
 from tuplet.server import models
-from tuplet.server import reply_models as replies
-from tuplet.server.assets import Assets
-from tuplet.server.encoding import MEDIA, json_pieces, to_lines, to_table
-from tuplet.server.requests.http import JSON, Reply, Request, Route
-from tuplet.server.requests.keys import KeyRefused
+from tuplet.server import models as replies
+from tuplet.server.control import ChannelError
+from tuplet.server.encoding import MEDIA, encode, json_pieces, to_lines, to_table
+from tuplet.server.http import JSON, TABLES, HTTPProblem, Reply, Request, Route
+from tuplet.server.keys import KeyOwner, KeyRefused
+from tuplet.server.limits import TooBusy
+from tuplet.server.models import ChangedBody, HealthBody, ReadyBody, ReloadBody
+from tuplet.server.page import Assets
 from tuplet.server.service import Service
-from tuplet.server.sparql.sparql_routes import sparql_routes
-from tuplet.server.store_routes import store_routes
+from tuplet.server.snapshots import ServedStores
+from tuplet.server.sparql_routes import sparql_routes
+from tuplet.store import Store
+from tuplet.truth.edit import EditReport
+
+_MOST_WAITING = 8  # writers of one process; each has its facts in memory
+
+
+class Editor:
+    """The writer of one process; those of others have their turns too, by the lock of the store."""
+
+    def __init__(self, served: ServedStores, patience: float) -> None:
+        self._served, self._patience = served, patience  # seconds to wait for writers elsewhere
+        self._turn = asyncio.Lock()
+        self._writing: set[asyncio.Future[dict[str, Any]]] = set()
+
+    async def add(self, name: str, request: Request, asked: models.AddParameters) -> dict[str, Any]:
+        """`POST /add`: facts are stated at once; what is predicted about new entities, `tuplet update` computes."""
+
+        def change(store: Store) -> EditReport:
+            seconds = 0.0 if asked.new_entities else None
+            if not isinstance(asked, models.AddRequest):
+                return store.add(_table(request), asked.new_entities, self._patience, seconds)
+            values = asked.attributes or None
+            return store.add(
+                asked.facts, asked.new_entities, self._patience, seconds, attributes=values, replace=asked.replace
+            )
+
+        return await self._changed(name, change)
+
+    async def remove(self, name: str, request: Request, asked: models.ChangeParameters) -> dict[str, Any]:
+        """`POST /remove`: facts are no longer stated; each shows its prediction again."""
+
+        def change(store: Store) -> EditReport:
+            if not isinstance(asked, models.RemoveRequest):
+                return store.remove(_table(request), self._patience)
+            return store.remove(asked.facts, self._patience, asked.attributes or None)
+
+        return await self._changed(name, change)
+
+    async def _changed(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+        if len(self._writing) >= _MOST_WAITING:
+            raise TooBusy(f"{len(self._writing)} changes are waiting already; try again in a moment")
+        # A client that goes away leaves a change that is made and served nevertheless.
+        writing = asyncio.ensure_future(self._write(name, change))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        return await asyncio.shield(writing)
+
+    async def _write(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+        async with self._turn:
+            try:
+                # What is served stays as it is until all workers switch together.
+                report = await asyncio.to_thread(change, self._served.current[name].beside())
+            except StoreBusy as error:
+                raise StoreBusy(f"the store {name!r}", error.waited) from None
+            try:
+                await self._served.reload()
+            except ChannelError as error:
+                raise HTTPProblem(503, f"the change is made, but not served yet: {error}") from None
+        after = self._served.current[name]
+        return {"store": name, "generation": after.generation, "graph": after.graph.hash, **report.as_dict()}
+
+
+def _table(request: Request) -> KnowledgeGraph:
+    """The facts of a body that is a table: head, relation, tail and perhaps a truth in each line."""
+    if not request.body.strip():
+        raise BadInput("the table has no facts")
+    with tempfile.TemporaryDirectory(prefix="tuplet-facts-") as folder:
+        path = Path(folder, f"facts{TABLES[request.media]}")
+        path.write_bytes(request.body)
+        try:
+            return read(path)
+        except BadInput as error:
+            raise BadInput(error.message.replace(str(path), "the table")) from None
+
+
+def store_routes(service: Service) -> list[Route]:
+    """Health, readiness, reloading and changes."""
+    served, editor = service.served, Editor(service.served, service.limits.max_time)
+
+    async def health(request: Request, _: None) -> Reply:
+        state = await served.state()
+        good = state["serving"] >= state["workers"] and not state["problem"]
+        told: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
+        told |= {name: state[name] for name in ("workers", "serving")}
+        if request.trusted:
+            told |= {
+                "problem": _problem(state["problem"], request.key) or None,
+                "stores": _generations(service, request.key),
+            }
+        return Reply(encode(told))
+
+    async def ready(_: Request, __: None) -> Reply:
+        if served.draining or (await served.state())["stopping"]:
+            return Reply(encode({"error": "the server finishes what it has, and ends", "kind": "stopping"}), 503)
+        return Reply(encode({"ready": True}))
+
+    async def reload(request: Request, _: None) -> Reply:
+        before = served.generations()
+        try:
+            await served.reload()
+        except ChannelError as error:
+            raise HTTPProblem(503, f"the generation served stays: {_problem(str(error), request.key)}") from None
+        if served.problems:
+            problem = _problem("; ".join(served.problems.values()), request.key)
+            raise HTTPProblem(503, f"the generation served stays: {problem}")
+        changed = served.generations() != before
+        return Reply(encode({"changed": changed, "stores": _generations(service, request.key)}))
+
+    async def add(request: Request, asked: models.AddParameters) -> Reply:
+        return Reply(encode(await editor.add(service.named(asked.store), request, asked)))
+
+    async def remove(request: Request, asked: models.ChangeParameters) -> Reply:
+        return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
+
+    changed: dict[str, Any] = {JSON: ChangedBody}
+    return [
+        Route("GET", "/health", "health", "Whether the server is up", health, gives={JSON: HealthBody}, scope="open"),
+        Route(
+            "GET",
+            "/ready",
+            "ready",
+            "Whether requests are welcome: 503 while the server ends",
+            ready,
+            gives={JSON: ReadyBody},
+            scope="open",
+            statuses=(503,),
+        ),
+        Route(
+            "POST",
+            "/reload",
+            "reload",
+            "Serve what is newest on disk; afterwards no worker serves anything older",
+            reload,
+            gives={JSON: ReloadBody},
+            scope="admin",
+            statuses=(503,),
+        ),
+        Route(
+            "POST",
+            "/add",
+            "add",
+            "Add facts; afterwards all workers know them",
+            add,
+            models.AddRequest,
+            changed,
+            "write",
+            (409, 503),
+            tables=models.AddParameters,
+        ),
+        Route(
+            "POST",
+            "/remove",
+            "remove",
+            "Remove facts; afterwards no worker states them",
+            remove,
+            models.RemoveRequest,
+            changed,
+            "write",
+            (409, 503),
+            tables=models.ChangeParameters,
+        ),
+    ]
+
+
+def _problem(text: str, key: KeyOwner | None) -> str:
+    """What is wrong; it names stores and files, so a key that does not open all of them learns no more than that."""
+    return (
+        "a store cannot be opened; the log says more" if text and key is not None and key.stores is not None else text
+    )
+
+
+def _generations(service: Service, key: KeyOwner | None) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"generation": store.generation, "hash": store.hash, "graph": store.graph.hash}
+        for name, store in service.served.current.items()
+        if key is None or key.sees(name)
+    }
+
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Mapping[str, Any] = {"type": "string"}

@@ -1,15 +1,13 @@
-"""What the server does: stores by name, queries in a bounded number of threads, answers as bytes.
-
-The compiled searches release the interpreter lock, so one long query does not hold up the others of its process.
-"""
+"""What is done before the first request, so that nothing is imported or compiled while clients wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from tuplet import settings
@@ -21,25 +19,38 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question, read_query
 from tuplet.server import models
+from tuplet.server.control import Generations
 from tuplet.server.drawing import draw, write
 from tuplet.server.encoding import encode, to_json
 from tuplet.server.entity_card import entity_card
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.processes.control import Generations
-from tuplet.server.requests.first_try import Try, Unfinished
-from tuplet.server.requests.http import Reply, Request
-from tuplet.server.requests.keys import KeyRefused
-from tuplet.server.requests.limits import OverLimit, ServerLimits, problem, with_place
-from tuplet.server.requests.places import Lane, Places
-from tuplet.server.requests.request_notes import notes
-from tuplet.server.requests.sending import Sending
-from tuplet.server.served import ServedStores, per_store
-from tuplet.server.sparql.base_iri import NO_BASE, BaseIri
-from tuplet.server.warm_up import ask_all
+from tuplet.server.http import Reply, Request
+from tuplet.server.keys import KeyRefused
+from tuplet.server.limits import OverLimit, Sending, ServerLimits, problem, with_place
+from tuplet.server.logs import notes
+from tuplet.server.metrics import ServerMetrics
+from tuplet.server.scheduling import Lane, Places, Try, Unfinished
+from tuplet.server.snapshots import ServedStores, per_store
+from tuplet.server.sparql_results import NO_BASE, BaseIri
 from tuplet.store import Store
+
+_FILTERS: tuple[Only | None, ...] = (None, "predicted", "observed")
+_EXAMPLES = 2
+
+
+def ask_all(store: Store, engines: Iterable[Engine[Any]], memory: int | None) -> None:
+    """Ask some engines a few examples, with all filters."""
+    truth = store.source.truth
+    for engine in engines:
+        engine.load(store.source)
+        if truth is not None and not truth.tabulated and engine.needs_truth and not engine.looks_often:
+            continue  # it would bring in whole relations, whose rows are computed one by one here
+        for example, only in product(examples(store.source)[:_EXAMPLES], _FILTERS):
+            with suppress(TupletError):
+                ask(store.question(example["query"]), engine, judge, Limits(k=3, only=only, timeout=1.0, memory=memory))
+
 
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's

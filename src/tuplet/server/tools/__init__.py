@@ -7,10 +7,8 @@ over the Model Context Protocol. `Retriever` finds facts, stated and predicted, 
 """
 
 from tuplet.server.tools.definitions import DEFINITIONS, ToolDefinition
-from tuplet.server.tools.functions import ask, explain, find, schema, score
 from tuplet.server.tools.retriever import RetrievedFact, Retriever
-from tuplet.server.tools.teaching import grammar, question_prompt, teaching
-from tuplet.server.tools.toolbox import Toolbox
+from tuplet.server.tools.toolbox import Toolbox, ask, explain, find, grammar, question_prompt, schema, score, teaching
 
 __all__ = [
     "DEFINITIONS",

@@ -15,8 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from tuplet.errors import TupletError
-from tuplet.server.processes.control import ChannelError, Control, Generations
-from tuplet.server.requests.keys import KeyOwner
+from tuplet.server.control import ChannelError, Control, Generations
+from tuplet.server.keys import KeyOwner
 from tuplet.store import Store
 
 T = TypeVar("T")

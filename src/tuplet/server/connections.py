@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tuplet.server.processes.control import Control
+from tuplet.server.control import Control
 
 HEAD_TIME = 10.0  # seconds for the head of a request to arrive, from the connection or from its first byte
 IDLE_TIME = 30.0  # seconds between two requests

@@ -19,10 +19,10 @@ from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
 from tuplet.query.answers import INTERRUPTIONS
 from tuplet.server.encoding import WORTH_PACKING, encode, packed, takes_gzip
-from tuplet.server.requests.keys import KeyOwner, KeyRefused, KeyScope
-from tuplet.server.requests.limits import problem
-from tuplet.server.requests.request_notes import RequestNotes
-from tuplet.server.served import SEEN
+from tuplet.server.keys import KeyOwner, KeyRefused, KeyScope
+from tuplet.server.limits import problem
+from tuplet.server.logs import RequestNotes
+from tuplet.server.snapshots import SEEN
 
 ASGIScope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -194,7 +194,7 @@ class Router:
     ['GET', 'HEAD', 'OPTIONS']
     >>> router.find("POST", "/health")
     Traceback (most recent call last):
-    tuplet.server.requests.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
+    tuplet.server.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
     """
 
     def __init__(self, routes: Iterable[Route], settings: bytes = b"") -> None:

@@ -1,4 +1,4 @@
-"""One worker process of the server; the supervisor starts it as `-m tuplet.server.processes.worker CHANNEL PARENT`."""
+"""The event loop of the server's processes: uvloop where it is installed, which is about twice as quick."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ import socket
 import sys
 
 from tuplet.errors import TupletError
+from tuplet.server.allocator import give_back, settle
 from tuplet.server.app import Application
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.operators.server_log import start_logging
-from tuplet.server.processes import allocator
-from tuplet.server.processes.connections import OpenConnections
-from tuplet.server.processes.control import Control
-from tuplet.server.processes.event_loop import new_event_loop
-from tuplet.server.requests.cors import Cors
-from tuplet.server.requests.keys import KeyFile
-from tuplet.server.requests.proxies import TrustedProxies
-from tuplet.server.server_settings import ServerSettings
+from tuplet.server.command import ServerSettings
+from tuplet.server.connections import OpenConnections
+from tuplet.server.control import Control
+from tuplet.server.guard import Cors, TrustedProxies
+from tuplet.server.keys import KeyFile
+from tuplet.server.logs import start_logging
+from tuplet.server.metrics import ServerMetrics
 from tuplet.server.service import Service
-from tuplet.server.sparql.base_iri import BaseIri
+from tuplet.server.sparql_results import BaseIri
 from tuplet.store import open_store
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop for `asyncio.Runner`."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
 
 _PR_SET_PDEATHSIG = 1
 log = logging.getLogger("tuplet.server")
@@ -34,7 +43,7 @@ def main() -> None:
     """Open the stores, say so, serve until told otherwise."""
     channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     _die_with(parent)
-    allocator.settle()
+    settle()
     settings = ServerSettings.from_environment(os.environ)
     start_logging(settings.logs)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -58,7 +67,7 @@ def _load(settings: ServerSettings) -> Service:
     # What is here stays: the collector need not look at it again, nor after every few answers.
     gc.collect()
     gc.freeze()
-    allocator.give_back()
+    give_back()
     gc.set_threshold(50_000, 20, 50)
     return service
 

@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tuplet.server.processes.control import ChannelError, Control
+from tuplet.server.control import ChannelError, Control
 
 BACKLOG = 2048  # connections that wait to be accepted
 AT_ONCE = 64  # connections accepted in one turn of the loop

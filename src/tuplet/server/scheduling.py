@@ -1,10 +1,4 @@
-"""Who may search when.
-
-Every query that is not answered at its first try (`first_try`) starts in the short lane. One that is still at it after
-a moment leaves that lane to others and goes on in the long one; where that is full it waits at its next look at the
-deadline until it is its turn. So many long queries slow each other, not the short ones. Owners (keys or addresses) come
-in turn, and none has more than half of the places where queries start, nor more memory than one search may hold.
-"""
+"""Schedule searches: a first try in the event loop, then a short and a long lane; fair between clients."""
 
 from __future__ import annotations
 
@@ -14,22 +8,157 @@ import os
 import queue
 import sys
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import chain
-from time import monotonic
+from time import monotonic, perf_counter, thread_time
 from typing import Any, Generic, TypeVar
 
 from tuplet.errors import TupletError
 from tuplet.query.limits import Brake, Deadline
-from tuplet.server.operators.metrics import ServerMetrics
-from tuplet.server.requests.fair_queue import FairQueue
-from tuplet.server.requests.first_try import FirstTries
-from tuplet.server.requests.limits import HELD, TooBusy
-from tuplet.server.requests.request_notes import notes
+from tuplet.server.limits import HELD, TooBusy
+from tuplet.server.logs import notes
+from tuplet.server.metrics import ServerMetrics
 
 T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """What waits, by owner; owners come in turn. Where there is a limit, one owner has at most half of the row.
+
+    >>> waiting = FairQueue[str]()
+    >>> for owner, what in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")):
+    ...     waiting.add(owner, what)
+    >>> [waiting.take() for _ in range(4)], len(waiting)
+    (['a1', 'b1', 'a2', 'a3'], 0)
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._by_owner: OrderedDict[str, deque[T]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return (what for own in self._by_owner.values() for what in own)
+
+    def add(self, owner: str, what: T) -> None:
+        """Put something at the end of what its owner has here; `TooBusy` where the row is full."""
+        own = self._by_owner.get(owner, ())
+        if self._most is not None and (self._count >= self._most or len(own) >= max(1, self._most // 2)):
+            raise TooBusy(f"{self._count} requests are waiting already; try again in a moment")
+        self._by_owner.setdefault(owner, deque()).append(what)
+        self._count += 1
+
+    def remove(self, owner: str, what: T) -> None:
+        """Take something out of the middle."""
+        own = self._by_owner[owner]
+        own.remove(what)
+        self._count -= 1
+        if not own:
+            del self._by_owner[owner]
+
+    def take(self, may: Callable[[str], bool] = lambda owner: True) -> T | None:
+        """The first of the next owner who may; the owner goes to the end of the row."""
+        for owner, own in self._by_owner.items():
+            if may(owner):
+                self._count -= 1
+                what = own.popleft()
+                if own:
+                    self._by_owner.move_to_end(owner)
+                else:
+                    del self._by_owner[owner]
+                return what
+        return None
+
+
+# Seconds of the processor's: where a machine is busy, a query that waits for its turn is not long for that. But those
+# of the clock are the loop's, whatever they are spent on: so many it gives at most.
+MOMENT, AT_MOST = 0.01, 0.05
+_SLICE = 5_000  # edges that a search looks at between two looks at the clock: about a millisecond
+_RARELY = 16  # where most tries are in vain, only one query in so many is tried
+
+
+class Unfinished(Exception):
+    """A search that was stopped: its moment is over, or nobody waits for it."""
+
+
+class Try(Brake, Generic[T]):
+    """One query and its moment."""
+
+    slice = _SLICE
+
+    def __init__(self, deadline: Deadline, work: Callable[[], T], done: asyncio.Future[T | None]) -> None:
+        self._deadline, self._work, self.done = deadline, work, done
+        self._end = self.started = 0.0
+
+    def pressed(self) -> bool:
+        if not self.stopped and (took := perf_counter() - self.started) >= MOMENT:
+            self.stopped = took >= AT_MOST or thread_time() >= self._end
+        return self.stopped
+
+    def run(self) -> bool:
+        """Do it; whether it was done in time."""
+        self.started = perf_counter()
+        self._end = thread_time() + MOMENT
+        self._deadline.brake = self
+        try:
+            found = self._work()
+        except Unfinished:
+            self.done.set_result(None)
+            return False
+        except TupletError as error:
+            self.done.set_exception(error.with_traceback(None))  # as in `places`
+        except Exception as error:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(found)
+        finally:
+            self._deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
+        return True
+
+
+class FirstTries:
+    """The queries that wait for their moment."""
+
+    def __init__(self, most_waiting: int, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
+        self._waiting: FairQueue[Try[Any]] = FairQueue(most_waiting)
+        self._luck = 1.0  # the share of the last tries that were done in time
+        self._passed = 0
+
+    async def run(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T | None:
+        """What the work gives; None where it takes longer, or most others did."""
+        if self._luck < 0.5:
+            self._passed += 1
+            if self._passed % _RARELY:
+                return None
+        loop, asked = asyncio.get_running_loop(), perf_counter()
+        one = Try(deadline, work, loop.create_future())
+        self._waiting.add(owner, one)
+        self._metrics.waiting.add()
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next, loop)
+        try:
+            return await one.done
+        finally:
+            notes().queue = (one.started or perf_counter()) - asked
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        one = self._waiting.take()
+        self._metrics.waiting.add(-1)
+        if self._waiting:
+            loop.call_soon(self._next, loop)
+        if one is None or one.done.done():  # nobody waits for it
+            return
+        self._metrics.running.add()
+        self._luck += 0.05 * (one.run() - self._luck)
+        self._metrics.running.add(-1)
+
+
 SHORT = 0.1  # seconds that a query has in the short lane
 TURN = 0.5  # seconds that a long query goes on while others wait
 LONG = 0.4  # seconds after which a query steps back behind the others

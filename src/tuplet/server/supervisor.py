@@ -1,7 +1,4 @@
-"""The parent process: starts workers, replaces those that die, and brings all of them to one generation together.
-
-It opens no store itself. What reaches it over the channels is described in `control`.
-"""
+"""What systemd is told, where it is asked for: one datagram, no library."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +18,25 @@ from typing import Any
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
-from tuplet.server.operators.metrics import SupervisorMetrics
-from tuplet.server.processes.control import ChannelError, Control, Generations
-from tuplet.server.processes.door import Desk, Door
-from tuplet.server.processes.service_manager import VARIABLE as MANAGER
-from tuplet.server.processes.service_manager import tell_manager
-from tuplet.server.server_settings import ServerSettings
+from tuplet.server.command import ServerSettings
+from tuplet.server.control import ChannelError, Control, Generations
+from tuplet.server.door import Desk, Door
+from tuplet.server.metrics import SupervisorMetrics
+
+VARIABLE = "NOTIFY_SOCKET"
+
+
+def tell_manager(state: str) -> None:
+    """`READY=1`, `STOPPING=1` and their like; without a service manager, nothing."""
+    address = os.environ.get(VARIABLE, "")
+    if not address:
+        return
+    if state == "RELOADING=1":
+        state += f"\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.connect("\0" + address[1:] if address.startswith("@") else address)
+        channel.send(state.encode())
+
 
 PING = 10.0  # seconds without an answer after which a worker is replaced
 SETTLED = 10.0  # seconds after which a worker that ends is replaced at once
@@ -137,12 +148,12 @@ class Supervisor:
     def _start(self) -> WorkerProcess:
         ours, theirs = socket.socketpair()
         environment = dict(os.environ) | self._settings.to_environment()
-        environment.pop(MANAGER, None)
+        environment.pop(VARIABLE, None)
         # The worker finds the modules that this process found, and none in the folder it happens to be in.
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tuplet.server.processes.worker", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "tuplet.server.worker", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 pass_fds=[theirs.fileno()],

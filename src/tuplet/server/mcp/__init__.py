@@ -1,1 +1,0 @@
-"""The tools of `tuplet.server.tools` over the Model Context Protocol."""

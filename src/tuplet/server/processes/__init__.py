@@ -1,1 +1,0 @@
-"""The parent process, its workers, and the connections it hands to them."""
