@@ -1,4 +1,4 @@
-"""What all tests share: the bundled graph, the benchmark graphs if they are here, and full counts on demand."""
+"""What all tests share: repeatable random tests, the bundled graph, the benchmark graphs if they are here."""
 
 from __future__ import annotations
 
@@ -7,10 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from repeatable import SEED, SOAK, load_profile
 from tuplet.cli.demo import bundled
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.query.source import Source
 from tuplet.store import Store
+
+load_profile()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give hypothesis the seed of this run of `make soak`."""
+    if SOAK:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how what `make soak` found is repeated."""
+    if SOAK:
+        shared = ("TUPLET_SOAK", "TUPLET_SOAK_SEED", "TUPLET_SOAK_EXAMPLES", "PYTHONHASHSEED")
+        given = " ".join(f"{name}={os.environ[name]}" for name in shared if name in os.environ)
+        terminalreporter.line(f"seed of this run: {given}")
+        for kind in ("failed", "error"):
+            for report in terminalreporter.getreports(kind):
+                terminalreporter.line(f"repeat: {given} pytest '{report.nodeid}'")
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +89,7 @@ ONLY_IN_SOAK = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the longest tests to `make soak`."""
-    if not os.environ.get("TUPLET_SOAK"):
+    if not SOAK:
         for item in items:
             if item.name in ONLY_IN_SOAK:
                 item.add_marker(pytest.mark.skip(reason="long: runs in make soak"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tuplet
+from repeatable import SOAK
 from tuplet.cli.commands import main
 from tuplet.cli.demo_attack import CUT, TOLD, History, tell
 
@@ -77,7 +77,7 @@ def test_another_demonstration_is_unknown(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "error: unknown demonstration 'atack'; did you mean 'attack'?\n"
 
 
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="some minutes; make soak runs it")
+@pytest.mark.skipif(not SOAK, reason="some minutes; make soak runs it")
 def test_all_of_it_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "attack", "--quiet"]) == 0
     said = re.sub(r" · [\d.,]+ m?s$", "", capsys.readouterr().out, flags=re.MULTILINE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tuplet
+from repeatable import SOAK
 from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
 from tuplet.read.datasets import bundled
@@ -94,7 +94,7 @@ def without_times(text: str) -> str:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a minute; make soak runs it")
+@pytest.mark.skipif(not SOAK, reason="a minute; make soak runs it")
 def test_pages_show_what_the_demonstration_gives() -> None:
     """README, the front page, the cookbook and the transcript of a client are all about one store."""
     code, told = printed("demo -o world.store --quiet")

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from repeatable import examples
 from tuplet.errors import BadInput, CorruptStore, PathExists, StoreBusy
 from tuplet.files import MANIFEST, locked, replacing, sealed, write_array, write_bytes
 from tuplet.graph.arrays import (
@@ -45,7 +46,7 @@ SOME = {"a": np.arange(10, dtype=np.int32), "b": np.linspace(0, 1, 7), "empty": 
     ),
     meta=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none(), max_size=3),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, allow=(HealthCheck.function_scoped_fixture,))
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, data: np.ndarray, meta: dict) -> None:
     digest = write_directory(tmp_path / "d", "thing", {"x": data}, meta, force=True)
     opened = open_directory(tmp_path / "d", "thing")
@@ -367,7 +368,7 @@ def test_standard_output_on_a_full_device_is_one_line(tmp_path: Path) -> None:
     tail=st.integers(0, 2),
     dtype=st.sampled_from(["<i4", "<i8", "|u1", "|b1", "<f8"]),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, allow=(HealthCheck.function_scoped_fixture,))
 def test_an_array_that_grows_is_the_whole_array(tmp_path: Path, pieces: list, tail: int, dtype: str) -> None:
     """Piece by piece, in sections or at once: the same bytes, the same hash; only the checksums lie elsewhere."""
     data = np.random.default_rng(len(pieces)).integers(0, 255, 200).astype(dtype)

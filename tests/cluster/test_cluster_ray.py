@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tuplet
+from repeatable import SOAK
 from tuplet import build_hold_outs
 from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
@@ -122,7 +123,7 @@ def test_queries_are_sampled_and_run_on_stores_that_were_fetched(
     assert _numbers(tmp_path / "ray") == _numbers(tmp_path / "processes")
 
 
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="takes 20 s; make soak runs it")
+@pytest.mark.skipif(not SOAK, reason="takes 20 s; make soak runs it")
 def test_rows_of_new_entities_are_those_of_one_process(
     address: str, graph: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +141,7 @@ def test_rows_of_new_entities_are_those_of_one_process(
         np.testing.assert_array_equal(getattr(found, side), getattr(alone, side))
 
 
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="takes minutes; make soak runs it")
+@pytest.mark.skipif(not SOAK, reason="takes minutes; make soak runs it")
 def test_the_packaged_network_gives_its_rows_on_a_cluster_by_command(
     address: str, graph: KnowledgeGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,6 @@ from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.truth.table import TruthTable
 
 Run = Callable[..., Ranking]
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 DATA = os.environ.get("TUPLET_DATA")
 SMALL_GRAPHS = ("nations", "umls", "kinships")
 

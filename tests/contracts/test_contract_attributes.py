@@ -15,14 +15,14 @@ import pytest
 from attribute_meaning import Meaning, cut
 from attribute_queries import Ask, Cell, Ent, Maker, Row, written
 from attribute_worlds import World
-from engine_contract import SOAK
 
+from repeatable import seeds
 from tuplet.errors import BadInput
 from tuplet.query.answers import Answers
 from tuplet.query.value_columns import Named
 from tuplet.store import Store
 
-BLOCKS = range(40) if SOAK else range(4)
+BLOCKS = seeds(4, 40)
 PER_BLOCK = 50
 QUERIES_PER_WORLD = 5
 ENGINES = ("brute", "exact", "ns3")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine_contract import SHAPES, SOAK, random_query, random_table, shape_query
-from hypothesis import given, settings
+from engine_contract import SHAPES, random_query, random_table, shape_query
+from hypothesis import given
 from hypothesis import strategies as st
 from marginal_contract import marginals, oracle, random_chain, random_forest, source_of
 
+from repeatable import examples, seeds
 from tuplet.engines import crisp
 from tuplet.lab.baselines.base import cycle_of
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
-seeds = st.integers(0, 2**32 - 1)
+any_seed = st.integers(0, 2**32 - 1)
 logics = st.sampled_from(["product", "godel"])
 EXACT = {"most": "all"}
 
@@ -29,8 +30,8 @@ def some_table(rng: np.random.Generator, crisp_only: bool = False) -> TruthTable
     return TruthTable.build(entities, relations, heads, relation, tails, ones, ones.astype(bool))
 
 
-@settings(max_examples=1500 if SOAK else 80, deadline=None, derandomize=True)
-@given(seed=seeds, logic=logics)
+@examples(80, 1500)
+@given(seed=any_seed, logic=logics)
 def test_on_trees_fit_is_qto_is_ns3_is_the_oracle(seed: int, logic: str) -> None:
     rng = np.random.default_rng(seed)
     table = some_table(rng)
@@ -43,8 +44,8 @@ def test_on_trees_fit_is_qto_is_ns3_is_the_oracle(seed: int, logic: str) -> None
     ).all()
 
 
-@settings(max_examples=1500 if SOAK else 70, deadline=None, derandomize=True)
-@given(seed=seeds, logic=logics)
+@examples(70, 1500)
+@given(seed=any_seed, logic=logics)
 def test_fit_without_a_cap_is_the_oracle_on_any_query(seed: int, logic: str) -> None:
     rng = np.random.default_rng(seed)
     table = some_table(rng)
@@ -58,7 +59,7 @@ def test_fit_without_a_cap_is_the_oracle_on_any_query(seed: int, logic: str) -> 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape(name: str) -> None:
     found = 0
-    for seed in range(30 if SOAK else 3):
+    for seed in seeds(3, 30):
         rng = np.random.default_rng(seed)
         table = random_table(rng, 9, 3, 0.3, coarse=bool(seed % 2))
         clauses, source = shape_query(name, rng, table), source_of(table)
@@ -70,8 +71,8 @@ def test_every_shape(name: str) -> None:
     assert found
 
 
-@settings(max_examples=800 if SOAK else 80, deadline=None, derandomize=True)
-@given(seed=seeds, tree=st.booleans())
+@examples(80, 800)
+@given(seed=any_seed, tree=st.booleans())
 def test_on_crisp_tables_the_marginals_are_the_projections_of_the_answers(seed: int, tree: bool) -> None:
     rng = np.random.default_rng(seed)
     table = some_table(rng, crisp_only=True)
@@ -86,8 +87,8 @@ def test_on_crisp_tables_the_marginals_are_the_projections_of_the_answers(seed: 
             assert vector.tolist() == expected.tolist()
 
 
-@settings(max_examples=500 if SOAK else 50, deadline=None, derandomize=True)
-@given(seed=seeds, length=st.integers(1, 4))
+@examples(50, 500)
+@given(seed=any_seed, length=st.integers(1, 4))
 def test_cqd_with_a_full_beam_is_qto_on_chains(seed: int, length: int) -> None:
     rng = np.random.default_rng(seed)
     table = some_table(rng)
@@ -97,8 +98,8 @@ def test_cqd_with_a_full_beam_is_qto_on_chains(seed: int, length: int) -> None:
     assert (marginals("cqd", clauses, source, options={"beam": 1}) <= exact).all()
 
 
-@settings(max_examples=300 if SOAK else 30, deadline=None, derandomize=True)
-@given(seed=seeds, scale=st.sampled_from([0.0, 0.5, 2.0, 6.0]))
+@examples(30, 300)
+@given(seed=any_seed, scale=st.sampled_from([0.0, 0.5, 2.0, 6.0]))
 def test_neg_scale_is_negation_on_a_scaled_table(seed: int, scale: float) -> None:
     """Negated atoms move to relations of their own, whose truth is scaled: then plain negation must agree."""
     rng = np.random.default_rng(seed)

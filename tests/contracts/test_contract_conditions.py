@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from engine_contract import SOAK, atom_product, check, check_cut_short, random_query, random_table
+from engine_contract import atom_product, check, check_cut_short, random_query, random_table
 from marginal_contract import marginals, oracle, random_forest, source_of
 from random_conditions import meant, with_conditions
 from test_contract_exact import random_case, run
 from test_contract_ns3 import check_adaptive, some_table, unlimited
 
+from repeatable import seeds
 from tuplet import settings
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.ns3.budget import BoxBudget
@@ -36,7 +37,7 @@ from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
-BLOCKS = range(50) if SOAK else range(2)
+BLOCKS = seeds(2, 50)
 PER_BLOCK = 60
 
 
@@ -55,7 +56,7 @@ def test_an_engine_that_does_not_know_a_condition_refuses_it() -> None:
 
 def test_the_oracle_does_as_the_definition_says() -> None:
     answered = 0
-    for seed in range(300 if SOAK else 40):
+    for seed in seeds(40, 300):
         rng = np.random.default_rng([seed, 18])
         table = random_table(rng, 4, 2, 0.5, coarse=True)
         clauses = with_conditions(rng, random_query(rng, table, most_free=2), table)
@@ -136,7 +137,7 @@ def test_exact_scores_any_tuple() -> None:
 
 def test_ns3_finds_what_the_oracle_finds() -> None:
     answered = 0
-    for seed in range(1000 if SOAK else 60):
+    for seed in seeds(60, 1000):
         rng = np.random.default_rng([seed, 20])
         table, logic = some_table(rng), ("product", "godel")[seed % 2]
         clauses = with_conditions(rng, random_query(rng, table, 3), table)
@@ -160,7 +161,7 @@ def test_ns3_answers_a_batch_with_conditions_of_their_own() -> None:
 @pytest.mark.parametrize("engine", ["fit", "qto", "cqd", "ns3-marginal"])
 def test_marginals_keep_to_conditions_on_entities(engine: str) -> None:
     options = {"fit": {"most": 100}, "cqd": {"beam": 100}}.get(engine, {})
-    for seed in range(200 if SOAK else 25):
+    for seed in seeds(25, 200):
         rng = np.random.default_rng([seed, 22])
         table, logic = some_table(rng), ("product", "godel")[seed % 2]
         clauses = [

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_contract import SOAK, expected_order, random_query, random_table
-from hypothesis import given, settings
+from engine_contract import expected_order, random_query, random_table
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples, seeds
 from tuplet.engines import brute
 from tuplet.engines.exact import stream
 from tuplet.engines.given import judge
@@ -124,13 +125,13 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
 def test_no_step_after_the_limit_and_no_false_claim(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     late = sum(
         check(seed, engine, timeout, monkeypatch)
-        for seed in range(300 if SOAK else 12)
+        for seed in seeds(12, 300)
         for timeout in (0.5, 2.0, 4.0, 7.0, 12.0, 30.0)
     )
     assert late or engine == "crisp"
 
 
-@settings(max_examples=1000 if SOAK else 60, deadline=None, derandomize=True)
+@examples(60, 1000)
 @given(seed=st.integers(0, 2**32 - 1), timeout=st.floats(0.1, 40))
 def test_any_limit(seed: int, timeout: float) -> None:
     with pytest.MonkeyPatch.context() as patch:

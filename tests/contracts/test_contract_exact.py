@@ -6,7 +6,6 @@ from engine_contract import (
     DATA,
     SHAPES,
     SMALL_GRAPHS,
-    SOAK,
     benchmark_table,
     check,
     check_cut_short,
@@ -14,9 +13,10 @@ from engine_contract import (
     random_table,
     shape_query,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import SOAK, examples, seeds
 from tuplet.engines import exact
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.facts import Checker, rows_of_facts
@@ -52,7 +52,7 @@ def random_case(seed: int) -> tuple[np.random.Generator, TruthTable, int, str]:
     return rng, table, int(rng.choice([0, 1, 3, 5, 20, 100])), str(rng.choice(LOGICS))
 
 
-BLOCKS = range(100) if SOAK else range(4)
+BLOCKS = seeds(4, 100)
 PER_BLOCK = 45
 
 
@@ -77,7 +77,7 @@ def test_searches_cut_short_stay_honest(block: int) -> None:
     assert stopped
 
 
-@settings(max_examples=400 if SOAK else 20, deadline=None, derandomize=True)
+@examples(20, 400)
 @given(seed=st.integers(0, 2**32 - 1), logic=st.sampled_from(LOGICS), k=st.integers(1, 40))
 def test_any_seed(seed: int, logic: str, k: int) -> None:
     rng, table, _, _ = random_case(seed)
@@ -103,6 +103,6 @@ def test_the_fourteen_shapes(graph: str, logic: str) -> None:
 def test_random_queries_on_small_graphs(graph: str) -> None:
     table = benchmark_table(graph)
     most_free = 3 if table.entities < 50 else 2
-    for seed in range(150 if SOAK else 10):
+    for seed in seeds(10, 150):
         rng = np.random.default_rng([seed, 7])
         check(run, random_query(rng, table, most_free), table, 30, LOGICS[seed % 2])

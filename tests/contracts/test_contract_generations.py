@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from engine_contract import SOAK
 from store_model import ENGINES, Change, EdgeModel, StoreModel, answers, files_of, leftovers
 
 import tuplet
 from random_queries import random_query
+from repeatable import SOAK, seeds
 from tuplet.errors import BadInput
 from tuplet.graph import versions
 from tuplet.predict import model_folder
@@ -27,7 +27,7 @@ from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import compact, store_folder
 from tuplet.truth.make import FactsRecipe, index, make
 
-BLOCKS = range(100) if SOAK else range(3)
+BLOCKS = seeds(3, 100)
 STORES, CHANGES = (5, 30) if SOAK else (2, 12)
 COMPACTS = hasattr(tuplet.Store, "compact")
 QUERIES = 20 if SOAK else 6

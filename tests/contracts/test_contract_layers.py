@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_contract import SHAPES, SOAK, check, random_query, random_table, shape_query
+from engine_contract import SHAPES, check, random_query, random_table, shape_query
 from random_conditions import with_conditions
 
+from repeatable import seeds
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.facts import Checker, rows_of_facts
@@ -24,7 +25,7 @@ from tuplet.truth.edges import ADDED, TRAIN
 from tuplet.truth.table import TruthTable
 
 LOGICS = ("product", "godel")
-BLOCKS = range(60 if SOAK else 4)
+BLOCKS = seeds(4, 60)
 PER_BLOCK = 25
 
 

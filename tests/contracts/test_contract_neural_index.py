@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from engine_contract import SOAK, check_listed, random_query, random_table
+from engine_contract import check_listed, random_query, random_table
 from marginal_contract import source_of
 
+from repeatable import seeds
 from tuplet import settings
 from tuplet.engines import brute
 from tuplet.engines.ns3.batch import ClauseBatch
@@ -64,7 +65,7 @@ def test_the_entities_kept_are_the_best_of_the_model(lmpnn: Path) -> None:
 
 def test_certificates_hold_whatever_the_model_says(lmpnn: Path) -> None:
     certified = cut = 0
-    for seed in range(1000 if SOAK else 60):
+    for seed in seeds(60, 1000):
         rng = np.random.default_rng(seed)
         table = random_table(rng, ENTITIES, RELATIONS, float(rng.choice([0.2, 0.4])), coarse=bool(seed % 2))
         clauses, k = random_query(rng, table, 3), int(rng.choice([1, 3, 10]))

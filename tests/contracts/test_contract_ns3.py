@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from engine_contract import (
     SHAPES,
-    SOAK,
     atom_product,
     check,
     check_listed,
@@ -19,6 +18,7 @@ from engine_contract import (
 )
 from numpy.typing import NDArray
 
+from repeatable import seeds
 from tuplet.engines import brute
 from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import marginal_vectors, run, run_many
@@ -70,7 +70,7 @@ def dense(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_is_exact_without_caps(name: str) -> None:
     answers = 0
-    for seed in range(30 if SOAK else 3):
+    for seed in seeds(3, 30):
         rng = np.random.default_rng(seed)
         table = random_table(rng, 9, 3, 0.3, coarse=bool(seed % 2))
         clauses = shape_query(name, rng, table)
@@ -81,7 +81,7 @@ def test_every_shape_is_exact_without_caps(name: str) -> None:
 
 def test_random_queries_are_exact_without_caps() -> None:
     answers = 0
-    for seed in range(3000 if SOAK else 100):
+    for seed in seeds(100, 3000):
         rng = np.random.default_rng(1000 + seed)
         table = some_table(rng)
         k = int(rng.choice([1, 3, 10, 50]))
@@ -93,7 +93,7 @@ def test_random_queries_are_exact_without_caps() -> None:
 
 def test_certificates_are_never_wrong_and_values_never_too_high() -> None:
     certified = uncertified = 0
-    for seed in range(5000 if SOAK else 300):
+    for seed in seeds(300, 5000):
         rng = np.random.default_rng(20_000 + seed)
         table = some_table(rng)
         clauses, logic, k = some_query(rng, table), TRUTHS[seed % 2], int(rng.choice([1, 2, 5, 10]))
@@ -123,7 +123,7 @@ def test_certificates_are_never_wrong_and_values_never_too_high() -> None:
 def test_cliques_with_nested_cuts_are_bounded() -> None:
     """Cycles inside cycles: what an inner cut leaves out is bounded too."""
     cut = 0
-    for seed in range(300 if SOAK else 25):
+    for seed in seeds(25, 300):
         rng = np.random.default_rng(seed)
         table = random_table(rng, 6, 2, 0.7, coarse=False)
         edges = tuple(Edge(a, int(rng.integers(2)), b) for a, b in combinations(range(4 + seed % 2), 2))
@@ -200,7 +200,7 @@ def crisp(table: TruthTable) -> TruthTable:
 def test_marginalisation_commutes_with_answers() -> None:
     """A[M[φ, S]] = M[A[φ], S] on crisp tables, for every subset S of the free variables."""
     subsets = 0
-    for seed in range(300 if SOAK else 40):
+    for seed in seeds(40, 300):
         rng = np.random.default_rng(seed)
         table = crisp(some_table(rng))
         if not table.edges:
@@ -223,7 +223,7 @@ def test_marginalisation_commutes_with_answers() -> None:
 def test_fuzzy_marginals(logic: str) -> None:
     """For one clause C_i[a] is the maximum of T over tuples with y_i = a; for several, an upper bound of it."""
     single = several = 0
-    for seed in range(300 if SOAK else 60):
+    for seed in seeds(60, 300):
         rng = np.random.default_rng(seed)
         table = some_table(rng)
         clauses = some_query(rng, table)

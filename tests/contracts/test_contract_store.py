@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_contract import SOAK
 
 import tuplet
 from random_queries import random_query
+from repeatable import SOAK, seeds
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Query
 from tuplet.truth.make import TableRecipe, make
 
-BLOCKS = range(200) if SOAK else range(4)
+BLOCKS = seeds(4, 200)
 GRAPHS, QUERIES = (10, 50) if SOAK else (3, 25)
 
 

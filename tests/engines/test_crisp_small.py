@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.engines import crisp
 from tuplet.engines.crisp import collect, plan, run
 from tuplet.graph.graph import KnowledgeGraph
@@ -17,7 +17,6 @@ from tuplet.graph.names import Vocabulary
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 Facts = set[tuple[int, int, int]]
 
 
@@ -72,7 +71,7 @@ def cases(draw: st.DrawFn) -> tuple[list[QueryGraph], Facts, list[str], int]:
     return clauses, facts, list(names), relations
 
 
-@settings(max_examples=5000 if SOAK else 400, deadline=None)
+@examples(400, 5000)
 @given(cases(), st.integers(0, 40), st.sampled_from([1, 7, 4096]))
 def test_answers_equal_plain_enumeration(
     case: tuple[list[QueryGraph], Facts, list[str], int], wanted: int, spare: int

@@ -10,12 +10,13 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from test_ns3 import CHAIN, STAR, ask, random_table, source_of
 
 import tuplet
+from repeatable import examples
 from tuplet.engines import brute
 from tuplet.engines.exact.effort import Effort
 from tuplet.engines.facts import Checker
@@ -38,7 +39,7 @@ APART = QueryGraph(("a", "b", "c", "x", "y", "z"), (0, 1, 2), (Edge(0, 0, 3), Ed
 MB = 1 << 20
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     engine=st.sampled_from(ENGINES),
     clause=st.sampled_from([CHAIN, STAR, OPEN]),

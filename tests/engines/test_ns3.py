@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.engines import brute
 from tuplet.engines.ns3.algorithm import allocate, marginalise, merge, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch
@@ -98,7 +99,7 @@ def test_allocation_by_hand(
     assert [b.item() for b in allocate(fuzzy(*counts), whole(*rows), size)] == list(expected)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(
     nodes=st.lists(st.tuples(st.floats(1e-6, 1e6), st.integers(1, 5000)), min_size=2, max_size=4),
     size=st.integers(2, 30_000),

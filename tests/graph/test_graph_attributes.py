@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.graph.arrays import verify
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, joined_texts, kind_of, tables_of, texts_of
@@ -228,7 +229,7 @@ def test_numbers_that_cannot_be_kept() -> None:
 TEXTS = st.lists(st.text(alphabet="aäb€\0", max_size=3), max_size=8)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(TEXTS, TEXTS)
 def test_joined_texts(one: list[str], other: list[str]) -> None:
     first, second = (sorted({text.encode() for text in texts}) for texts in (one, other))
@@ -242,7 +243,7 @@ def test_joined_texts(one: list[str], other: list[str]) -> None:
 PLAIN = st.one_of(st.integers(-3, 3), st.floats(-2, 2), st.booleans(), st.text("ab", max_size=2), st.dates())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 4), PLAIN), max_size=30))
 def test_columns_of_any_values_are_stored(rows: list[tuple[int, int, Any]]) -> None:
     groups: dict[tuple[int, str], list[tuple[int, Any]]] = {}

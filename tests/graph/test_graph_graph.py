@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import write_directory
@@ -73,7 +74,7 @@ def test_info_and_relation_statistics() -> None:
     ),
     weighted=st.booleans(),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, allow=(HealthCheck.function_scoped_fixture,))
 def test_saved_graph_opens_with_the_same_bits(tmp_path: Path, edges: dict, weighted: bool) -> None:
     columns = np.array(list(edges), dtype=np.int64).reshape(-1, 3).T
     graph = KnowledgeGraph.of(
@@ -102,7 +103,6 @@ def test_saved_graph_opens_with_the_same_bits(tmp_path: Path, edges: dict, weigh
     far=st.sampled_from([0, 1 << 30]),
     seed=st.integers(0, 9),
 )
-@settings(deadline=None)
 def test_adjacency_has_every_edge_in_both_directions(edges: set, far: int, seed: int) -> None:
     """Ids up to 2^30 with relations do not fit 64 bits, so both ways of sorting are compared with plain Python."""
     facts = sorted((head + far, relation, tail + far) for head, relation, tail in edges)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.read.read import import_graph, read, read_with_report
@@ -25,7 +26,7 @@ facts = st.lists(
 
 
 @given(train=facts, valid=facts, weighted=st.booleans(), dated=st.booleans(), memory=st.integers(0, 300))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_memory_does_not_change_a_graph(train: list, valid: list, weighted: bool, dated: bool, memory: int) -> None:
     def table(rows: list, some: bool) -> pa.Table:
         columns = {name: [row[i] for row in rows] for i, name in enumerate(("head", "relation", "tail"))}

@@ -9,9 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.read.read import read, read_with_report
 
@@ -23,7 +24,6 @@ FACTS = [
 
 name = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0"), min_size=1, max_size=6)
 fact_lists = st.lists(st.tuples(name, name, name), min_size=1, max_size=12)
-in_place = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
 def named(graph: KnowledgeGraph, *splits: str) -> set[tuple[str, str, str]]:
@@ -51,7 +51,7 @@ def write(path: Path, text: str) -> Path:
 @example([('"a', 'b"', '"')])
 @example([(" a ", "\u2028", "\x85")])
 @example([("\ufeffa", "#b", "\\N")])
-@settings(max_examples=60, **in_place)
+@examples(60, allow=(HealthCheck.function_scoped_fixture,))
 def test_any_names_survive_tsv(tmp_path: Path, facts: list[tuple[str, str, str]]) -> None:
     # One byte order mark at the start of a file is taken off, so that a name may still begin with one.
     path = write(tmp_path / "f.tsv", "\ufeff" + "".join("\t".join(fact) + "\n" for fact in facts))
@@ -65,7 +65,7 @@ def test_any_names_survive_tsv(tmp_path: Path, facts: list[tuple[str, str, str]]
 
 
 @given(fact_lists)
-@settings(max_examples=30, **in_place)
+@examples(30, allow=(HealthCheck.function_scoped_fixture,))
 def test_any_names_survive_csv_and_parquet(tmp_path: Path, facts: list[tuple[str, str, str]]) -> None:
     frame = pd.DataFrame(facts, columns=["head", "relation", "tail"])
     frame.to_csv(tmp_path / "f.csv", index=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
@@ -14,7 +14,6 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 
 @given(st.lists(st.tuples(names, st.text(st.sampled_from("ab é"), max_size=2)), unique_by=lambda pair: pair[0]), names)
-@settings(deadline=None)
 def test_lookup_equals_a_dictionary(pairs: list[tuple[str, str]], other: str) -> None:
     listed, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     made = Vocabulary.of(listed, labels)

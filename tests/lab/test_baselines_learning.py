@@ -1,11 +1,11 @@
 """BetaE, LogicE and ConE learn from a small real graph what chance does not give."""
 
-import os
 from statistics import fmean
 
 import pytest
 import torch
 
+from repeatable import SOAK
 from tuplet.lab.baselines.trained.embedding import create
 from tuplet.lab.baselines.trained.train import QueryTrainConfig, train, watch
 from tuplet.lab.baselines.trained.training_queries import make_watched
@@ -33,11 +33,11 @@ def one_thread():
 def test_a_short_training_is_far_above_chance(name, data, tmp_path):
     if not (data / "umls").is_dir():
         pytest.skip("TUPLET_DATA holds no umls")
-    if name != "betae" and not os.environ.get("TUPLET_SOAK"):
+    if name != "betae" and not SOAK:
         pytest.skip("one of them is trained here, all of them by make soak")
     umls = read(data / "umls")
     edges, sizes = {split: umls.edges(split) for split in ("train", "valid")}, (len(umls.entities), len(umls.relations))
-    settings = RUNS[name] | {"steps": RUNS[name]["steps"] * (5 if os.environ.get("TUPLET_SOAK") else 1)}
+    settings = RUNS[name] | {"steps": RUNS[name]["steps"] * (5 if SOAK else 1)}
     config = QueryTrainConfig(
         model=name, dim=24, hidden=96, batch=256, group=256, negatives=135, pool=1500, watched=40, **settings
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
 import pytest
 
+from repeatable import SOAK
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lab.bench.hardness import NO_ANSWER, predicted_links
 from tuplet.lab.bench.queries import bound
@@ -17,7 +17,7 @@ from tuplet.lab.bench.shape_selection import select
 from tuplet.lab.bench.shapes import QueryShape, Role, symbols
 from tuplet.query.ranking import Edge, QueryGraph
 
-TUPLES = 50_000 if os.environ.get("TUPLET_SOAK") == "1" else 5_000
+TUPLES = 50_000 if SOAK else 5_000
 ENTITIES, RELATIONS = 6, 3
 Fact = tuple[int, int, int]
 

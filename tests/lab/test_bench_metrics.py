@@ -7,10 +7,11 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from repeatable import examples
 from tuplet.errors import BadInput
 from tuplet.lab.bench.efok_metrics import as_published, cantor, closed, joint_by_place
 from tuplet.lab.bench.marginal_metrics import from_marginals
@@ -100,7 +101,7 @@ def test_mistakes_are_named() -> None:
 truths = st.sampled_from([0.0, 0.25, 0.5, 0.5, 0.75, 1.0])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.integers(1, 3), st.integers(2, 4))
 def test_joint_ranks_equal_naive_counting(data: st.DataObject, k: int, entities: int) -> None:
     truth = {t: data.draw(truths) for t in product(range(entities), repeat=k)}
@@ -194,7 +195,7 @@ def test_cantor_and_closed_places_count_tuples(k: int) -> None:
     assert all(closed(r) + 1 == comb(sum(r) + k, k) == sum(sum(o) <= sum(r) for o in ranks) for r in ranks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.integers(1, 3), st.integers(2, 5))
 def test_from_marginals_equals_naive_counting(data: st.DataObject, k: int, entities: int) -> None:
     scores = [data.draw(hnp.arrays(np.float64, entities, elements=truths)) for _ in range(k)]

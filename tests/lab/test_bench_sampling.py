@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from random_graph import random_graph
 
+from repeatable import SOAK
 from tuplet.engines.facts import Checker, rows_of_facts
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.adjacency import Adjacency
@@ -29,7 +29,6 @@ from tuplet.lab.bench.shapes import BETAE, JOINT, QueryShape, from_formula
 from tuplet.query.limits import NO_DEADLINE
 from tuplet.read.read import read
 
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 KNOWN = ("train", "valid")
 
 

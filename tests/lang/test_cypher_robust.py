@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lang_trees import all_queries, ask, formulas
 
+from repeatable import examples
 from tuplet.errors import BudgetExceeded, Refused, TupletError, UnsafeQuery
 from tuplet.lang.ast import (
     TYPE,
@@ -36,7 +36,6 @@ from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
 from tuplet.lang.rules import clauses, rename
 
-SCALE = 10 if os.environ.get("TUPLET_SOAK") == "1" else 1
 PARAMETERS = {"p": 3, "q": ["a", 2.5]}
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ texts = st.builds(
 
 
 # The same texts every time: a pattern that contradicts itself (one relationship twice) may read back as another one.
-@settings(max_examples=250 * SCALE, deadline=None, derandomize=True)
+@examples(250)
 @given(texts)
 def test_printed_queries_read_back(text: str) -> None:
     try:
@@ -150,7 +149,7 @@ facts: st.SearchStrategy[Formula] = st.builds(Atom, relations, variables, variab
 unlike: st.SearchStrategy[Formula] = st.builds(Different, variables, variables)
 
 
-@settings(max_examples=200 * SCALE, deadline=None)
+@examples(200)
 @given(formulas(2, facts, unlike).map(lambda body: ask(body, None)).filter(lambda query: query.free))
 def test_other_queries_have_the_same_clauses(query: Query) -> None:
     try:
@@ -162,7 +161,7 @@ def test_other_queries_have_the_same_clauses(query: Query) -> None:
     assert [{*clause.literals} for clause in found] == [{*clause.literals} for clause in expected], printed
 
 
-@settings(max_examples=60 * SCALE, deadline=None)
+@examples(60)
 @given(all_queries())
 def test_all_queries_are_printed_or_refused(query: Query) -> None:
     try:
@@ -199,7 +198,7 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=300 * SCALE, deadline=None)
+@examples(300)
 @given(st.sampled_from(SAMPLES), edits)
 def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, int, str]]) -> None:
     for at, removed, piece in changes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from lang_trees import all_queries
 
 import tuplet
+from repeatable import examples
 from tuplet.lang.ast import Query
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
@@ -20,7 +21,7 @@ SOURCE = Source(tuplet.read([("a", "r", "b")]))
 LIMITS = ServerLimits(max_atoms=256, max_variables=64)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(all_queries())
 @example(parse("?x : exists ?z . !(?x != ?x | ?z != @0)"))  # an equality that a negation hides
 @example(parse("?x : exists ?z, ?w . r(?x, ?w) & ?z = a & ?w = ?z"))  # one name makes the next plain

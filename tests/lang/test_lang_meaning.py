@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pyoxigraph
@@ -10,14 +9,13 @@ import rdflib
 from lang_random import random_facts, random_logic, random_sparql
 from lang_reference import Facts, answers, clause_answers
 
+from repeatable import SEED, count
 from tuplet.errors import TupletError
 from tuplet.lang.ast import terms
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
 from tuplet.lang.rules import clauses, push_negation
 from tuplet.lang.sparql_printer import to_sparql
-
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 
 
 def by_rdflib(text: str, facts: Facts) -> set[tuple[str, ...]]:
@@ -35,8 +33,8 @@ def by_oxigraph(text: str, facts: Facts) -> set[tuple[str, ...]]:
 
 
 def test_sparql_means_what_rdflib_and_oxigraph_say() -> None:
-    random = Random(1)
-    wanted, judged, tried = (1500 if SOAK else 120), 0, 0
+    random = Random(1 + SEED)
+    wanted, judged, tried = count(120, 1500), 0, 0
     while judged < wanted:
         tried += 1
         assert tried < 20 * wanted, "nearly all random queries are refused"
@@ -64,8 +62,8 @@ def rdflib_columns(text: str) -> list[str]:
 
 
 def test_rewrites_keep_the_meaning_of_logic_text() -> None:
-    random = Random(2)
-    wanted, judged, rewritten = (3000 if SOAK else 200), 0, 0
+    random = Random(2 + SEED)
+    wanted, judged, rewritten = count(200, 3000), 0, 0
     while judged < wanted:
         text, facts = random_logic(random), random_facts(random)
         try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lang_trees import all_queries, plain_queries
 
+from repeatable import SOAK, examples
 from text_fixtures import cases
 from tuplet.errors import BudgetExceeded, TupletError, Unsupported
 from tuplet.lab.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok
@@ -20,20 +19,19 @@ from tuplet.lang.rules import clauses
 from tuplet.lang.sparql import parse_sparql
 from tuplet.lang.sparql_printer import to_sparql
 
-SCALE = 10 if os.environ.get("TUPLET_SOAK") == "1" else 1
-LONG = 99_000 if SCALE > 1 else 25_000  # characters: deeper than any recursion may go
+LONG = 99_000 if SOAK else 25_000  # characters: deeper than any recursion may go
 
 # --- trees -----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300 * SCALE, deadline=None)
+@examples(300)
 @given(all_queries())
 def test_logic_text_reads_back(query: Query) -> None:
     if query.free or query.form == "ask":
         assert parse(to_logic(query)) == query
 
 
-@settings(max_examples=300 * SCALE, deadline=None)
+@examples(300)
 @given(plain_queries)
 def test_sparql_reads_back_as_the_same_clauses(query: Query) -> None:
     try:
@@ -43,7 +41,7 @@ def test_sparql_reads_back_as_the_same_clauses(query: Query) -> None:
     assert clauses(parse_sparql(to_sparql(query))) == expected
 
 
-@settings(max_examples=300 * SCALE, deadline=None)
+@examples(300)
 @given(all_queries())
 def test_what_sparql_can_say_reads_back(query: Query) -> None:
     """As the same clauses if no attribute is meant: SPARQL writes these as patterns."""
@@ -71,7 +69,7 @@ def operands(atom: object) -> list[object]:
     return [getattr(atom, name, None) for name in ("left", "right", "item", "attribute")]
 
 
-@settings(max_examples=100 * SCALE, deadline=None)
+@examples(100)
 @given(plain_queries)
 def test_efok_strings_read_back(query: Query) -> None:
     try:
@@ -121,7 +119,7 @@ def survives(text: str) -> None:
             continue
 
 
-@settings(max_examples=400 * SCALE, deadline=None)
+@examples(400)
 @given(st.sampled_from(SAMPLES), edits)
 def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, int, str]]) -> None:
     for at, removed, piece in changes:
@@ -130,7 +128,7 @@ def test_spoilt_queries_raise_nothing_else(text: str, changes: list[tuple[int, i
     survives(text)
 
 
-@settings(max_examples=200 * SCALE, deadline=None)
+@examples(200)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)))
 def test_any_text_raises_nothing_else(text: str) -> None:
     survives(text)

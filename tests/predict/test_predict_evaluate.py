@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import DistMult
 from tuplet.predict.evaluate import KnownAnswers, evaluate, ranks
@@ -37,7 +38,7 @@ def columns(edges):
 triple = st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(triple, min_size=1, max_size=12), st.lists(triple, max_size=20), st.integers(0, 99), st.integers(1, 3))
 def test_ranks_equal_the_naive_reference(edges, train, seed, step) -> None:
     generator = torch.Generator().manual_seed(seed)

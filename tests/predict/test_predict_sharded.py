@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import tuplet
+from repeatable import SOAK
 from tuplet.cli.demo import bundled, hidden
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig
@@ -24,7 +25,6 @@ from tuplet.predict.process_group import ProcessGroup
 from tuplet.predict.sharded import ShardedLinkTask
 
 SETTINGS = "--rank 8 --epochs 4 --batch 600 --negatives 60 --evaluate-every 2 --patience 0 --quiet"
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 
 
 @pytest.fixture(scope="module")

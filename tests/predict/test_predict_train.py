@@ -18,6 +18,7 @@ import pytest
 import torch
 from predict_data import EMBEDDINGS, benchmark, ring, splits_of
 
+from repeatable import SOAK
 from tuplet import settings
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict import optimizers
@@ -185,17 +186,16 @@ run(sys.argv[2], dataclasses.replace(LONG, checkpoint_seconds=float(sys.argv[4])
 LONG = dataclasses.replace(SMALL, epochs=120, evaluate_every=10)
 
 
-@pytest.mark.skipif(not os.environ.get("TUPLET_SOAK"), reason="takes 24 s; make soak runs it")
+@pytest.mark.skipif(not SOAK, reason="takes 24 s; make soak runs it")
 def test_kill_at_random_points_and_resume_reach_the_same_bits(tmp_path) -> None:
-    soak = os.environ.get("TUPLET_SOAK") == "1"
     chance, folder, kills = random.Random(5), tmp_path / "cut", 0
     run(tmp_path / "whole", LONG)
-    for attempt in range(40 if soak else 3):
+    for attempt in range(40 if SOAK else 3):
         words = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(folder)]
         words += ["resume" if attempt else "new", "0" if attempt % 2 else "1e-9"]  # checkpoints by epoch, by step
         before = len(lines(folder))
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        wanted = before + 1 + chance.randrange(4 if soak else 30)
+        wanted = before + 1 + chance.randrange(4 if SOAK else 30)
         while process.poll() is None and len(lines(folder)) < wanted:
             time.sleep(0.001)
         time.sleep(chance.random() * 0.01)

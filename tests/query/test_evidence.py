@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tuplet
+from repeatable import examples
 from tuplet.cli.commands import main
 from tuplet.engines.given import judge
 from tuplet.graph.adjacency import Adjacency
@@ -57,7 +58,7 @@ def has(edges: set[Edge], near: int, view: int, far: int) -> bool:
     return ((far, view // 2, near) if view % 2 else (near, view // 2, far)) in edges
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EDGES, st.lists(st.integers(0, 2 * RELATIONS - 1), min_size=1, max_size=3), st.integers(0, RELATIONS - 1))
 def test_a_path_is_worth_what_it_is_elsewhere(edges: list[Edge], body: list[int], relation: int) -> None:
     known = set(edges)
@@ -70,7 +71,7 @@ def test_a_path_is_worth_what_it_is_elsewhere(edges: list[Edge], body: list[int]
     assert finder(edges).weight(tuple(body), relation) == pytest.approx(right / (len(joined) + 5))
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(EDGES)
 def test_two_steps_are_worth_what_the_rules_say(edges: list[Edge]) -> None:
     evidence = finder(edges)
@@ -81,7 +82,7 @@ def test_two_steps_are_worth_what_the_rules_say(edges: list[Edge]) -> None:
             assert evidence.weight(divmod(int(body), 2 * RELATIONS), r) == pytest.approx(share)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EDGES)
 def test_reasons_are_stated_facts_best_first(edges: list[Edge]) -> None:
     evidence, known = finder(edges), set(edges)
@@ -153,7 +154,7 @@ def is_along(facts: tuple[Edge, ...], body: tuple[int, ...]) -> bool:
 
 
 # The same graphs every time: of about 1,500 hidden facts one has a better rule of three steps than that of its body.
-@settings(deadline=None, max_examples=40, derandomize=True)
+@examples(40)
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(0, 100))
 def test_evidence_names_the_body_of_a_known_rule(seed: int, steps: int, noise: int) -> None:
     stated, hidden, body, entities = known_rule(seed, steps, noise)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.lab.bench.queries import abstract, bound
 from tuplet.lab.bench.shapes import JOINT, Role, shape, symbols
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, query_shape
@@ -48,7 +49,7 @@ def renamed(clauses: Clauses, rng: np.random.Generator) -> list[QueryGraph]:
     return [found[i] for i in rng.permutation(len(found))]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(st.sampled_from(FORMULAS), st.integers(0, 2**32))
 def test_names_relations_directions_and_order_do_not_matter(formula: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -16,10 +15,10 @@ import pyoxigraph
 from sparql_random import RandomQuery, random_turtle
 
 import tuplet
+from repeatable import SEED, count
 from tuplet.errors import TupletError
 from tuplet.store import Graph
 
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPES: dict[str, Any] = {
     "integer": int,
@@ -57,8 +56,8 @@ def ours(graph: Graph, text: str) -> Any:
 
 
 def test_rows_are_those_of_oxigraph(tmp_path: Path) -> None:
-    random = Random(7)
-    wanted, judged, refused = (3000 if SOAK else 200), 0, Counter[str]()
+    random = Random(7 + SEED)
+    wanted, judged, refused = count(200, 3000), 0, Counter[str]()
     full = 0
     while judged < wanted:
         blank = random.random() < 0.5

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import httpx
 
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
-
 
 @dataclass(frozen=True)
 class Server:

@@ -11,7 +11,9 @@ import httpx
 import jsonschema
 import pytest
 from described import check, operations
-from running_server import SOAK, Server
+from running_server import Server
+
+from repeatable import SOAK
 
 QUERY = "?x, ?y : borders(?x, ?y) & member_of(?y, nato)"
 TOLD = "SELECT ?x WHERE { ?x :borders :france } LIMIT 2"

@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 from balancing import balanced, needs_nginx
-from running_server import SOAK, Server, Start
+from running_server import Server, Start
 
 from conftest import free_port
+from repeatable import SOAK
 from tuplet.store import open_store
 
 pytestmark = needs_nginx

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running_server import SOAK, Server, Start
+from running_server import Server, Start
 
 import tuplet
 from conftest import free_port
+from repeatable import SOAK
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 QUERY = {"query": "?x : borders(?x, atlantis)"}

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from running_server import SOAK
 
 from conftest import free_port
+from repeatable import SOAK
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 ASK = """

@@ -12,12 +12,14 @@ import httpx
 import pytest
 import requests
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis.errors import Unsatisfiable
-from running_server import SOAK, Server
+from running_server import Server
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-CASES = 10_000 if SOAK else 400
+from repeatable import SEED, count, examples
+
+CASES = count(400, 10_000)
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "serve_fuzz.py"
 
 
@@ -34,9 +36,9 @@ def fuzz() -> Any:
 
 def test_fuzzed_requests_are_refused_not_failed(server: Server, fuzz: Any) -> None:
     where = urlsplit(server.url)
-    codes, wrong = fuzz.run(where.hostname, where.port, 8, CASES // 3)
+    codes, wrong = fuzz.run(where.hostname, where.port, 8 + SEED, CASES // 3)
     settled = server.memory()
-    more, faults = fuzz.run(where.hostname, where.port, 9, CASES - CASES // 3)
+    more, faults = fuzz.run(where.hostname, where.port, 9 + SEED, CASES - CASES // 3)
     assert wrong + faults == []
     assert server.memory() < settled * 1.3 + 100_000_000
     codes += more
@@ -71,14 +73,7 @@ def test_requests_made_from_the_description_are_answered_as_it_says(server: Serv
     for found in schema.get_all_operations():
         operation = found.ok()
 
-        @settings(
-            max_examples=100 if SOAK else 10,
-            deadline=None,
-            derandomize=not SOAK,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-        )
+        @examples(10, 100, allow=tuple(HealthCheck), phases=[Phase.generate])
         @given(case=operation.as_strategy(generation_mode=mode))
         def holds(case: schemathesis.Case) -> None:
             try:

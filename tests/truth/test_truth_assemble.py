@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
@@ -117,7 +117,6 @@ def test_the_order_of_rows_and_the_facts_of_relations() -> None:
     st.integers(0, 100),
     st.integers(1, 60),
 )
-@settings(deadline=None)
 def test_a_spill_gives_rows_back_by_relation_in_their_order(batches: list, memory: int, block: int) -> None:
     spill = RelationSpill(memory, block=block)
     for batch in batches:
@@ -132,7 +131,6 @@ def test_a_spill_gives_rows_back_by_relation_in_their_order(batches: list, memor
 
 
 @given(st.lists(st.lists(st.text(max_size=20), max_size=30), max_size=5))
-@settings(deadline=None)
 def test_names_are_numbered_in_order_of_appearance(batches: list) -> None:
     table, number = NameTable(), dict[str, int]()
     for batch in batches:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import CorruptStore
 from tuplet.truth.learned.borne_out import BorneOut
 from tuplet.truth.learned.split_correction import SplitCorrection
@@ -63,7 +64,7 @@ candidates = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(candidates, st.sampled_from([HALVED.share, NOTHING_ELSE.share, SplitCorrection(2.0, 0.0).share]))
 def test_bounds_rise_and_stay_on_their_side(given_: list[tuple[float, bool]], share: Callable[[float], float]) -> None:
     truth, label = np.array([t for t, _ in given_]), np.array([fact for _, fact in given_])

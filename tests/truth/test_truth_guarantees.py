@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import CorruptStore
 from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
 
@@ -35,11 +36,10 @@ def test_the_next_query_is_covered_as_often_as_promised(confidence: float) -> No
     assert confidence - error <= np.mean(covered) <= confidence + 2 / 61 + 0.01 + error
 
 
-UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 scores = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.2, 0.5, 0.9]), min_size=1, max_size=4).map(np.array)
 
 
-@UNHURRIED
+@examples(60)
 @given(st.lists(scores, min_size=1, max_size=30), st.floats(0.05, 0.97), st.floats(0.05, 0.97))
 def test_a_level_is_the_highest_that_misses_little_enough(
     queries: list[np.ndarray], confidence: float, other: float
@@ -65,7 +65,7 @@ def test_what_the_table_does_not_reach_leaves_everything() -> None:
     assert held([np.array([0.5])] * (fewest(0.9) - 1)).level(0.9) is None, "too few queries for any promise"
 
 
-@UNHURRIED
+@examples(60)
 @given(st.lists(scores, min_size=1, max_size=20))
 def test_what_is_reached_is_what_is_left_without_the_rest(queries: list[np.ndarray]) -> None:
     left = [one[one > 0] for one in queries if (one > 0).any()]

@@ -10,9 +10,10 @@ from math import exp, lgamma, log, log1p
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.truth.learned import fit as learned
 from tuplet.truth.learned.bounds import BINS
 from tuplet.truth.learned.fit import Trial, fit_together
@@ -131,7 +132,7 @@ def promises(
     return said, measured
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.sampled_from([1, 2, 3, 5, 10, 30, 100, 200]), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 4.0]))
 def test_no_listed_truth_is_above_the_bound_of_what_was_measured(facts: int, seed: int, skill: float) -> None:
     check(facts, seed, skill)

@@ -7,9 +7,10 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.graph import versions
 from tuplet.graph.adjacency import GrowingArrays
 from tuplet.graph.graph import KnowledgeGraph
@@ -88,7 +89,7 @@ def narrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("narrow")
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, allow=(HealthCheck.function_scoped_fixture,))
 @given(contents, st.lists(contents, min_size=1, max_size=4), st.integers(0, 4))
 def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], settle: int) -> None:
     """After edit number `settle` all is put into one layer that stays, and edited further."""
@@ -121,7 +122,7 @@ def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], 
         assert table.row_best[mine.rows].tolist() == new.row_best[theirs.rows].tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(contents, st.lists(contents, min_size=1, max_size=3))
 def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) -> None:
     model, dated = dict(first), dict.fromkeys(first, 7)

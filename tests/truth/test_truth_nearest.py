@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_truth_predictor import Plain
 from test_truth_sweep import random_model
 
 import tuplet
+from repeatable import examples
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.truth.candidates import relation_parts, row_logs, sources
@@ -73,7 +74,7 @@ def test_a_search_finds_nearly_all_and_sums_come_out_right(model: LinkPredictor)
     assert seen <= int(looks[looks < len(columns)].sum()), "no row looks at more than it may"
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 6), st.integers(1, 80), st.integers(0, 2**31 - 1))
 def test_rows_that_see_every_cell_are_those_of_all_scores(
     rows: int, columns: int, width: int, looks: int, seed: int
@@ -145,7 +146,7 @@ def test_what_a_row_leaves_out_is_told(model: LinkPredictor) -> None:
     assert total.off == 0, "all scores were summed"
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**31 - 1), st.sampled_from([None, 2, 20]), st.sampled_from([None, 1]))
 def test_no_row_leaves_out_an_edge_that_is_truer_than_its_bound(
     seed: int, per_fact: int | None, most: int | None

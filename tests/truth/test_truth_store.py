@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import SOAK, examples
 from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError, UnknownName
 from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
@@ -36,7 +37,6 @@ from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreChanges
 
 ENTITIES, RELATIONS = 30, 3
-SOAK = os.environ.get("TUPLET_SOAK") == "1"
 
 
 def small_graph(weighted: bool = False) -> KnowledgeGraph:
@@ -304,7 +304,7 @@ facts = st.tuples(
 )
 
 
-@settings(max_examples=40 if SOAK else 6, deadline=None)
+@examples(6, 40)
 @given(st.lists(st.tuples(st.booleans(), st.lists(facts, min_size=1, max_size=3)), max_size=4))
 def test_any_sequence_of_changes_equals_a_fresh_index(
     made: Path, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, list[tuple[str, str, str]]]]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.errors import CorruptStore
 from tuplet.graph.arrays import write_directory
 from tuplet.truth.edges import TRAIN, FactEdges
@@ -47,7 +48,7 @@ def same_bits(a: TruthTable, b: TruthTable, source: bool = True) -> None:
             assert array.tobytes() == other.tobytes(), name
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(predictions, st.sets(edges, max_size=12))
 def test_contract(predicted: dict[Edge, float], facts: set[Edge]) -> None:
     table = table_of(predicted, facts)

@@ -8,9 +8,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repeatable import examples
 from tuplet.truth import two_step
 from tuplet.truth.two_step import SHRINK, TwoStepRules
 
@@ -52,7 +53,7 @@ class Plain:
         return (right - without) / (len(self.joined[u, v]) + SHRINK) if right else 0.0
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(EDGES)
 def test_counts_are_those_of_the_definition(edges: list[Edge]) -> None:
     rules, plain = learned(edges), Plain(edges)
@@ -70,7 +71,7 @@ def test_counts_are_those_of_the_definition(edges: list[Edge]) -> None:
     assert found == expected
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(EDGES)
 def test_columns_describe_an_edge_as_if_it_were_unknown(edges: list[Edge]) -> None:
     rules, plain = learned(edges), Plain(edges)
@@ -85,7 +86,7 @@ def test_columns_describe_an_edge_as_if_it_were_unknown(edges: list[Edge]) -> No
         assert paths[place] == len(speaking)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EDGES, st.sampled_from([0.05, 0.2, 0.4]))
 def test_pairs_are_those_that_good_rules_join(edges: list[Edge], least: float) -> None:
     rules, plain = learned(edges), Plain(edges)
@@ -100,7 +101,7 @@ def test_pairs_are_those_that_good_rules_join(edges: list[Edge], least: float) -
         assert confidence.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)])
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EDGES, st.sampled_from([0, 5, 20]))
 def test_a_bound_on_pairs_leaves_the_surest_rules(edges: list[Edge], most: int) -> None:
     rules = learned(edges)
