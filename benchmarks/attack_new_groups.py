@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import tuplet
-from tuplet.truth.learned.reliability import reliability
+from tuplet.truth.calibration.reliability import reliability
 from tuplet.truth.store_folder import StoreFiles
 
 RELATION, LEAST, SHRINK = "uses", 6, 5.0

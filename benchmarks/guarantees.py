@@ -38,8 +38,8 @@ from tuplet.query.ranking import Clauses, Ranking, query_family
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.store import open_store
+from tuplet.truth.calibration.calibrate import marked
 from tuplet.truth.guarantees import ShapeScores
-from tuplet.truth.learned.calibrate import marked
 
 Floats = NDArray[np.float64]
 PART, SPLITTINGS, CONFIDENCES = 100, 50, (0.5, 0.8, 0.9)

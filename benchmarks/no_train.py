@@ -27,7 +27,7 @@ from tuplet.lab.bench.run import run
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import JOINT
 from tuplet.store import Store
-from tuplet.truth.learned.reliability import Reliability, table_reliability
+from tuplet.truth.calibration.reliability import Reliability, table_reliability
 
 
 def main() -> None:

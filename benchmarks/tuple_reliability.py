@@ -28,8 +28,8 @@ from tuplet.lab.bench.shapes import JOINT
 from tuplet.pipeline import with_valid
 from tuplet.query.source import Source
 from tuplet.store import Store, open_store
+from tuplet.truth.calibration.reliability import SURE, reliability
 from tuplet.truth.edges import HIGHEST_PREDICTION, observed_facts
-from tuplet.truth.learned.reliability import SURE, reliability
 from tuplet.truth.table import TruthTable
 
 

@@ -38,7 +38,7 @@ from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
 from tuplet.progress import Progress
 from tuplet.settings import to_mapping
-from tuplet.truth.candidates.row_logs import HalfLinks
+from tuplet.truth.candidates.rows import HalfLinks
 from tuplet.truth.candidates.score import FLOOR, CandidateScorer, finished_relations
 from tuplet.truth.candidates.sources import HALF_LINKS, CandidateSources, choose
 from tuplet.truth.rules import Calibration

@@ -25,13 +25,13 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import PathModel
 from tuplet.store import Store
-from tuplet.truth.candidates import counted_rows
-from tuplet.truth.candidates.counted_rows import RowProgress
+from tuplet.truth.calibration import fit
+from tuplet.truth.calibration.trees import TreeSettings
+from tuplet.truth.candidates import scorer
 from tuplet.truth.candidates.score import finished_relations, score_candidates
+from tuplet.truth.candidates.scorer import RowProgress
 from tuplet.truth.candidates.sources import CandidateSources
 from tuplet.truth.edges import HIGHEST_PREDICTION
-from tuplet.truth.learned import fit
-from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.new_entities.learn import edge_numbers
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
@@ -178,7 +178,7 @@ def test_when_the_time_is_up_no_row_is_begun(tmp_path: Path, monkeypatch: pytest
     network = model_folder.load_for(TrainingEdges.of(graph), model_folder.located("packaged"), "cpu")
     half_links = CandidateSources(one_side=True)
     whole = score_candidates({"any-graph": network}, known, half_links)
-    monkeypatch.setattr(counted_rows, "_BATCHES", 1)
+    monkeypatch.setattr(scorer, "_BATCHES", 1)
     monkeypatch.setattr(RowProgress, "over", property(lambda self: self.done >= 50))
     cache = finished_relations(tmp_path, ["x"], half_links, 0.002, Calibration(), known)
     assert cache is not None

@@ -26,8 +26,7 @@ from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import read
 from tuplet.truth import store_folder
 from tuplet.truth.compact import compact, write_graph, write_merged
-from tuplet.truth.store_folder import StoreFiles
-from tuplet.truth.store_info import verify_store
+from tuplet.truth.store_folder import StoreFiles, verify_store
 
 BORN = datetime.date(1990, 5, 1)
 

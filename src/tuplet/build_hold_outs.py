@@ -20,9 +20,9 @@ from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.predictors import trained_class
 from tuplet.predict.run_folder import stored_config
 from tuplet.progress import Report
+from tuplet.truth.calibration.fit import LEAST_VALID
+from tuplet.truth.calibration.hold_out import PARTS, hide_in_turn
 from tuplet.truth.hold_out_recipe import HoldOut
-from tuplet.truth.learned.fit import LEAST_VALID
-from tuplet.truth.learned.hold_out import PARTS, hide_in_turn
 
 CHEAP = 20.0  # seconds that all trainings for hidden parts may take in any case
 MOST_FACTS = 20_000  # with more, five more trainings are not cheap; what few valid edges bear out has to do

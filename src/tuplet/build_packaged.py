@@ -31,9 +31,9 @@ from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, score_rows
 from tuplet.predict.model_folder import describe, load, load_for, located
 from tuplet.progress import Report, counted, duration
-from tuplet.truth.candidates.row_limit import RowLimit
+from tuplet.truth.calibration.hold_out import hide_twice
+from tuplet.truth.candidates.scorer import RowLimit
 from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
-from tuplet.truth.learned.hold_out import hide_twice
 from tuplet.truth.make import PredictorRecipe
 from tuplet.truth.predictor_choice import model_meta
 

@@ -206,8 +206,8 @@ def build(
         from tuplet import build_packaged
         from tuplet.build_hold_outs import train_again, train_hold_outs, worth_hiding
         from tuplet.build_models import FREE_SETTINGS, ModelRequest, ModelRun
+        from tuplet.truth.calibration.hold_out import PARTS
         from tuplet.truth.hold_out_recipe import HoldOutRecipe
-        from tuplet.truth.learned.hold_out import PARTS
         from tuplet.truth.make import PredictorRecipe, make, work_folder
         from tuplet.truth.predictor_choice import model_meta
 

@@ -43,8 +43,7 @@ from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.new_entities import stale
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, is_store, newest
-from tuplet.truth.store_info import generation, verify_model, verify_store
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation, is_store, newest, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:

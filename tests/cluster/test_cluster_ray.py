@@ -23,8 +23,8 @@ from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import shape
 from tuplet.predict.config import PACKAGED
 from tuplet.predict.edges import TrainingEdges
-from tuplet.truth.candidates import relation_parts
-from tuplet.truth.candidates.relation_parts import ShardSize
+from tuplet.truth.candidates import score as relation_parts
+from tuplet.truth.candidates.score import ShardSize
 from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, arrived, digest_of
 from tuplet.truth.new_entities.cluster_rows import on_cluster
 from tuplet.truth.new_entities.learn import KnownGraph

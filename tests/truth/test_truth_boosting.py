@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.truth.learned import trees as trees_module
-from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
+from tuplet.truth.calibration import trees as trees_module
+from tuplet.truth.calibration.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
 
 def crossed(rows: int = 6000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.truth.learned.bounds import BINS, MeasuredBounds, upper_bound
+from tuplet.truth.calibration.bounds import BINS, MeasuredBounds, upper_bound
 
 
 def chance_of_at_most(hits: int, trials: int, chance: float) -> float:

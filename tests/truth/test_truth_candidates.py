@@ -21,9 +21,11 @@ from tuplet.cli import main
 from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates import fused, row_logs, sources
-from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.candidates import rows as fused
+from tuplet.truth.candidates import rows as row_logs
+from tuplet.truth.candidates import sources
 from tuplet.truth.candidates.score import finished_relations, score_candidates
+from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING, LEVELS, CandidateSources, choose, count
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import ScoredEdges

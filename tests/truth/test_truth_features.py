@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tuplet.truth.learned import features
-from tuplet.truth.learned.features import LOWEST, Candidates, column_names, columns, is_known
-from tuplet.truth.learned.train_edges import TrainEdges
+from tuplet.truth.calibration import features
+from tuplet.truth.calibration.features import LOWEST, Candidates, column_names, columns, is_known
+from tuplet.truth.calibration.train_edges import TrainEdges
 
 ENTITIES, RELATIONS = 12, 3
 SCORERS = ("one", "other")

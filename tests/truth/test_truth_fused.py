@@ -10,16 +10,15 @@ import sys
 import pytest
 import torch
 
-from tuplet.truth.candidates import fused
-from tuplet.truth.candidates.fused import TiledProducts
-from tuplet.truth.candidates.row_logs import WrittenScores
+from tuplet.truth.candidates import rows as fused
+from tuplet.truth.candidates.rows import TiledProducts, WrittenScores
 
 SHAPES = ((50, 70, 24), (3, 200, 8), (40, 33, 300), (0, 5, 8))
 
 COMPARE = f"""
 import torch
 from tuplet.truth.candidates import product_kernels
-from tuplet.truth.candidates.row_logs import WrittenScores
+from tuplet.truth.candidates.rows import WrittenScores
 
 product_kernels.ROWS = product_kernels.COLUMNS = 16
 torch.manual_seed(0)

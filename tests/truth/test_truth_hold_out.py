@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repeatable import examples
-from tuplet.truth.learned import fit as learned
-from tuplet.truth.learned.bounds import BINS
-from tuplet.truth.learned.fit import Trial, fit_together
-from tuplet.truth.learned.hidden_twice import promise_together
-from tuplet.truth.learned.hold_out import (
+from tuplet.truth.calibration import fit as learned
+from tuplet.truth.calibration.bounds import BINS
+from tuplet.truth.calibration.fit import Trial, fit_together
+from tuplet.truth.calibration.hidden_twice import promise_together
+from tuplet.truth.calibration.hold_out import (
     HeldOutResult,
     HiddenPart,
     calibrate_hidden,
@@ -26,8 +26,8 @@ from tuplet.truth.learned.hold_out import (
     missing_as_often,
     trial_of,
 )
-from tuplet.truth.learned.split_correction import SplitCorrection
-from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.scored import ScoredEdges
 
 Edge = tuple[int, int, int]  # relation, head, tail

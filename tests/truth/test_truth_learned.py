@@ -18,15 +18,15 @@ from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
 from tuplet.predict.embeddings import ComplEx
 from tuplet.store import open_store
+from tuplet.truth.calibration import fit as learned
+from tuplet.truth.calibration.calibrate import CalibrationResult, calibrate, candidates_of, known_edges
+from tuplet.truth.calibration.features import Candidates
+from tuplet.truth.calibration.fit import LEAST_VALID, Curve, LearnedCalibration, fold_of
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.learned import fit as learned
-from tuplet.truth.learned.calibrate import CalibrationResult, calibrate, candidates_of, known_edges
-from tuplet.truth.learned.features import Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, Curve, LearnedCalibration, fold_of
-from tuplet.truth.learned.split_correction import SplitCorrection
-from tuplet.truth.learned.train_edges import TrainEdges
-from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import index
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles

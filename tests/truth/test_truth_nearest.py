@@ -18,11 +18,10 @@ import tuplet
 from repeatable import examples
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates import relation_parts, row_logs, sources
-from tuplet.truth.candidates.cells import CellProducts, ColumnCells
-from tuplet.truth.candidates.relation_parts import ShardSize
-from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
-from tuplet.truth.candidates.score import score_candidates
+from tuplet.truth.candidates import rows as row_logs
+from tuplet.truth.candidates import score, sources
+from tuplet.truth.candidates.rows import CellProducts, ColumnCells, HalfLinks, RowLogs
+from tuplet.truth.candidates.score import ShardSize, score_candidates
 from tuplet.truth.candidates.sources import CandidateSources, choose
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.rules import Calibration
@@ -102,7 +101,7 @@ def test_candidates_are_nearly_those_of_all_scores(
     model: LinkPredictor, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_logs, "_WORTH", 0)
-    monkeypatch.setattr(relation_parts, "SHARD", ShardSize(cells))
+    monkeypatch.setattr(score, "SHARD", ShardSize(cells))
     exact = score_candidates({"m": model}, edges(), CandidateSources(0.0), 0.002)
     found = score_candidates({"m": model}, edges(), CandidateSources(0.0, per_fact=400), 0.002)
     places = {edge: place for place, edge in enumerate(zip(exact.heads, exact.relation, exact.tails, strict=True))}

@@ -18,8 +18,8 @@ from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
-from tuplet.truth.learned import fit
-from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.calibration import fit
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.new_entities import learn, predict, update
 from tuplet.truth.new_entities.stale import facts_met, known_facts, stale_rows
 from tuplet.truth.store_folder import StoreFiles

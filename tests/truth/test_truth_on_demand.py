@@ -10,10 +10,9 @@ import pytest
 from test_truth_sweep import ENTITIES, RELATIONS, build_table, random_edges, random_model
 
 from tuplet import settings
-from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.edges import FactEdges
-from tuplet.truth.on_demand import TruthOnDemand
-from tuplet.truth.row_shifts import RowShifts
+from tuplet.truth.on_demand import RowShifts, TruthOnDemand
 from tuplet.truth.rules import Calibration
 from tuplet.truth.table import TruthTable
 

@@ -20,7 +20,7 @@ from tuplet.predict import base
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.candidates import row_logs
+from tuplet.truth.candidates import rows
 from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
@@ -72,7 +72,7 @@ class Plain:
 @pytest.mark.parametrize("arrays", [False, True], ids=["tensors", "arrays"])
 def test_five_names_give_the_same_table(most: int, arrays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     model, edges = random_model(), random_edges()
-    monkeypatch.setattr(row_logs, "_MOST_SCORES", most)
+    monkeypatch.setattr(rows, "_MOST_SCORES", most)
     monkeypatch.setattr(base, "_MOST_SCORES", 7 * model.entities)  # seven rows at a time
     found = as_dense(build_table(Plain(model, arrays), edges, threshold=0.02))
     wanted = dense(model, edges, Calibration())

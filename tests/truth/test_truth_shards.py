@@ -11,12 +11,10 @@ from test_truth_predictor import Plain
 from test_truth_sweep import ENTITIES, RELATIONS, random_edges, random_model
 
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates import relation_parts
-from tuplet.truth.candidates.relation_parts import RelationParts, ShardSize, SweepTask
-from tuplet.truth.candidates.score import finished_relations, score_candidates
-from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
-from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
-from tuplet.truth.learned.calibrate import two_step_rules
+from tuplet.truth.calibration.calibrate import two_step_rules
+from tuplet.truth.candidates import score
+from tuplet.truth.candidates.score import RelationParts, ShardSize, SweepTask, finished_relations, score_candidates
+from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
 from tuplet.truth.rules import Calibration
 
 SMALL = ShardSize(cells=3 * ENTITIES, dear_rows=4)
@@ -41,7 +39,7 @@ def test_shards_say_what_the_whole_says(kind: str, sources: CandidateSources, mo
     assert rules is not None
     pairs = None if sources.everything else TwoStepPairs(rules, 0.01, np.zeros(RELATIONS))
     whole = score_candidates(scorers(kind), edges, sources, 0.02, two_step=pairs)
-    monkeypatch.setattr(relation_parts, "SHARD", SMALL)
+    monkeypatch.setattr(score, "SHARD", SMALL)
     again = score_candidates(scorers(kind), edges, sources, 0.02, two_step=pairs)
     assert len(whole) > 300
     for side in ("heads", "relation", "tails"):
@@ -50,7 +48,7 @@ def test_shards_say_what_the_whole_says(kind: str, sources: CandidateSources, mo
 
 
 def test_shards_that_are_finished_are_not_swept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relation_parts, "SHARD", SMALL)
+    monkeypatch.setattr(score, "SHARD", SMALL)
     edges, sources, swept = random_edges(3, count=90), CandidateSources(0.1), []
     whole = score_candidates(scorers("both"), edges, sources, 0.02)
     compute = SweepTask.compute

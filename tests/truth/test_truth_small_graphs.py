@@ -11,10 +11,10 @@ import torch
 import tuplet
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
-from tuplet.truth.learned import fit
-from tuplet.truth.learned.bounds import MeasuredBounds
-from tuplet.truth.learned.hold_out import hide_in_turn
-from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.calibration import fit
+from tuplet.truth.calibration.bounds import MeasuredBounds
+from tuplet.truth.calibration.hold_out import hide_in_turn
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.store_meta import BOUNDED, LEARNED
 
 QUERY = "?x, ?y : r(?x, ?y)"

@@ -19,12 +19,12 @@ from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.predictors import model_class
-from tuplet.truth.candidates import row_logs
-from tuplet.truth.candidates.candidate_scorer import CandidateScorer
+from tuplet.truth.calibration.reliability import reliability
+from tuplet.truth.candidates import rows
 from tuplet.truth.candidates.score import finished_relations, score_candidates
+from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
-from tuplet.truth.learned.reliability import reliability
 from tuplet.truth.rules import Calibration
 
 ENTITIES, RELATIONS = 60, 3
@@ -34,7 +34,7 @@ Triples: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 @pytest.fixture(params=[7 * ENTITIES, 1 << 24], ids=["in blocks", "whole"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs fit into one block; the tests marked with this see several too."""
-    monkeypatch.setattr(row_logs, "_MOST_SCORES", request.param)
+    monkeypatch.setattr(rows, "_MOST_SCORES", request.param)
 
 
 def random_model(kind: str = "complex", seed: int = 0, entities: int = ENTITIES) -> EmbeddingModel:
@@ -248,4 +248,4 @@ def test_needs_neither_pyarrow_nor_numba() -> None:
 
 
 def test_block_never_exceeds_what_nonzero_counts() -> None:
-    assert row_logs._MOST_ON_GPU < 2**31
+    assert rows._MOST_ON_GPU < 2**31

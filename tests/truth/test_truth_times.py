@@ -21,11 +21,11 @@ from tuplet.graph.newest import NewestHoldOut, as_of, with_newest_valid
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
+from tuplet.truth.calibration import fit as learned
+from tuplet.truth.calibration.calibrate import calibrate, candidates_of, known_edges
+from tuplet.truth.calibration.features import GROUPS, column_names, columns
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.edges import Predictions
-from tuplet.truth.learned import fit as learned
-from tuplet.truth.learned.calibrate import calibrate, candidates_of, known_edges
-from tuplet.truth.learned.features import GROUPS, column_names, columns
-from tuplet.truth.learned.trees import TreeSettings
 from tuplet.truth.make import PredictorRecipe, make
 from tuplet.truth.scored import ScoredEdges
 

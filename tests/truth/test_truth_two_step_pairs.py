@@ -15,10 +15,18 @@ import tuplet
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder
-from tuplet.truth.candidates import sources, two_step_pairs
+from tuplet.truth.candidates import sources
 from tuplet.truth.candidates.score import finished_relations, score_candidates
-from tuplet.truth.candidates.sources import EVERYTHING, CandidateChoice, CandidateSources, choose, count
-from tuplet.truth.candidates.two_step_pairs import TwoStepPairs, count_two_step, join_two_step
+from tuplet.truth.candidates.sources import (
+    EVERYTHING,
+    CandidateChoice,
+    CandidateSources,
+    TwoStepPairs,
+    choose,
+    count,
+    count_two_step,
+    join_two_step,
+)
 from tuplet.truth.rules import Calibration
 from tuplet.truth.two_step import TwoStepRules
 
@@ -44,7 +52,7 @@ def joined_by_rules(edges: Triples, least: float, bounds: np.ndarray) -> set[tup
 
 @pytest.mark.parametrize("others", [CandidateSources(1.0), CandidateSources(0.2, open_from=0.3)], ids=str)
 def test_counts_are_those_of_the_definition(others: CandidateSources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_step_pairs, "DEARER", 2)  # half as many pairs as half-links: some relation has too many
+    monkeypatch.setattr(sources, "DEARER", 2)  # half as many pairs as half-links: some relation has too many
     edges, valid = random_edges(3, 25, 200), random_edges(4, 25, 200)
     rules = TwoStepRules.of(ENTITIES, RELATIONS, *edges)
     found = count_two_step(rules, edges, valid, others, LEVELS)

@@ -15,8 +15,7 @@ from tuplet.predict.config import TrainConfig, preset
 from tuplet.progress import counted, shown, sizes
 from tuplet.settings import given, load, size
 from tuplet.store import Store
-from tuplet.truth.store_folder import PATIENCE, StoreFiles
-from tuplet.truth.store_info import generation
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation
 
 
 def run_import(arguments: argparse.Namespace) -> None:

@@ -64,6 +64,6 @@ def _word(value: Any) -> str:
 
 
 def _diagram(reliability: Mapping[str, Any]) -> str:
-    from tuplet.truth.learned.reliability import Reliability
+    from tuplet.truth.calibration.reliability import Reliability
 
     return str(Reliability.from_dict(dict(reliability)))

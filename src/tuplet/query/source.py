@@ -15,9 +15,8 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.graph.names import relation_counts
 from tuplet.query.ranking import Clauses
-from tuplet.truth.guarantees import Guarantees
-from tuplet.truth.learned.borne_out import BorneOut
-from tuplet.truth.promise import base_rates, promise
+from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.guarantees import Guarantees, base_rates, promise
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import Truth, TruthTable
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tuplet.query.ranking import Clauses, Edge, Ranking
 from tuplet.query.source import Source
-from tuplet.truth.learned.borne_out import BorneOut
+from tuplet.truth.calibration.bounds import BorneOut
 
 # `none` is said of a given tuple that nothing makes true.
 Status: TypeAlias = Literal["observed", "mixed", "predicted", "none"]

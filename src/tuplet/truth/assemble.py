@@ -20,7 +20,7 @@ from tuplet.graph.adjacency import (
     relation_views,
 )
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.truth.falling_truth import falling
+from tuplet.truth.edges import falling
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]

@@ -25,10 +25,19 @@ from tuplet.graph.attributes import Attributes, is_read_later, of_directory, tab
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Strings
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
-from tuplet.truth.store_parts import folder_name, is_named
 from tuplet.truth.table import TruthTable
 
 LAYER, ATTRIBUTES = "layer", "attributes"
+
+
+def folder_name(part: str, digest: str) -> str:
+    """Parts are named by their content."""
+    return f"{part}-{digest[:16]}"
+
+
+def is_named(folder: str, part: str, digest: str) -> bool:
+    """Whether a folder is named by a hash; the format of its arrays may follow, see `place`."""
+    return folder.split(".")[0] == folder_name(part, digest)
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.progress import Report
+from tuplet.truth.calibration.reliability import table_reliability
 from tuplet.truth.edges import OBSERVED
-from tuplet.truth.learned.reliability import table_reliability
-from tuplet.truth.promise import NOTIONAL
+from tuplet.truth.guarantees import NOTIONAL
 from tuplet.truth.scored import ScoredEdges
-from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
+from tuplet.truth.store_folder import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_meta import LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
-    from tuplet.truth.candidates.row_limit import RowLimit
-    from tuplet.truth.learned.hold_out import HeldOutResult, HiddenPart
+    from tuplet.truth.calibration.hold_out import HeldOutResult, HiddenPart
+    from tuplet.truth.candidates.scorer import RowLimit
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class HoldOutRecipe:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
-        from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
-        from tuplet.truth.candidates.sources import HALF_LINKS, choose
-        from tuplet.truth.learned.calibrate import THRESHOLD
-        from tuplet.truth.learned.fit import LEAST_VALID
-        from tuplet.truth.learned.hold_out import (
+        from tuplet.truth.calibration.calibrate import THRESHOLD
+        from tuplet.truth.calibration.fit import LEAST_VALID
+        from tuplet.truth.calibration.hold_out import (
             HiddenPart,
             calibrate_hidden,
             distinct_facts,
             listed_once,
             missing_as_often,
         )
+        from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
+        from tuplet.truth.candidates.sources import HALF_LINKS, choose
         from tuplet.truth.rules import Calibration
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
@@ -122,9 +122,9 @@ def bounded(
     candidates: Mapping[str, Any],
 ) -> StoreContent:
     """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
-    from tuplet.truth.learned.calibrate import THRESHOLD
-    from tuplet.truth.learned.hold_out import HiddenPart, calibrate_hidden
-    from tuplet.truth.learned.split_correction import SplitCorrection
+    from tuplet.truth.calibration.calibrate import THRESHOLD
+    from tuplet.truth.calibration.hold_out import HiddenPart, calibrate_hidden
+    from tuplet.truth.calibration.split_correction import SplitCorrection
 
     least = THRESHOLD if threshold is None else threshold
     valid, test = graph.split_edges["valid"], graph.split_edges["test"]
@@ -162,7 +162,7 @@ def _content(
 
 def missing_rows(trials: Sequence[ScoredEdges]) -> dict[str, Any]:
     """What the store says of rows that there was no time for; nothing if there are none."""
-    from tuplet.truth.candidates.row_limit import RowsDone
+    from tuplet.truth.candidates.scorer import RowsDone
 
     rows = sum((one.rows for one in trials if one.rows is not None), RowsDone())
     return {"rows": rows.as_dict()} if rows.lacking else {}

@@ -13,12 +13,12 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.progress import Report
 from tuplet.truth.edges import Predictions
 from tuplet.truth.scored import ScoredEdges
-from tuplet.truth.store_content import StoreContent, table_writer
+from tuplet.truth.store_folder import StoreContent, table_writer
 from tuplet.truth.store_meta import ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
-    from tuplet.truth.learned.calibrate import CalibrationResult
+    from tuplet.truth.calibration.calibrate import CalibrationResult
 
 
 def learned_content(
@@ -34,7 +34,7 @@ def learned_content(
     until: float = math.inf,
 ) -> StoreContent:
     """What the store is made of; `later` and `until` as in `calibrate`."""
-    from tuplet.truth.learned import calibrate
+    from tuplet.truth.calibration import calibrate
 
     least = calibrate.THRESHOLD if threshold is None else threshold
     found = calibrate.calibrate(graph, scores, splits, least, progress=progress, later=later, until=until)
@@ -52,7 +52,7 @@ def learned_content(
 
 def _report(graph: KnowledgeGraph, table: TruthTable, found: CalibrationResult) -> StoreReport:
     """The diagrams count all candidates; those below the threshold are not listed."""
-    from tuplet.truth.learned.calibrate import marked
+    from tuplet.truth.calibration.calibrate import marked
 
     splits, sizes = found.after.split.split(" and "), graph.split_edges
     listed = sum(int(np.count_nonzero(marked(graph, split, *found.edges[:3]))) for split in splits)

@@ -25,23 +25,21 @@ from tuplet.graph.graph import KnowledgeGraph, known_splits
 from tuplet.graph.newest import as_of
 from tuplet.progress import Report
 from tuplet.truth.assemble import write_table
+from tuplet.truth.calibration.reliability import table_reliability
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
 from tuplet.truth.hold_out_recipe import HoldOutRecipe, bounded, missing_rows
-from tuplet.truth.learned.reliability import table_reliability
 from tuplet.truth.learned_content import learned_content
 from tuplet.truth.predictor_choice import model_meta, open_predictors
 from tuplet.truth.scored import SearchCheck
-from tuplet.truth.store_content import StoreContent, graph_sizes, table_writer
-from tuplet.truth.store_folder import RowSource, StoreFiles, refuse_existing
+from tuplet.truth.store_folder import RowSource, StoreContent, StoreFiles, graph_sizes, refuse_existing, table_writer
 from tuplet.truth.store_meta import GIVEN, LEARNED, StoreMeta, StoreReport
 from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
-    from tuplet.truth.candidates.row_limit import RowLimit
-    from tuplet.truth.candidates.sources import CandidateSources
-    from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
+    from tuplet.truth.candidates.scorer import RowLimit
+    from tuplet.truth.candidates.sources import CandidateSources, TwoStepPairs
     from tuplet.truth.rules import Calibration
     from tuplet.truth.scored import ScoredEdges
 
@@ -135,7 +133,7 @@ class TableRecipe:
         self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...], progress: Report | None
     ) -> StoreContent:
         """A store whose calibration is learned on top of the given values."""
-        from tuplet.truth.learned.calibrate import marked
+        from tuplet.truth.calibration.calibrate import marked
 
         sure = edges.prediction[marked(graph, "valid", *edges[:3])]
         if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
@@ -181,8 +179,7 @@ class PredictorRecipe:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
-        from tuplet.truth.candidates.sources import choose
-        from tuplet.truth.candidates.two_step_pairs import join_rules
+        from tuplet.truth.candidates.sources import choose, join_rules
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = _why_not_learned(graph, self.calibration)
@@ -286,7 +283,7 @@ class OnDemandRecipe:
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
         from tuplet.predict.model_folder import located
-        from tuplet.truth.on_demand_bounds import measured_rows
+        from tuplet.truth.on_demand import measured_rows
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = None
@@ -412,7 +409,7 @@ def _rule(calibration: str | None) -> Calibration:
 
 def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | None:
     """None if a calibration is to be learned; why it cannot be; "" if another one is asked for."""
-    from tuplet.truth.learned.fit import LEAST_VALID
+    from tuplet.truth.calibration.fit import LEAST_VALID
 
     if calibration not in (None, LEARNED):
         return ""
@@ -422,7 +419,7 @@ def _why_not_learned(graph: KnowledgeGraph, calibration: str | None) -> str | No
 
 def _too_few(graph: KnowledgeGraph, edges: ScoredEdges | Predictions, calibration: str | None) -> str | None:
     """Why nothing can be learned from these candidates; None if it can."""
-    from tuplet.truth.learned.calibrate import missing
+    from tuplet.truth.calibration.calibrate import missing
 
     reason = missing(graph, edges.heads, edges.relation, edges.tails)
     return None if reason is None else _not_learned(reason, calibration)

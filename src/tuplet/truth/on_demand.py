@@ -13,26 +13,83 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Ints
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict import model_folder
 from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
+from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.candidates.candidate_scorer import CandidateScorer
-from tuplet.truth.candidates.score import joined
+from tuplet.truth.calibration.bounds import MeasuredBounds
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.candidates.score import RelationCache, joined
+from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING
-from tuplet.truth.edge_counts import EdgeCounts
 from tuplet.truth.edges import Floats, Predictions
-from tuplet.truth.learned.bounds import MeasuredBounds
-from tuplet.truth.relation_cache import RelationCache
-from tuplet.truth.row_shifts import RowShifts
+from tuplet.truth.known_edges import EdgeCounts, sum_by_row
 from tuplet.truth.rules import Calibration, combine
 from tuplet.truth.table import Row, TruthTable
+
+_BYTES_PER_SCORE = 12  # score, its exponential, and room for what the predictor needs itself
+_BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
+_MOST_PAIRS = 1 << 18
+
+
+@dataclass(frozen=True)
+class RowShifts:
+    """Computes rows in blocks and keeps one number of each."""
+
+    predictor: LinkPredictor
+    basis: EdgeCounts
+    calibration: Calibration
+    block: int  # rows at a time
+    chunk: int  # pairs at a time
+
+    @staticmethod
+    def of(
+        predictor: LinkPredictor, basis: EdgeCounts, calibration: Calibration, memory: int | None = None
+    ) -> RowShifts:
+        """Such that at most about `memory` bytes are held (default: 1 GiB, on a GPU 40 % of what is free)."""
+        device = device_of(predictor)
+        if memory is None:
+            memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
+        width = predictor.entities * max(1, int(getattr(predictor, "cells_per_score", 1)))
+        if memory < width * _BYTES_PER_SCORE:
+            raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {width * _BYTES_PER_SCORE:,}")
+        block = min(memory // (width * _BYTES_PER_SCORE), predictor.entities)
+        return RowShifts(
+            predictor, basis, calibration, max(1, block), max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))
+        )
+
+    def shifts(self, rows: Tensor, relation: int, inverse: bool, observed: tuple[Tensor, Tensor]) -> Tensor:
+        """Shifts of some rows [n] → [n], given what `observed` says of the relation."""
+        count, log_observed = observed
+        parts = [torch.zeros(0, device=rows.device)]
+        for part in torch.split(rows, self.block):
+            normaliser = torch.logsumexp(row_scores(self.predictor, part, relation, inverse), 1)
+            if not bool(normaliser.isfinite().all()):  # it would be lost without a word
+                raise BadInput(f"{type(self.predictor).__name__} gives scores that are not finite numbers")
+            parts.append(self.calibration.shift(count[part], log_observed[part], normaliser))
+        return torch.cat(parts)
+
+    def observed(self, relation: int, inverse: bool) -> tuple[Tensor, Tensor]:
+        """Per row: number of its observed entries; log of their summed exp(score), −inf if none. [entities] each"""
+        heads, tails = self.basis.edges(relation)
+        row = tails if inverse else heads
+        scores = edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
+        lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
+        highest = lowest.scatter_reduce(0, row, scores, "amax")
+        total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
+        return self.basis.count(relation, inverse), torch.where(total > 0, highest + total.log(), lowest)
+
 
 Tensor = torch.Tensor
 Key = TypeVar("Key")
@@ -301,3 +358,68 @@ def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
     values = np.concatenate([truth[predicted], facts.truth])
     observed = np.concatenate([np.zeros(np.count_nonzero(predicted), dtype=bool), facts.observed])
     return Row(everyone[order].astype(np.int32), values[order], observed[order])
+
+
+_RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction
+_SCORES = 4_000_000  # of a relation and direction at most: a large graph has fewer rows
+_LARGE = 2_000  # entities from which on the rows of a predictor that offers no part of a row are not cheap
+
+
+def measured_rows(
+    graph: KnowledgeGraph,
+    facts: TruthTable,
+    model: Path,
+    rule: Calibration,
+    least: float,
+    observed: tuple[str, ...],
+    counted: tuple[str, ...],
+) -> tuple[str, dict[str, Any] | None]:
+    """What bounds rows on demand, in words, and the bounds, if they can be had."""
+    predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
+    rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
+    if not is_cheap(rows):
+        return "nothing was measured, for that would take as long as the table", None
+    bounds = measured(rows, graph, observed)
+    tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
+    if not graph.split_edges["valid"]:
+        return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
+    found = f"{tried:,} candidates with {right:,} valid edges among them"
+    return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
+
+
+def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ...], seed: int = 0) -> MeasuredBounds:
+    """The bounds of what is promised to be a missing fact; 0 throughout where there are no valid edges."""
+    splits, rng = graph.split_edges, np.random.default_rng(seed)
+    none = np.zeros(0)
+    if not splits["valid"] or not splits["train"]:
+        return MeasuredBounds.of(1, none.astype(np.int64), none, none > 0)
+    facts = np.bincount(graph.edges("train")[1], minlength=len(graph.relations))
+    drawn = rng.choice(len(facts), min(_RELATIONS, int(np.count_nonzero(facts))), replace=False, p=facts / facts.sum())
+    promised, is_fact = list[Floats]([none]), [none > 0]
+    for relation in drawn.tolist():
+        known, valid = (_ends(graph, split, relation) for split in ("train", "valid"))
+        for inverse in (False, True):
+            own, other = (1, 0) if inverse else (0, 1)
+            begun = np.unique(known[own])
+            most = max(1, min(_ROWS, _SCORES // len(graph.entities)))
+            for entity in rng.choice(begun, min(most, len(begun)), replace=False).tolist():
+                ids, truth = rows.predicted(entity, relation, inverse)
+                new = ~np.isin(ids, known[other][known[own] == entity])
+                promised.append(truth[new])
+                is_fact.append(np.isin(ids[new], valid[other][valid[own] == entity]))
+    truths = np.concatenate(promised).astype(np.float64)
+    found = MeasuredBounds.of(1, np.zeros(len(truths), dtype=np.int64), truths, np.concatenate(is_fact))
+    correction = SplitCorrection.of(splits["valid"], splits["test"], "valid" in observed, "test" in observed)
+    missing = correction(torch.logit(torch.from_numpy(found.most).clamp(1e-12, 1 - 1e-12))).double().numpy()
+    return replace(found, most=np.where(found.most > 0, missing, 0.0))
+
+
+def is_cheap(rows: TruthOnDemand) -> bool:
+    """Whether rows can be computed without scoring all of them."""
+    return isinstance(rows.predictor, EmbeddingModel) or rows.entities <= _LARGE
+
+
+def _ends(graph: KnowledgeGraph, split: str, relation: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    heads, relations, tails = graph.edges(split)
+    mine = relations == relation
+    return heads[mine], tails[mine]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tuplet.truth.edges import HIGHEST_PREDICTION, Floats, Predictions
 
 if TYPE_CHECKING:
-    from tuplet.truth.candidates.row_limit import RowsDone
+    from tuplet.truth.candidates.scorer import RowsDone
 
 EdgeColumns: TypeAlias = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]]  # heads, relation, tails
 

@@ -24,12 +24,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,19 +50,79 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
-from tuplet.graph.arrays import open_directory, write_directory
+from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
+from tuplet.graph.arrays import FolderWriter, open_directory, read_manifest, verify, write_directory
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.graph import KnowledgeGraph, hides, open_facts, write_facts
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
 from tuplet.truth import delta as deltas
-from tuplet.truth.delta import Delta
+from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
+from tuplet.truth.delta import Delta, folder_name, is_named
+from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.store_parts import PARTS, copy_model, folder_name, held, is_named, place
+from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
 
 if TYPE_CHECKING:
-    from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.calibration.fit import LearnedCalibration
     from tuplet.truth.on_demand import TruthOnDemand
+
+
+PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
+
+_held: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
+
+
+def held(key: tuple[object, ...], load: Callable[[], Any]) -> Any:
+    """What was loaded from parts of a store, if somebody holds it: the same names mean the same content.
+
+    So a change of the facts does not load the model of a store on demand again.
+    """
+    found = _held.get(key)
+    if found is None:
+        found = _held[key] = load()
+    return found
+
+
+def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
+    """Let `write` fill a new folder, named by the hash that it returns."""
+    fresh = root / f".{part}-{os.urandom(4).hex()}"
+    name = folder_name(part, write(fresh))
+    there = _whole_format(root / name, part)
+    if there == ARRAY_FORMAT:
+        shutil.rmtree(fresh)  # the same content is there already
+        return name
+    if there is not None:
+        name += f".{ARRAY_FORMAT}"  # in an older format, and somebody may read it
+    rename(fresh, root / name)
+    return name
+
+
+def _whole_format(folder: Path, part: str) -> int | None:
+    """The format of the arrays in a folder; None if it is not there, or damaged."""
+    try:
+        if part == "model":
+            from tuplet.predict import model_folder
+
+            model_folder.load(folder)
+            return ARRAY_FORMAT
+        open_directory(folder, part).verify_all()
+        return int(read_manifest(folder, part)["version"])
+    except TupletError:
+        return None
+
+
+def copy_model(source: Path, folder: Path) -> str:
+    """Write the folder of a predictor again; returns its content hash."""
+    from tuplet.predict import model_folder
+
+    digest = str(model_folder.describe(source)["sha256"])
+    folder.mkdir()
+    for name in (model_folder.TENSORS, model_folder.CARD, model_folder.DESCRIPTION):
+        if (source / name).exists():
+            shutil.copyfile(source / name, folder / name)
+    return digest
+
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
@@ -116,7 +178,7 @@ class StoreFiles:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder
         from tuplet.predict.edges import TrainingEdges
-        from tuplet.truth.learned.bounds import MeasuredBounds
+        from tuplet.truth.calibration.bounds import MeasuredBounds
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
@@ -138,7 +200,7 @@ class StoreFiles:
 
     def learned(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""
-        from tuplet.truth.learned.fit import LearnedCalibration
+        from tuplet.truth.calibration.fit import LearnedCalibration
 
         if "calibration" not in self.folders:
             return None
@@ -147,7 +209,7 @@ class StoreFiles:
 
     def newcomers(self) -> LearnedCalibration | None:
         """The calibration of new entities, if it was learned already."""
-        from tuplet.truth.learned.fit import LearnedCalibration
+        from tuplet.truth.calibration.fit import LearnedCalibration
 
         if "newcomers" not in self.folders or self.meta.new.calibration is None:
             return None
@@ -444,3 +506,79 @@ def _name_missing(root: Path, folders: Mapping[str, str]) -> None:
     for folder in folders.values():
         if not (root / folder).is_dir():
             raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
+
+
+def generation(store: StoreFiles) -> dict[str, Any]:
+    """Its number and hash, and how many changed edges and attributes are not merged into graph and table yet."""
+    waiting = {"layer": store.layer.changes, "delta": store.delta.changes}
+    return {"number": store.generation, "hash": store.hash, "waiting": waiting}
+
+
+def verify_store(path: str | os.PathLike[str]) -> None:
+    """Read every byte of the newest generation; an error names the first file that is not as it was written."""
+    root = Path(path)
+    while True:
+        store = StoreFiles.open(root)  # this reads store.json and the delta
+        try:
+            for part, folder in store.folders.items():
+                if not is_named(folder, part, _digest(root / folder, part)):
+                    raise CorruptStore(f"{root / folder}: not the {part} that {root / MANIFEST} names")
+            return
+        except TupletError:
+            # Somebody may have changed the store meanwhile; then there is another generation to be read.
+            if read_store(root)["hash"] == store.hash:
+                raise
+
+
+def _digest(folder: Path, part: str) -> str:
+    return verify_model(folder) if part == "model" else verify(folder)
+
+
+def verify_model(folder: Path) -> str:
+    """The hash of a model's tables, which are as they were written."""
+    from tuplet.predict import model_folder
+
+    digest = str(model_folder.describe(folder)["sha256"])
+    model_folder.read_tensors(folder / model_folder.TENSORS, sha256=digest)
+    return digest
+
+
+@dataclass(frozen=True)
+class StoreContent:
+    """All that a new store is made of."""
+
+    graph: KnowledgeGraph | FolderMaker
+    table: FolderMaker
+    meta: MetaMaker
+    rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
+    calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
+
+
+def table_writer(
+    graph: KnowledgeGraph,
+    observed: Sequence[str],
+    predicted: Predictions | None,
+    threshold: float,
+    may_miss: Floats | None = None,
+) -> FolderMaker:
+    """What writes the table of the observed facts of a graph over predicted edges, relation by relation.
+
+    `may_miss` [relations]: an edge that is not listed may have this truth; by default it is below the threshold.
+    """
+    if predicted is not None and graph.unpredicted >= 0:
+        predicted = predicted.where(predicted.relation != graph.unpredicted)
+
+    def write(folder: Path) -> str:
+        entities, relations = graph_sizes(graph)
+        facts = (graph_facts(graph, relation, observed) for relation in range(relations))
+        with FolderWriter(folder, TABLE) as writer:
+            edges = overlaid(facts, predicted, entities, relations)
+            write_table(writer, entities, edges, given_truth(graph, observed), may_miss)
+            return writer.finish({"entities": entities, "threshold": threshold})
+
+    return write
+
+
+def graph_sizes(graph: KnowledgeGraph) -> tuple[int, int]:
+    """How many entities and relations it has."""
+    return len(graph.entities), len(graph.relations)

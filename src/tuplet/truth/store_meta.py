@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tuplet.errors import CorruptStore
-from tuplet.truth.learned.borne_out import BorneOut
+from tuplet.truth.calibration.bounds import BorneOut
 
 LEARNED = "learned"  # the calibration that is fitted to held-out facts
 BOUNDED = "bounded"  # too few for that: a line, and no promise above what was measured

@@ -30,8 +30,7 @@ from tuplet.graph.adjacency import (
 from tuplet.graph.arrays import Columns, Directory, open_directory, write_directory
 from tuplet.graph.versions import EdgeStates, LayeredRows, RowEdit
 from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
-from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources
-from tuplet.truth.falling_truth import truth_columns
+from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources, truth_columns
 
 KIND = "table"
 

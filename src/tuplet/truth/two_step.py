@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.truth.two_step_kernels import (
+from tuplet.truth.kernels import (
     Ints,
     Longs,
     Steps,

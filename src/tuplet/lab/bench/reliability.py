@@ -23,7 +23,7 @@ from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
-from tuplet.truth.learned.reliability import SURE, Reliability, reliability
+from tuplet.truth.calibration.reliability import SURE, Reliability, reliability
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 Mask = NDArray[np.bool_]

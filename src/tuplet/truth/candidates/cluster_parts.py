@@ -24,22 +24,22 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of
 from tuplet.predict.model_folder import located
 from tuplet.progress import Report
-from tuplet.truth.candidates.candidate_scorer import CandidateScorer
-from tuplet.truth.candidates.relation_parts import (
+from tuplet.truth.calibration.calibrate import two_step_rules
+from tuplet.truth.candidates.score import (
+    RelationCache,
     RelationParts,
     RelationTask,
     ShardSize,
     SweepTask,
     WholeTask,
     finished_parts,
+    plan_relations,
+    workers_for,
 )
-from tuplet.truth.candidates.score import plan_relations, workers_for
-from tuplet.truth.candidates.sources import CandidateSources
-from tuplet.truth.candidates.two_step_pairs import TwoStepPairs
+from tuplet.truth.candidates.scorer import CandidateScorer
+from tuplet.truth.candidates.sources import CandidateSources, TwoStepPairs
 from tuplet.truth.cluster import Folder, RayExecutor, arrived
-from tuplet.truth.learned.calibrate import two_step_rules
 from tuplet.truth.predictor_choice import open_predictors
-from tuplet.truth.relation_cache import RelationCache
 from tuplet.truth.rules import Calibration
 
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report
-from tuplet.truth.learned.calibrate import candidates_of, with_rules
-from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_together
-from tuplet.truth.learned.reliability import Reliability, reliability
-from tuplet.truth.learned.split_correction import SplitCorrection
-from tuplet.truth.learned.train_edges import TrainEdges
-from tuplet.truth.learned.trees import TreeSettings
+from tuplet.truth.calibration.calibrate import candidates_of, with_rules
+from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, Trial, fit_together
+from tuplet.truth.calibration.reliability import Reliability, reliability
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.new_entities.rows import ComputedRows, EntityRows, put_together, score_rows
 from tuplet.truth.new_entities.similar import SimilarEnds
 from tuplet.truth.scored import EdgeColumns, ScoredEdges

@@ -26,7 +26,7 @@ from tuplet.truth.table import Row
 
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
-    from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.calibration.fit import LearnedCalibration
     from tuplet.truth.new_entities.cluster_rows import ScoreRows
     from tuplet.truth.new_entities.learn import KnownGraph
 

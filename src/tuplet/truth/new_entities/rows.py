@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates.row_logs import HalfLinks, RowLogs
+from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.candidates.rows import HalfLinks, RowLogs
 from tuplet.truth.candidates.score import joined
-from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import among
 from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, counted, duration
+from tuplet.truth.calibration.calibrate import candidates_of
 from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions
-from tuplet.truth.learned.calibrate import candidates_of
 from tuplet.truth.new_entities.learn import KnownGraph, edge_numbers
 from tuplet.truth.new_entities.predict import (
     PredictionReport,
@@ -35,7 +35,7 @@ from tuplet.truth.new_entities.stale import facts_met, first_new, known_facts, s
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 
 if TYPE_CHECKING:
-    from tuplet.truth.learned.fit import LearnedCalibration
+    from tuplet.truth.calibration.fit import LearnedCalibration
 
 _MOST = 2.0  # log odds that new facts move a prediction at most
 

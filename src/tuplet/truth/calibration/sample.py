@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from tuplet.truth.learned.trees import TreeSettings, boost
+from tuplet.truth.calibration.trees import TreeSettings, boost
 
 Tensor = torch.Tensor
 

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 try:  # many times as fast as what torch has for it; the same integers come out
-    from tuplet.truth.learned.tree_kernels import sum_by_bin as _compiled
+    from tuplet.truth.kernels import sum_by_bin as _compiled
 except ImportError:  # a machine without numba
     _compiled = None
 

@@ -17,13 +17,13 @@ from tuplet.graph.adjacency import among, by_relation, edge_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.progress import Report
+from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.calibration.features import LOWEST, Candidates
+from tuplet.truth.calibration.fit import LEAST_VALID, CrossFit, Trial, fit, fit_together
+from tuplet.truth.calibration.reliability import Reliability, reliability, split_keys
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.edges import Predictions
-from tuplet.truth.learned.borne_out import BorneOut
-from tuplet.truth.learned.features import LOWEST, Candidates
-from tuplet.truth.learned.fit import LEAST_VALID, CrossFit, Trial, fit, fit_together
-from tuplet.truth.learned.reliability import Reliability, reliability, split_keys
-from tuplet.truth.learned.split_correction import SplitCorrection
-from tuplet.truth.learned.train_edges import TrainEdges
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 
 if TYPE_CHECKING:

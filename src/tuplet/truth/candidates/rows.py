@@ -1,12 +1,26 @@
-"""The rows of one relation in one direction, scored by one predictor against some columns, block by block."""
+"""The rows of one relation in one direction, scored by one predictor against some columns, block by block.
+
+Scores that are inner products are never written whole: rows [n, width] meet columns [m, width] tile by tile, and a tile
+is looked at and forgotten. On a GPU kernels do that where the tile lies (`product_kernels`, needs Triton).
+
+On the CPU the best columns of a row can be found without scoring all of them. Columns lie in cells (k-means), and of
+each cell the mean and the variance are known. They promise a row how much the cell weighs in its softmax, and the row
+looks into the cells that promise most, until it has seen as many columns as it may. What it is divided by is the sum
+over these and, for all others, what their cells promise. All rows that look into a cell do so at once, so that the work
+is that of matrix products.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
+from typing import Protocol
 
+import numpy as np
 import torch
 
 from tuplet.errors import BadInput
@@ -20,11 +34,238 @@ from tuplet.predict.base import (
     scores_columns,
     sees_facts,
 )
-from tuplet.truth.candidates.cells import CellProducts, ColumnCells
-from tuplet.truth.candidates.fused import ScoreProducts, counted_reaching, has_kernels, score_products
-from tuplet.truth.edge_counts import sum_by_row
+from tuplet.truth.known_edges import sum_by_row
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import SearchCheck
+
+_TILE_ROWS, _TILE_COLUMNS = 512, 2048  # 4 MB of scores
+_GPU_TILE = 64  # times as many columns on a GPU without Triton, where every launch costs
+
+
+class ScoreProducts(Protocol):
+    """The inner products of rows and columns."""
+
+    def log_sums(self) -> Tensor:
+        """log Σ exp of the scores of each row. [n]"""
+        ...
+
+    def count_reaching(self, thresholds: Tensor) -> Tensor:
+        """How many scores of each row reach each of its thresholds. [n, levels] → int64 [n, levels]"""
+        ...
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row; `counts`, if known: how many. [n]"""
+        ...
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether kernels compute the products there."""
+    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+def score_products(rows: Tensor, columns: Tensor) -> ScoreProducts:
+    """Of rows [n, width] and columns [m, width], by kernels where there are any."""
+    if has_kernels(rows.device):
+        from tuplet.truth.candidates.product_kernels import KernelProducts
+
+        return KernelProducts(rows, columns)
+    return TiledProducts(rows, columns)
+
+
+def counted_reaching(scores: Tensor, thresholds: Tensor) -> Tensor:
+    """How many scores of each row reach each of its thresholds. [rows, columns], [rows, n] → [rows, n]
+
+    All scores are looked at once, against the lowest: few reach it, and only those are counted.
+    """
+    row, column = torch.nonzero(scores >= thresholds.amin(1, keepdim=True), as_tuple=True)
+    found = scores[row, column]
+    reached = (row[found >= level[row]] for level in thresholds.unbind(1))
+    return torch.stack([torch.bincount(rows, minlength=len(scores)) for rows in reached], 1)
+
+
+class TiledProducts:
+    """By plain torch.
+
+    >>> products = TiledProducts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 5.0], [3.0, 7.0]]))
+    >>> round(float(products.log_sums().exp()), 3)  # exp(0) + exp(3)
+    21.086
+    >>> products.count_reaching(torch.tensor([[0.0, 1.0, 4.0]])).tolist()
+    [[2, 1, 0]]
+    >>> products.list_reaching(torch.tensor([1.0]))
+    (tensor([0]), tensor([1]))
+    """
+
+    def __init__(self, rows: Tensor, columns: Tensor) -> None:
+        self.rows, self.columns = rows.float(), columns.float()
+
+    def log_sums(self) -> Tensor:
+        """log Σ exp of the scores of each row."""
+        sums = torch.full((len(self.rows),), -math.inf, device=self.rows.device)
+        for own, _, scores in self._tiles():
+            sums[own] = torch.logaddexp(sums[own], torch.logsumexp(scores, 1))
+        return sums
+
+    def count_reaching(self, thresholds: Tensor) -> Tensor:
+        """How many scores of each row reach each of its thresholds."""
+        counts = torch.zeros(thresholds.shape, dtype=torch.int64, device=self.rows.device)
+        for own, _, scores in self._tiles():
+            counts[own] += counted_reaching(scores, thresholds[own])
+        return counts
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row."""
+        none = torch.zeros(0, dtype=torch.int64, device=self.rows.device)
+        found = [(none, none)]
+        for own, first, scores in self._tiles():
+            row, column = torch.nonzero(scores >= threshold[own, None], as_tuple=True)
+            found.append((row + own.start, column + first))
+        row, column = (torch.cat(side) for side in zip(*found, strict=True))
+        return row, column
+
+    def _tiles(self) -> Iterator[tuple[slice, int, Tensor]]:
+        """The rows and the first column of each tile, and its scores; all tiles share the memory of one."""
+        width = _TILE_COLUMNS * (_GPU_TILE if self.rows.device.type == "cuda" else 1)
+        room = torch.empty(min(_TILE_ROWS, len(self.rows)) * min(width, len(self.columns)), device=self.rows.device)
+        for begin in range(0, len(self.rows), _TILE_ROWS):
+            some = self.rows[begin : begin + _TILE_ROWS]
+            for first in range(0, len(self.columns), width):
+                others = self.columns[first : first + width]
+                scores = room[: len(some) * len(others)].view(len(some), len(others))
+                yield slice(begin, begin + len(some)), first, torch.mm(some, others.T, out=scores)
+
+
+POINTS = 32  # columns of each cell, on average, that say where the cells lie
+STEPS = 4  # of k-means
+_MANY = 1 << 16  # columns at a time that are put into cells
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    """Columns in cells."""
+
+    columns: Tensor  # [m, width] as they were given
+    places: Tensor  # [m] of the columns, those of a cell together
+    sorted: Tensor  # [m, width] in this order
+    starts: list[int]  # [cells + 1] where each cell begins
+    means: Tensor  # [cells, width]
+    variances: Tensor  # [cells, width]
+
+    @staticmethod
+    def of(columns: Tensor) -> ColumnCells:
+        """About as many cells as there are columns in one; the same ones each time."""
+        columns = columns.float().contiguous()
+        count = max(1, round(math.sqrt(len(columns))))
+        generator = torch.Generator().manual_seed(0)
+        some = columns[torch.randperm(len(columns), generator=generator)[: POINTS * count]]
+        centres = some[:count]
+        for _ in range(STEPS):
+            cell = _nearest(some, centres)
+            sums = torch.zeros_like(centres).index_add_(0, cell, some)
+            sizes = torch.bincount(cell, minlength=count)[:, None]
+            centres = torch.where(sizes > 0, sums / sizes.clamp(min=1), centres)
+        cell = torch.cat([_nearest(part, centres) for part in torch.split(columns, _MANY)])
+        _, cell, sizes = torch.unique(cell, return_inverse=True, return_counts=True)  # no cell is empty
+        places = torch.argsort(cell, stable=True)
+        ordered = columns[places]
+        means, squares = (
+            torch.zeros(len(sizes), columns.shape[1]).index_add_(0, cell, values) / sizes[:, None]
+            for values in (columns, columns**2)
+        )
+        starts = [0, *torch.cumsum(sizes, 0).tolist()]
+        return ColumnCells(columns, places, ordered, starts, means, (squares - means**2).clamp(min=0))
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """How many columns each cell has."""
+        return torch.tensor(self.starts).diff()
+
+    def promise(self, rows: Tensor) -> Tensor:
+        """log Σ exp of the scores of each cell, as if they were normal around their mean. [rows, cells]
+
+        That is mean + log n + σ² / 2, unless they spread so far that numbers would weigh most that are too rare to be
+        among n: then it is the largest one, √(2 log n) deviations from the mean. Both are one formula.
+        """
+        furthest = (2 * self.sizes.log()).sqrt()
+        spread = (rows**2 @ self.variances.T).sqrt_()
+        beyond = (furthest - spread).clamp_(min=0).square_().mul_(0.5)
+        return spread.mul_(furthest).add_(beyond).addmm_(rows, self.means.T)
+
+
+class CellProducts:
+    """`ScoreProducts` of the columns that each row looks at."""
+
+    def __init__(self, rows: Tensor, cells: ColumnCells, most: Tensor) -> None:
+        """`most`: so many columns each row looks at, if that is no less than one cell; all of them are scored whole."""
+        self.rows, self.cells = rows, cells
+        wide = most >= len(cells.columns)
+        self.many, self.few = (torch.nonzero(which).view(-1) for which in (wide, ~wide))
+        self.whole = TiledProducts(rows[self.many], cells.columns)
+        mine = rows[self.few]
+        self._promise = cells.promise(mine)
+        order = torch.from_numpy(np.argsort(-self._promise.numpy(), 1))  # several times faster than torch
+        looks = torch.cumsum(cells.sizes[order], 1) <= most[self.few, None]
+        looks[:, :1] = True
+        row, rank = torch.nonzero(looks, as_tuple=True)
+        cell = order[row, rank]
+        by_cell = torch.argsort(cell, stable=True)
+        self._row, self._cell = row[by_cell], cell[by_cell]
+        bounds = torch.searchsorted(self._cell, torch.arange(len(cells.sizes) + 1)).tolist()
+        self._looks = []  # the rows that look into a cell, where it begins, and the scores
+        tops = [torch.zeros(0)]
+        for number, (begin, end) in enumerate(pairwise(bounds)):
+            if begin < end:
+                start, stop = cells.starts[number : number + 2]
+                scores = mine[self._row[begin:end]] @ cells.sorted[start:stop].T
+                tops.append(scores.amax(1))
+                self._looks.append((slice(begin, end), start, scores))
+        self._top = torch.cat(tops)
+
+    def log_sums(self) -> Tensor:
+        """log Σ exp of the scores of each row: of those looked at, and of the others as promised."""
+        sums = [torch.zeros(0)]
+        for own, _, scores in self._looks:
+            sums.append(torch.exp(scores - self._top[own, None]).sum(1).log())
+        found = self._promise.index_put((self._row, self._cell), torch.cat(sums) + self._top)
+        out = torch.empty(len(self.rows))
+        out[self.few], out[self.many] = torch.logsumexp(found, 1), self.whole.log_sums()
+        return out
+
+    def count_reaching(self, thresholds: Tensor) -> Tensor:
+        """How many scores of each row reach each of its thresholds."""
+        counts = torch.zeros(thresholds.shape, dtype=torch.int64)
+        mine = thresholds[self.few]
+        found = torch.zeros(mine.shape, dtype=torch.int64)
+        for row, _, scores in self._reaching(mine.amin(1)):
+            found.index_add_(0, row, counted_reaching(scores, mine[row]))
+        counts[self.few], counts[self.many] = found, self.whole.count_reaching(thresholds[self.many])
+        return counts
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row."""
+        mine = threshold[self.few]
+        row, column = self.whole.list_reaching(threshold[self.many])
+        rows, columns = [self.many[row]], [column]
+        for row, start, scores in self._reaching(mine):
+            which, place = torch.nonzero(scores >= mine[row, None], as_tuple=True)
+            rows.append(self.few[row[which]])
+            columns.append(self.cells.places[start + place])
+        return torch.cat(rows), torch.cat(columns)
+
+    def _reaching(self, threshold: Tensor) -> list[tuple[Tensor, int, Tensor]]:
+        """The looks whose best score reaches the threshold of its row: rows, where the cell begins, scores."""
+        reached = self._top >= threshold[self._row]
+        found = []
+        for own, start, scores in self._looks:
+            mine = torch.nonzero(reached[own]).view(-1)
+            if len(mine):
+                found.append((self._row[own][mine], start, scores[mine]))
+        return found
+
+
+def _nearest(points: Tensor, centres: Tensor) -> Tensor:
+    """The centre next to each point."""
+    return torch.addmm(-0.5 * (centres**2).sum(1), points, centres.T).argmax(1)
+
 
 Tensor = torch.Tensor
 

@@ -20,15 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tuplet.truth.calibration.bounds import BorneOut, MeasuredBounds
+from tuplet.truth.calibration.calibrate import candidates_of, with_rules
+from tuplet.truth.calibration.features import is_known
+from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, Trial, fit_line, fit_together
+from tuplet.truth.calibration.hidden_twice import promise_together
+from tuplet.truth.calibration.reliability import Reliability, reliability
+from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.edges import Floats, Predictions
-from tuplet.truth.learned.borne_out import BorneOut
-from tuplet.truth.learned.bounds import MeasuredBounds
-from tuplet.truth.learned.calibrate import candidates_of, with_rules
-from tuplet.truth.learned.features import is_known
-from tuplet.truth.learned.fit import LEAST_VALID, LearnedCalibration, Trial, fit_line, fit_together
-from tuplet.truth.learned.hidden_twice import promise_together
-from tuplet.truth.learned.reliability import Reliability, reliability
-from tuplet.truth.learned.split_correction import SplitCorrection
 from tuplet.truth.scored import EdgeColumns, ScoredEdges
 from tuplet.truth.store_meta import BOUNDED, LEARNED
 

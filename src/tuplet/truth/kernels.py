@@ -1,7 +1,8 @@
-"""Compiled walks of two steps: what joins two entities, which pairs two steps join, and what that says of an edge.
+"""Compiled walks of two steps, and compiled sums for growing trees.
 
-A path goes from an entity a by view u to a middle b and on by view v to c; a, b and c differ, so an edge never is part
-of a path between its own ends. A middle that joins more than `most` pairs by the same two steps is left out.
+A path of two steps goes from an entity a by view u to a middle b and on by view v to c; a, b and c differ, so an edge
+is never part of a path between its own ends. A middle that joins more than `most` pairs by the same two steps is left
+out.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -13,12 +14,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from tuplet.graph.kernels import find, gallop, probe
+from tuplet.graph.kernels import compiled, find, gallop, probe
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-compiled = njit(cache=True, nogil=True)
+# Walks allocate their scratch space, so they keep reference counting.
+allocating = njit(cache=True, nogil=True)
 
 
 class Steps(NamedTuple):
@@ -41,7 +43,7 @@ class Steps(NamedTuple):
     near_crowd: Ints  # [2 · edges]
 
 
-@compiled
+@allocating
 def path_work(steps, most):
     """How many paths there are, those through crowded middles left out."""
     total = 0
@@ -55,7 +57,7 @@ def path_work(steps, most):
     return total
 
 
-@compiled
+@allocating
 def paths_between(steps, most, a, c, first, second):
     """Writes the two entries of each path (of a, and of c, whose view is the last step walked backwards).
 
@@ -88,7 +90,7 @@ def paths_between(steps, most, a, c, first, second):
     return count
 
 
-@compiled
+@allocating
 def bodies_between(steps, most, views, heads, tails, start, first, second, out):
     """Writes the distinct bodies u · views + v that join each pair, from pair `start` on, as long as there is room.
 
@@ -113,12 +115,12 @@ def bodies_between(steps, most, views, heads, tails, start, first, second, out):
     return len(heads), filled, 0
 
 
-@compiled
+@allocating
 def _in_row(steps, row, wanted):
     return find(steps.neighbour, steps.row_ptr[row], steps.row_ptr[row + 1], wanted) >= 0
 
 
-@compiled
+@allocating
 def count_pairs(steps, most, body_ptr, body_view, low, high, pairs):
     """Adds to `pairs` how many pairs each body joins whose first view is in low … high; each pair counts once.
 
@@ -178,7 +180,7 @@ def count_pairs(steps, most, body_ptr, body_view, low, high, pairs):
             place[body_view[body]] = -1
 
 
-@compiled
+@allocating
 def joined_pairs(steps, most, body_ptr, body_view, confidence, start, heads, tails, said):
     """Writes the pairs that some body joins, in order, from head `start` on, as long as every tail would find room.
 
@@ -221,7 +223,7 @@ def joined_pairs(steps, most, body_ptr, body_view, confidence, start, heads, tai
     return entities, filled
 
 
-@compiled
+@allocating
 def speak_for(steps, most, views, relation, heads, tails, start, keys, right, pairs, shrink, scratch, out):
     """Fills out[0]: the best confidence, out[1]: log of no rule being right, out[2]: paths of rules, for each pair.
 
@@ -257,9 +259,30 @@ def speak_for(steps, most, views, relation, heads, tails, start, keys, right, pa
     return len(heads), 0
 
 
-@compiled
+@allocating
 def fill_set(keys, numbers, places):
     """Puts numbers into an empty set, and writes where each of them is."""
     for i in range(len(numbers)):
         places[i] = ~probe(keys, numbers[i])
         keys[places[i]] = numbers[i]
+
+
+@compiled
+def sum_by_bin(bins, columns, rows, leaf, packed, out):
+    """Adds the numbers of rows by (column, leaf, bin). uint8 [all columns, all rows] → int64 [columns, leaves, bins]"""
+    fours = len(columns) // 4 * 4
+    for place in range(0, fours, 4):
+        # Together, because an addition waits for the one before only if both go to the same column's sums.
+        one, two = bins[columns[place]], bins[columns[place + 1]]
+        three, four = bins[columns[place + 2]], bins[columns[place + 3]]
+        first, second, third, fourth = out[place], out[place + 1], out[place + 2], out[place + 3]
+        for i in range(len(rows)):
+            row, at, number = rows[i], leaf[i], packed[i]
+            first[at, one[row]] += number
+            second[at, two[row]] += number
+            third[at, three[row]] += number
+            fourth[at, four[row]] += number
+    for place in range(fours, len(columns)):
+        column, sums = bins[columns[place]], out[place]
+        for i in range(len(rows)):
+            sums[leaf[i], column[rows[i]]] += packed[i]

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tuplet.truth.calibration.fit import Curve
+from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.edges import Floats
-from tuplet.truth.learned.fit import Curve
-from tuplet.truth.learned.split_correction import SplitCorrection
 
 _FACTS = 40  # that each knot of the curve rests on
 _KNOTS = 32

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from tuplet.truth.edge_counts import sum_by_row
-from tuplet.truth.learned.train_edges import TrainEdges
+from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.known_edges import sum_by_row
 
 Tensor = torch.Tensor
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tuplet.truth.edge_counts import sum_by_row
-from tuplet.truth.entity_views import SHRINK, EntityViews, expand, portions, together
-from tuplet.truth.learned.fact_times import FactTimes, GroupDates
+from tuplet.truth.known_edges import SHRINK, EntityViews, FactTimes, GroupDates, expand, portions, sum_by_row, together
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules

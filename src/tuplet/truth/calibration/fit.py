@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.progress import Report
-from tuplet.truth.learned.features import Candidates, column_names, columns, is_known
-from tuplet.truth.learned.sample import POOL, by_first_fit, by_truth
-from tuplet.truth.learned.split_correction import SplitCorrection
-from tuplet.truth.learned.train_edges import TrainEdges
-from tuplet.truth.learned.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
+from tuplet.truth.calibration.features import Candidates, column_names, columns, is_known
+from tuplet.truth.calibration.sample import POOL, by_first_fit, by_truth
+from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.calibration.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
 
 Tensor = torch.Tensor
 Item = TypeVar("Item")
