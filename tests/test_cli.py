@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -395,13 +394,6 @@ def test_build_ends_with_what_to_do_next(tuplet: Callable[..., Result], tmp_path
         assert len(lines) < 10
         command = next(line for line in lines if line.startswith("ask it:")).split(maxsplit=4)[4]
         assert tuplet("ask", *shlex.split(command)).out.splitlines()[1].startswith("1  a"), "and it has an answer"
-
-
-def test_an_old_store_is_brought_up_to_date(tuplet: Callable[..., Result], tmp_path: Path) -> None:
-    shutil.copytree(Path(__file__).parent / "truth" / "fixtures" / "format-1-table", tmp_path / "old")
-    assert tuplet("upgrade", tmp_path / "old").out == f"{tmp_path}/old: upgraded to the format of this version\n"
-    assert tuplet("upgrade", tmp_path / "old").out == f"{tmp_path}/old: up to date already\n"
-    assert tuplet("relations", tmp_path / "old").code == 0
 
 
 def test_mistakes_of_usage_are_one_line(tuplet: Callable[..., Result]) -> None:

@@ -276,9 +276,7 @@ def _known(words: list[str], said: str) -> None:
     """The command exists, and so does each of its flags: a page may name a part of a command."""
     command, rest = parser(), list(words)
     while True:
-        if command.fill is not None:
-            command.fill(command)
-            command.fill = None
+        command.fill_flags()
         inner = {name: sub for action in command._actions for name, sub in _inner(action)}
         if not inner or not rest or rest[0].startswith("-"):
             break

@@ -125,9 +125,7 @@ def cli() -> str:
 
 
 def _commands(command: CommandParser) -> dict[str, CommandParser]:
-    if command.fill is not None:  # flags are added when a command is chosen
-        command.fill(command)
-        command.fill = None
+    command.fill_flags()
     found: dict[str, CommandParser] = {}
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -362,22 +362,17 @@ def _hint(word: str, choices: Mapping[str, Any]) -> str:
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; choose one of {', '.join(choices)}"
 
 
-PluginKind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages", "indexes"]
+PluginKind: TypeAlias = Literal["engines", "predictors", "calibrations", "readers", "languages", "indexes", "commands"]
 
-OURS: Mapping[PluginKind, Mapping[str, str]] = {
+# Rooms that may be deleted: their `__init__` has PLUGINS, of the same form as CORE, and is all that is known of them.
+ROOMS = ("tuplet.server", "tuplet.lab")
+CORE: Mapping[PluginKind, Mapping[str, str]] = {
     "engines": {
         "exact": "tuplet.engines.exact.engine:Exact",
         "crisp": "tuplet.engines.crisp.engine:Crisp",
         "brute": "tuplet.engines.brute:Brute",
         "ns3": "tuplet.engines.ns3.engine:Ns3",
         "ns3-marginal": "tuplet.engines.ns3.engine:Ns3Marginal",
-        "fit": "tuplet.lab.baselines.engine:FitEngine",
-        "qto": "tuplet.lab.baselines.engine:QtoEngine",
-        "cqd": "tuplet.lab.baselines.engine:CqdEngine",
-        "lmpnn": "tuplet.lab.baselines.engine:LmpnnEngine",
-        "betae": "tuplet.lab.baselines.engine:BetaEEngine",
-        "logice": "tuplet.lab.baselines.engine:LogicEEngine",
-        "cone": "tuplet.lab.baselines.engine:ConEEngine",
     },
     "predictors": {
         "complex": "tuplet.predict.embeddings:ComplEx",
@@ -409,14 +404,23 @@ OURS: Mapping[PluginKind, Mapping[str, str]] = {
         ".duckdb": "tuplet.read.databases:read_duckdb",
         ".lbug": "tuplet.read.databases:read_ladybug",
     },
-    "languages": {
-        "efok": "tuplet.lab.benchmark_forms:parse_efok",
-        "betae": "tuplet.lab.benchmark_forms:parse_betae",
-    },
-    "indexes": {
-        "neural": "tuplet.lab.baselines.trained.index:NeuralIndex"
-    },  # which entities NS3 searches; beside messages
 }
+
+
+def _with_rooms(core: Mapping[PluginKind, Mapping[str, str]]) -> Mapping[PluginKind, Mapping[str, str]]:
+    """What the core has, and after it what the rooms bring that are there."""
+    found = {kind: dict(core.get(kind, {})) for kind in get_args(PluginKind)}
+    for room in ROOMS:
+        try:
+            plugins = getattr(import_module(room), "PLUGINS", {})
+        except ModuleNotFoundError:
+            continue
+        for kind, places in plugins.items():
+            found[kind] |= places
+    return found
+
+
+OURS = _with_rooms(CORE)
 
 # What a thing must have to be of its kind; predictors and calibrations are checked where they are used.
 NEEDED: Mapping[PluginKind, tuple[str, ...]] = {

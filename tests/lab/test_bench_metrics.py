@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis.extra import numpy as hnp
 
 from repeatable import examples
 from tuplet.errors import BadInput
-from tuplet.lab.bench.efok_metrics import as_published, cantor, closed, joint_by_place
 from tuplet.lab.bench.marginal_metrics import from_marginals
 from tuplet.lab.bench.metrics import NAMES, bootstrap, coverage, joint_ranks
 
@@ -158,41 +156,12 @@ def test_marginal_multiply_and_joint_by_hand() -> None:
     assert found.joint == pytest.approx({"mrr": np.mean([1 / r for r in ranks]), "hit1": 0, "hit3": 0.5, "hit10": 0.5})
 
 
-def test_published_forms_by_hand() -> None:
-    found = as_published(SCORES, EASY, HARD)
-    first = {"mrr": 2 / 3, "hit1": 0.5, "hit3": 1.0, "hit10": 1.0}
-    second = {"mrr": 1.0, "hit1": 1.0, "hit3": 1.0, "hit10": 1.0}
-    assert found.marginal == pytest.approx(
-        {
-            "mrr": first["mrr"] / 2,
-            "hit1": (first["hit1"] + second["mrr"]) / 2,
-            "hit3": (first["hit3"] + second["hit1"]) / 2,
-            "hit10": (first["hit10"] + second["hit10"] + second["hit3"]) / 2,
-        }
-    )
-    assert found.marginal is not None
-    assert found.marginal["hit10"] == 1.5  # the defect: more than all
-    # Cantor places: (1,5) has ranks (1,0): 1 + 1 = 2; (0,3) ranks (0,2): 3; (4,3) ranks (4,2): 21 + 4 = 25.
-    assert found.joint["mrr"] == pytest.approx((1 / 3 + 1 / (25 - 2 + 1)) / 2)
-    shut = joint_by_place(SCORES, EASY, HARD, closed)
-    # End of the diagonal: sum 1 is place 2, sum 2 is 5, sum 6 is 27.
-    assert shut["mrr"] == pytest.approx((1 / 3 + 1 / (27 - 2 + 1)) / 2)
-
-
 def test_a_variable_without_hard_values_says_nothing() -> None:
     found = from_marginals(SCORES, np.array([[0, 3]]), np.array([[1, 3]]))
     assert found.hard_variables == 1
     assert found.marginal == {"mrr": 1.0, "hit1": 1.0, "hit3": 1.0, "hit10": 1.0}
     none = from_marginals(SCORES, np.array([[0, 3], [1, 4]]), np.array([[1, 3]]))
     assert (none.hard_variables, none.marginal) == (0, None)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_cantor_and_closed_places_count_tuples(k: int) -> None:
-    ranks = sorted(product(range(5), repeat=k), key=lambda r: (sum(r), r))
-    ranks = [r for r in ranks if sum(r) < 5]
-    assert [cantor(r) for r in ranks] == list(range(len(ranks)))
-    assert all(closed(r) + 1 == comb(sum(r) + k, k) == sum(sum(o) <= sum(r) for o in ranks) for r in ranks)
 
 
 @examples(60)

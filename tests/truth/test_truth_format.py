@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.cli.commands import main
 from tuplet.errors import CorruptStore
 from tuplet.files import sealed
 from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
@@ -100,7 +99,7 @@ def edited_answers(store: tuplet.Store) -> list[tuple[object, ...]]:
 def test_a_store_that_0_1_edited_answers_and_can_be_edited_on(made: Path, upgraded: bool) -> None:
     path = made / "edited"
     if upgraded:
-        assert main(["upgrade", str(path)]) == 0
+        assert upgrade(path)
     store = tuplet.open(path)
     assert edited_answers(store) == EDITED
     assert tuplet.info(path, verify=True)["changes"] == {"added": 2, "removed": 1, "new_entities": 1}

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from tuplet._version import __version__
-from tuplet.cli.bench_flags import benchmarking
-from tuplet.cli.checking import checking
-from tuplet.cli.command_parser import CommandParser
-from tuplet.cli.common_flags import RAY, engine_flag, json_flag, output_flags, quiet_flag
-from tuplet.cli.exporting import exporting
-from tuplet.cli.front_page import front_page
-from tuplet.cli.guaranteeing import guaranteeing
-from tuplet.cli.reading_flags import reading, tables
-from tuplet.cli.serving_flags import serving
-from tuplet.cli.tool_flags import offering_tools
+from tuplet.cli.command_parser import (
+    RAY,
+    Command,
+    CommandParser,
+    Group,
+    add_engine,
+    add_json,
+    add_output,
+    add_quiet,
+    add_reading,
+    add_tables,
+)
 from tuplet.predict.config import PACKAGED, PRESETS, TrainConfig
-from tuplet.settings import flags
+from tuplet.settings import OURS, flags, load_class
 
 FORMATS = ("table", "json", "csv", "parquet")
 CALIBRATION = (
@@ -27,26 +29,48 @@ CALIBRATION = (
 )
 
 
+NEXT = """\
+tuplet COMMAND --help tells more. With facts of your own:
+  tuplet build facts.csv -o my.store
+  tuplet ask my.store '?drug : treats(?drug, asthma)' --explain"""
+
+
 def parser() -> CommandParser:
-    """All commands."""
-    about = "Ask incomplete knowledge graphs for tuples, jointly ranked."
-    page = front_page({name: text for name, (text, _) in COMMANDS.items()})
+    """The parser of all commands."""
+    known = commands()
     top = CommandParser(
         prog="tuplet",
         usage="tuplet COMMAND [options]",
-        description=about,
-        epilog=page,
+        description="Ask incomplete knowledge graphs for tuples, jointly ranked.",
+        epilog=_front_page(known),
         formatter_class=RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"tuplet {__version__}")
-    commands = top.add_subparsers(
+    inner = top.add_subparsers(
         required=True, prog="tuplet", metavar="COMMAND", help=SUPPRESS, parser_class=CommandParser
     )
-    for name, (text, fill) in COMMANDS.items():
-        command = commands.add_parser(name, description=text)
-        command.set_defaults(command=name, parser=command)
-        command.fill = fill
+    for name, command in known.items():
+        sub = inner.add_parser(name, description=command.about)
+        sub.set_defaults(command=name, parser=sub, run=command.run)
+        sub.fill = command.flags
     return top
+
+
+def commands() -> dict[str, Command]:
+    """All commands, those of the rooms too, group by group; a room may extend a command of the core."""
+    known = COMMANDS | {name: load_class("commands", name) for name in OURS["commands"]}
+    order = get_args(Group)
+    return dict(sorted(known.items(), key=lambda entry: order.index(entry[1].group)))
+
+
+def _front_page(known: dict[str, Command]) -> str:
+    """What `tuplet --help` shows: the commands by what one wants to do, on one screen."""
+    wide = max(map(len, known)) + 2
+    groups = []
+    for group in get_args(Group):
+        lines = [f"  {name:{wide}}{command.about}" for name, command in known.items() if command.group == group]
+        groups.append("\n".join([f"{group}:", *lines]))
+    return "\n\n".join([*groups, NEXT])
 
 
 def _demo(command: CommandParser) -> None:
@@ -57,36 +81,31 @@ def _demo(command: CommandParser) -> None:
         default="world",
         help="which bundled graph: countries of the world (default), or MITRE ATT&CK by date",
     )
-    output_flags(command, "STORE", required=False)
-    quiet_flag(command)
+    add_output(command, "STORE", required=False)
+    add_quiet(command)
 
 
 def _import(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", nargs="+", help="files, also as a pattern, or a dataset folder")
-    reading(command)
+    add_reading(command)
     _memory(command)
-    output_flags(command, "GRAPH")
-    json_flag(command)
+    add_output(command, "GRAPH")
+    add_json(command)
 
 
-def _train(command: CommandParser) -> None:
+def add_train_flags(command: CommandParser) -> None:
     command.add_argument("graph", metavar="GRAPH")
-    output_flags(command, "MODEL")
+    add_output(command, "MODEL")
     command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
     _training(command)
-    query_models = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
-    query_models.add_argument(
-        "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
-    )
-    query_models.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
-    quiet_flag(command)
-    json_flag(command)
+    add_quiet(command)
+    add_json(command)
 
 
 def _adopt(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
     command.add_argument("graph", metavar="GRAPH")
-    output_flags(command, "MODEL")
+    add_output(command, "MODEL")
     command.add_argument("--model", help="complex, distmult, rotate or transe, if SRC does not say")
     command.add_argument(
         "--entity-names", metavar="F", help="entity names in the order of the rows (default: the order of GRAPH)"
@@ -98,7 +117,7 @@ def _adopt(command: CommandParser) -> None:
     command.add_argument(
         "--trust", action="store_true", help="load a pickle, which can run any code; only for files you trust"
     )
-    json_flag(command)
+    add_json(command)
 
 
 def _index(command: CommandParser) -> None:
@@ -106,7 +125,7 @@ def _index(command: CommandParser) -> None:
     command.add_argument(
         "model", metavar="MODEL", nargs="*", help="a trained or adopted predictor; several are calibrated together"
     )
-    output_flags(command, "STORE")
+    add_output(command, "STORE")
     command.add_argument(
         "--candidates",
         metavar="PAIRS",
@@ -130,8 +149,8 @@ def _index(command: CommandParser) -> None:
     )
     _indexing(command)
     _memory(command)
-    quiet_flag(command)
-    json_flag(command)
+    add_quiet(command)
+    add_json(command)
 
 
 def _memory(command: CommandParser) -> None:
@@ -144,9 +163,9 @@ def _memory(command: CommandParser) -> None:
 
 def _build(command: CommandParser) -> None:
     command.add_argument("source", metavar="SRC", nargs="+", help="anything `import` reads, or a graph directory")
-    reading(command)
+    add_reading(command)
     _memory(command)
-    output_flags(command, "STORE")
+    add_output(command, "STORE")
     command.add_argument(
         "--minutes",
         type=float,
@@ -171,8 +190,8 @@ def _build(command: CommandParser) -> None:
     command.add_argument("--keep-model", metavar="MODEL", help="keep what was trained in this folder")
     command.add_argument("--ray", metavar="ADDRESS", help=RAY)
     _training(command, device=False)
-    quiet_flag(command)
-    json_flag(command)
+    add_quiet(command)
+    add_json(command)
 
 
 def _add(command: CommandParser) -> None:
@@ -187,7 +206,7 @@ def _add(command: CommandParser) -> None:
         "--seconds", type=float, metavar="S", help="compute predictions about new entities for S at most (default 300)"
     )
     _network(command)
-    quiet_flag(command)
+    add_quiet(command)
 
 
 def _remove(command: CommandParser) -> None:
@@ -198,10 +217,10 @@ def _remove(command: CommandParser) -> None:
         metavar="FILE",
         help="values: a table with the columns entity, attribute and value, or with entities and a column for each",
     )
-    tables(command)
+    add_tables(command)
     _turn(command)
     command.set_defaults(new_entities=False)
-    json_flag(command)
+    add_json(command)
 
 
 def _update(command: CommandParser) -> None:
@@ -209,8 +228,8 @@ def _update(command: CommandParser) -> None:
     command.add_argument("--seconds", type=float, metavar="S", help="stop after S; what is left waits on")
     _network(command)
     _turn(command)
-    quiet_flag(command)
-    json_flag(command)
+    add_quiet(command)
+    add_json(command)
 
 
 def _network(command: CommandParser) -> None:
@@ -223,28 +242,23 @@ def _network(command: CommandParser) -> None:
 def _compact(command: CommandParser) -> None:
     command.add_argument("store", metavar="STORE")
     _turn(command)
-    quiet_flag(command)
-    json_flag(command)
+    add_quiet(command)
+    add_json(command)
 
 
 def _turn(command: CommandParser) -> None:
     command.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for another writer")
 
 
-def _upgrade(command: CommandParser) -> None:
-    command.add_argument("store", metavar="STORE")
-    json_flag(command)
-
-
 def _info(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH")
     command.add_argument("--verify", action="store_true", help="read every byte and compare it with what was written")
-    json_flag(command)
+    add_json(command)
 
 
 def _relations(command: CommandParser) -> None:
     command.add_argument("path", metavar="PATH", help="a store or a graph directory")
-    json_flag(command)
+    add_json(command)
 
 
 def _find(command: CommandParser) -> None:
@@ -252,7 +266,7 @@ def _find(command: CommandParser) -> None:
     command.add_argument("text", metavar="TEXT", help="the beginning of a name or label, or a part of it")
     command.add_argument("-k", type=int, default=20, metavar="N", help="show at most N (default 20)")
     command.add_argument("--relations", action="store_true", help="find relations, not entities")
-    json_flag(command)
+    add_json(command)
 
 
 def _entity(command: CommandParser) -> None:
@@ -261,7 +275,7 @@ def _entity(command: CommandParser) -> None:
     command.add_argument(
         "-k", type=int, default=5, metavar="N", help="show at most N facts of each relation (default 5)"
     )
-    json_flag(command)
+    add_json(command)
 
 
 def _ask(command: CommandParser) -> None:
@@ -271,7 +285,7 @@ def _ask(command: CommandParser) -> None:
     command.add_argument(
         "query", metavar="QUERY", help="logic text, SPARQL or Cypher; @file reads a file, - standard input"
     )
-    engine_flag(command, "exact; crisp on a graph")
+    add_engine(command, "exact; crisp on a graph")
     command.add_argument("--observed", metavar="SPLITS", help="splits that count as facts; only for a graph directory")
     command.add_argument(
         "--grounding", metavar="JSON", help="what the symbols of an EFOk-CQA string stand for: names or ids"
@@ -292,30 +306,43 @@ def _ask(command: CommandParser) -> None:
     output.add_argument("-o", "--output", metavar="FILE", help="write to this file")
     output.add_argument("--proof", metavar="FILE", help="write a proof of the answers, which `tuplet check` verifies")
     output.add_argument("--force", action="store_true", help="overwrite the output file")
-    json_flag(output)
-
-
-def _engines(command: CommandParser) -> None:
-    json_flag(command)
+    add_json(output)
 
 
 def _data(command: CommandParser) -> None:
-    actions = command.add_subparsers(
-        title="actions", dest="action", required=True, metavar="ACTION", parser_class=CommandParser
-    )
+    actions = command.add_actions(metavar="ACTION")
     fetch = actions.add_parser("fetch", help="a graph directory of a benchmark graph, checked")
     fetch.add_argument("name", metavar="NAME", help="as `tuplet data list` has it")
     fetch.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
-    output_flags(fetch, "GRAPH", required=False)
+    add_output(fetch, "GRAPH", required=False)
     known = actions.add_parser("list", help="the benchmark graphs that are known by name")
     for action in (fetch, known):
         action.set_defaults(parser=action)
-        json_flag(action)
+        add_json(action)
+
+
+def _export(command: CommandParser) -> None:
+    command.add_argument("path", metavar="PATH", help="a store or a graph")
+    command.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="its ending says how: .nt, .ttl, .parquet, .csv, .graphml"
+    )
+    command.add_argument("--predicted", action="store_true", help="write predictions too, with their truth")
+    command.add_argument(
+        "--threshold", type=float, default=0.0, metavar="T", help="the least truth of a prediction (default: all)"
+    )
+    command.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    add_json(command)
+
+
+def _check(command: CommandParser) -> None:
+    command.add_argument("proof", metavar="PROOF", help="what `tuplet ask --proof PROOF` has written")
+    command.add_argument("store", metavar="STORE", nargs="?", help="its store, if that is not where it was then")
+    add_json(command)
 
 
 def _doctor(command: CommandParser) -> None:
     command.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
-    json_flag(command)
+    add_json(command)
 
 
 def _completion(command: CommandParser) -> None:
@@ -349,33 +376,65 @@ def _training(command: CommandParser, device: bool = True) -> None:
     flags(group, TrainConfig, defaults=False)
 
 
-Fill: TypeAlias = Callable[[CommandParser], None]
+Entry: TypeAlias = tuple[str, Callable[[CommandParser], None], str]  # what it does, its flags, its place in this room
 
-COMMANDS: dict[str, tuple[str, Fill]] = {
-    "demo": ("run the main job on a bundled graph: countries, or MITRE ATT&CK by date", _demo),
-    "import": ("make a graph directory from TSV, CSV, Parquet, RDF, STIX or a dataset folder", _import),
-    "build": ("import, train and index in one go, with sane defaults", _build),
-    "ask": ("answer a query", _ask),
-    "check": ("check the proof of an answer against its store", checking),
-    "info": ("describe a graph, model or store", _info),
-    "relations": ("list the relations of a store or graph, with counts and examples", _relations),
-    "export": ("write facts, predictions and attributes in other formats", exporting),
-    "find": ("find entities by a part of their name or label", _find),
-    "entity": ("show what is known and predicted about one entity", _entity),
-    "train": ("train a link predictor or a query model; --resume continues after Ctrl-C", _train),
-    "adopt": ("convert a link predictor that was trained elsewhere", _adopt),
-    "index": ("calibrate a predictor and build the truth table: a store that answers queries", _index),
-    "add": ("add observed facts, at once and without retraining", _add),
-    "remove": ("remove observed facts, at once and without retraining", _remove),
-    "update": ("compute predictions that new entities wait for, and those around them again", _update),
-    "compact": ("merge what was added and removed since into the folders of a store", _compact),
-    "upgrade": ("bring a store of an older format up to date", _upgrade),
-    "engines": ("list the engines with their options", _engines),
-    "serve": ("answer over HTTP, with a web page", serving),
-    "mcp": ("offer tools to agents (Model Context Protocol)", offering_tools),
-    "data": ("list public graphs, two of them bundled, or import one and check it", _data),
-    "bench": ("benchmark engines: sample queries, run, report", benchmarking),
-    "guarantee": ("learn from held-out queries how long the sets of ask --confidence must be", guaranteeing),
-    "doctor": ("show versions, devices, memory and extras", _doctor),
-    "completion": ("print a script that completes commands in a shell", _completion),
+_GROUPED: dict[Group, dict[str, Entry]] = {
+    "start": {
+        "demo": ("run the main job on a bundled graph: countries, or MITRE ATT&CK by date", _demo, "demo:run_demo"),
+        "build": ("import, train and index in one go, with sane defaults", _build, "making:run_build"),
+        "ask": ("answer a query", _ask, "asking:run_ask"),
+    },
+    "look inside": {
+        "info": ("describe a graph, model or store", _info, "asking:run_info"),
+        "relations": (
+            "list the relations of a store or graph, with counts and examples",
+            _relations,
+            "asking:run_relations",
+        ),
+        "find": ("find entities by a part of their name or label", _find, "asking:run_find"),
+        "entity": ("show what is known and predicted about one entity", _entity, "asking:run_entity"),
+        "check": ("check the proof of an answer against its store", _check, "checking:run_check"),
+        "export": ("write facts, predictions and attributes in other formats", _export, "asking:run_export"),
+        "engines": ("list the engines with their options", add_json, "asking:run_engines"),
+    },
+    "build step by step": {
+        "import": (
+            "make a graph directory from TSV, CSV, Parquet, RDF, STIX or a dataset folder",
+            _import,
+            "making:run_import",
+        ),
+        "train": ("train a link predictor; --resume continues after Ctrl-C", add_train_flags, "making:run_train"),
+        "adopt": ("convert a link predictor that was trained elsewhere", _adopt, "making:run_adopt"),
+        "index": (
+            "calibrate a predictor and build the truth table: a store that answers queries",
+            _index,
+            "making:run_index",
+        ),
+    },
+    "keep up to date": {
+        "add": ("add observed facts, at once and without retraining", _add, "making:run_edit"),
+        "remove": ("remove observed facts, at once and without retraining", _remove, "making:run_edit"),
+        "update": (
+            "compute predictions that new entities wait for, and those around them again",
+            _update,
+            "making:run_update",
+        ),
+        "compact": (
+            "merge what was added and removed since into the folders of a store",
+            _compact,
+            "making:run_compact",
+        ),
+    },
+    "measure": {
+        "data": ("list public graphs, two of them bundled, or import one and check it", _data, "asking:run_data")
+    },
+    "this machine": {
+        "doctor": ("show versions, devices, memory and extras", _doctor, "doctor:run_doctor"),
+        "completion": ("print a script that completes commands in a shell", _completion, "completion:run_completion"),
+    },
+}
+COMMANDS = {
+    name: Command(group, about, flags, f"tuplet.cli.{place}")
+    for group, entries in _GROUPED.items()
+    for name, (about, flags, place) in entries.items()
 }

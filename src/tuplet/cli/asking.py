@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
-from tuplet.cli.show import echo, lines
+from tuplet.cli.show import lines
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.progress import told
@@ -33,7 +34,7 @@ def _ask(arguments: argparse.Namespace) -> None:
     parameters = _parameters(arguments.param)
     limits = Limits(**given(arguments, Limits, checked=True))
     if arguments.plan:
-        echo(store.plan(query, arguments.engine, limits, grounding, parameters))
+        print(store.plan(query, arguments.engine, limits, grounding, parameters))
         return
     if arguments.json and arguments.format not in (None, "json"):
         raise BadInput(f"give either --json or --format {arguments.format}, not both")
@@ -63,53 +64,69 @@ def _ask(arguments: argparse.Namespace) -> None:
                 print(f"\n{WHY}", file=sys.stderr)
 
 
-def run_info(arguments: argparse.Namespace) -> None:
+def run_info(arguments: argparse.Namespace) -> Any:
     """`tuplet info`."""
     from tuplet.store import info
 
     about = info(arguments.path, verify=arguments.verify)
-    if arguments.json:
-        echo(about)
-    else:
-        queries = about.pop("try", [])
+    if not arguments.json:
+        if queries := about.pop("try", []):
+            about["try"] = "\n".join(queries)
         if "models" in about:
             del about["model"]  # the first of them
-        echo(lines(about | ({"try": "\n".join(queries)} if queries else {})))
+    return about
 
 
-def run_relations(arguments: argparse.Namespace) -> None:
+def run_relations(arguments: argparse.Namespace) -> Any:
     """`tuplet relations`."""
     from tuplet.store import open_store
 
-    found = open_store(arguments.path).relations()
-    echo(found.to_dicts() if arguments.json else str(found))
+    return open_store(arguments.path).relations()
 
 
-def run_find(arguments: argparse.Namespace) -> None:
+def run_find(arguments: argparse.Namespace) -> Any:
     """`tuplet find`."""
     from tuplet.store import open_store
 
     found = open_store(arguments.path).find(arguments.text, arguments.k, arguments.relations)
     if arguments.json or len(found):
-        echo(found.to_dicts() if arguments.json else str(found))
-    else:
-        print(f"nothing is called {arguments.text!r}", file=sys.stderr)
+        return found
+    print(f"nothing is called {arguments.text!r}", file=sys.stderr)
+    return None
 
 
-def run_entity(arguments: argparse.Namespace) -> None:
+def run_entity(arguments: argparse.Namespace) -> Any:
     """`tuplet entity`."""
     from tuplet.store import open_store
 
-    found = open_store(arguments.path).entity(arguments.name, arguments.k)
-    echo(found.to_dicts() if arguments.json else str(found))
+    return open_store(arguments.path).entity(arguments.name, arguments.k)
 
 
-def run_engines(arguments: argparse.Namespace) -> None:
+def run_export(arguments: argparse.Namespace) -> Any:
+    """`tuplet export`."""
+    from tuplet.store import open_store
+
+    store = open_store(arguments.path)
+    return store.export(arguments.output, arguments.predicted, arguments.threshold, arguments.force)
+
+
+def run_data(arguments: argparse.Namespace) -> Any:
+    """`tuplet data fetch` and `list`."""
+    from tuplet.read.datasets import fetch, listed
+
+    if arguments.action == "list":
+        return [asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed()))
+    graph = fetch(arguments.name, arguments.from_dir)
+    target = arguments.output or f"{arguments.name}.graph"
+    graph.save(target, force=arguments.force)
+    return graph.info() if arguments.json else f"{lines(graph.info())}\n{target}"
+
+
+def run_engines(arguments: argparse.Namespace) -> Any:
     """`tuplet engines`."""
     from tuplet.engines.listed import engines
 
-    found = engines()
-    echo(found.to_dicts() if arguments.json else str(found))
+    return engines()
 
 
 def _query_text(argument: str) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuplet.cli.command_parser import CommandParser
-from tuplet.cli.common_flags import json_flag
 from tuplet.cli.show import echo
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Atom, Name, Not
@@ -21,14 +19,7 @@ from tuplet.progress import printable
 from tuplet.query.bind import merged
 
 
-def checking(command: CommandParser) -> None:
-    """The flags."""
-    command.add_argument("proof", metavar="PROOF", help="what `tuplet ask --proof PROOF` has written")
-    command.add_argument("store", metavar="STORE", nargs="?", help="its store, if that is not where it was then")
-    json_flag(command)
-
-
-def run_check(arguments: argparse.Namespace) -> None:
+def run_check(arguments: argparse.Namespace) -> Any:
     """`tuplet check`: exit code 0 accepted, 1 refused, 2 nothing to check."""
     from tuplet.proof.checker import FalseClaim, check
     from tuplet.proof.plain_store import UnusableProof
@@ -40,7 +31,7 @@ def run_check(arguments: argparse.Namespace) -> None:
     except (FalseClaim, UnusableProof, TupletError) as error:
         verdict = "refused" if isinstance(error, FalseClaim) else "unusable"
         if arguments.json:
-            echo({"verdict": verdict, "reason": str(error)})
+            echo({"verdict": verdict, "reason": str(error)}, as_json=True)
         else:
             print(printable(f"{verdict}: {error}"), file=sys.stderr)
         sys.stdout.flush()
@@ -49,7 +40,7 @@ def run_check(arguments: argparse.Namespace) -> None:
     told |= {key: proof[key] for key in ("logic", "only", "k", "bound")} | {"answers": len(proof["answers"])}
     share = rows_computed(Path(arguments.store or proof["store"]["path"]))
     told |= {} if share is None else {"rows_computed": share}
-    echo({"verdict": "accepted", **told} if arguments.json else accepted(proof, share))
+    return {"verdict": "accepted", **told} if arguments.json else accepted(proof, share)
 
 
 def rows_computed(store: Path) -> float | None:

@@ -1,13 +1,20 @@
-"""argparse as the commands of `tuplet` need it: flags when they are wanted, mistakes in one line."""
+"""What all commands of `tuplet` share: their declaration, their parser, and flags that several of them have."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from tuplet.errors import nearest
+from tuplet.settings import OURS
+
+Group: TypeAlias = Literal[
+    "start", "look inside", "build step by step", "keep up to date", "offer to others", "measure", "this machine"
+]
+RAY = "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -15,11 +22,16 @@ class CommandParser(argparse.ArgumentParser):
 
     fill: Callable[[CommandParser], None] | None = None
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Only the chosen command needs its flags: the others would make a short command start later."""
+    def fill_flags(self) -> None:
+        """Add the flags, if they are not there yet: those of all commands would make a short one start later."""
         if self.fill is not None:
             fill, self.fill = self.fill, None
             fill(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Add the flags, and a short usage, before anything is parsed."""
+        if self.fill is not None:
+            self.fill_flags()
             positional = [str(a.metavar or a.dest) for a in self._actions if not a.option_strings]
             required = [f"{a.option_strings[0]} {a.metavar}" for a in self._actions if a.option_strings and a.required]
             if "COMMAND" not in positional and self.usage is None:
@@ -48,3 +60,93 @@ class CommandParser(argparse.ArgumentParser):
                 message += f"; did you mean {close[0]}?"
         print(f"{self.prog}: {message} ({self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
+
+    def add_actions(self, **more: Any) -> argparse._SubParsersAction[CommandParser]:
+        """Actions of a command, each with flags of its own."""
+        return self.add_subparsers(title="actions", dest="action", required=True, parser_class=CommandParser, **more)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: where `tuplet --help` lists it and as what, its flags, and the place of the function that runs it.
+
+    The function takes the parsed arguments and returns what is to be printed: text as it is, a report or a table as
+    text or JSON, None if nothing is left to print. `arguments.say` prints a line before that.
+    """
+
+    group: Group
+    about: str
+    flags: Callable[[CommandParser], None]
+    run: str  # module:function, imported when the command is chosen
+
+
+# Flags that several commands have.
+
+
+def add_engine(command: CommandParser, default: str) -> None:
+    """`--engine`."""
+    known = ", ".join(OURS["engines"])  # looking for those of other packages would slow down every start
+    command.add_argument("--engine", metavar="NAME", help=f"{known} or module:Class (default: {default})")
+
+
+def add_quiet(command: CommandParser) -> None:
+    """`--quiet`."""
+    command.add_argument("--quiet", action="store_true", help="print no progress")
+
+
+def add_json(command: Any) -> None:
+    """`--json`."""
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_output(command: CommandParser, metavar: str, required: bool = True) -> None:
+    """`-o` and `--force`."""
+    command.add_argument("-o", "--output", required=required, metavar=metavar, help="write it here")
+    command.add_argument("--force", action="store_true", help="replace what is there")
+
+
+def add_reading(command: CommandParser) -> None:
+    """How facts are read."""
+    command.add_argument("--valid", metavar="F", help="held-out facts for validation")
+    command.add_argument("--test", metavar="F", help="held-out facts for testing")
+    command.add_argument(
+        "--labels", metavar="F", action="append", default=[], help="a file of name<TAB>label lines; may be repeated"
+    )
+    add_tables(command)
+
+
+def add_tables(command: CommandParser) -> None:
+    """How tables are read."""
+    command.add_argument(
+        "--columns",
+        metavar="COLUMNS",
+        action=Once,
+        help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
+        "from 1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
+        "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty, "
+        "split=; reads several names from one cell, spaces=trim drops the spaces around names",
+    )
+    command.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of a file is a header (default: found out)",
+    )
+    command.add_argument(
+        "--nodes",
+        metavar="F",
+        action="append",
+        default=[],
+        help="a table of entities: id, label, types, attributes; may be repeated",
+    )
+
+
+class Once(argparse.Action):
+    """A flag whose second value would silently replace the first, although both seem to be meant."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Keep the value, unless there is one."""
+        if getattr(namespace, self.dest) != self.default:
+            parser.error(f"{option} is given twice; it holds for all files: write one list, its parts joined by commas")
+        setattr(namespace, self.dest, values)

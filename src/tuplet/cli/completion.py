@@ -25,9 +25,7 @@ class Completion(NamedTuple):
 
 def completions(command: CommandParser, path: str = "tuplet") -> Iterator[Completion]:
     """Those of a command and of all commands in it."""
-    if command.fill is not None:
-        fill, command.fill = command.fill, None
-        fill(command)
+    command.fill_flags()
     inner: dict[str, CommandParser] = {}
     words: dict[str, str] = {}
     flags, values, takes = {}, {}, set()
@@ -56,12 +54,11 @@ def script(shell: str, command: CommandParser) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(completions(command)))
 
 
-def run_completion(arguments: argparse.Namespace) -> None:
+def run_completion(arguments: argparse.Namespace) -> str:
     """`tuplet completion`."""
     from tuplet.cli.arguments import parser
-    from tuplet.cli.show import echo
 
-    echo(script(arguments.shell, parser()).rstrip("\n"))
+    return script(arguments.shell, parser()).rstrip("\n")
 
 
 BASH = """\

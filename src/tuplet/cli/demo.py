@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuplet.errors import unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.read.datasets import bundled
 
@@ -57,6 +59,16 @@ class Truths:
         if right == len(guessed):
             return "hidden truth"
         return f"{right} of {len(guessed)} hidden truths" if right else "not in the data"
+
+
+def run_demo(arguments: argparse.Namespace) -> None:
+    """`tuplet demo`."""
+    from tuplet.cli import demo_attack
+
+    demos = {"world": run, "attack": demo_attack.run}
+    if arguments.graph not in demos:
+        raise unknown("demonstration", arguments.graph, demos)
+    demos[arguments.graph](arguments.say, not arguments.quiet, arguments.output, arguments.force)
 
 
 def run(

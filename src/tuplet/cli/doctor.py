@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import platform
@@ -17,8 +18,8 @@ MISSING = "not installed"
 FOR_DEVELOPERS = ("test", "docs", "all")  # extras that no user misses
 
 
-def examine(warm: bool = False) -> dict[str, Any]:
-    """A dictionary of everything worth knowing when something does not work."""
+def run_doctor(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet doctor`: everything worth knowing when something does not work."""
     about: dict[str, Any] = {
         "tuplet": __version__,
         "python": platform.python_version(),
@@ -33,7 +34,7 @@ def examine(warm: bool = False) -> dict[str, Any]:
     missing = [extra for extra, packages in about["extras"].items() if MISSING in packages]
     if missing:
         about["install"] = f"pip install 'tuplet[{','.join(missing)}]' brings what is missing"
-    if warm:
+    if arguments.warm:
         about["kernels"] = compiled_kernels()
     return about
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tuplet.cli.show import echo, lines
+from tuplet.cli.show import lines
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig, preset
 from tuplet.progress import counted, shown, sizes
@@ -18,7 +18,7 @@ from tuplet.store import Store
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation
 
 
-def run_import(arguments: argparse.Namespace) -> None:
+def run_import(arguments: argparse.Namespace) -> Any:
     """`tuplet import`."""
     from tuplet.read.read import import_graph
 
@@ -34,20 +34,18 @@ def run_import(arguments: argparse.Namespace) -> None:
         header=arguments.header,
         nodes=arguments.nodes,
     )
-    echo(report.as_dict() if arguments.json else f"{report}\n{arguments.output}")
+    return report if arguments.json else f"{report}\n{arguments.output}"
 
 
 def _source(files: list[str]) -> str | list[str]:
     return files[0] if len(files) == 1 else files
 
 
-def run_train(arguments: argparse.Namespace) -> None:
+def run_train(arguments: argparse.Namespace) -> Any:
     """`tuplet train`."""
     from tuplet.pipeline import train
     from tuplet.predict.process_group import is_follower
 
-    if _train_query_model(arguments):
-        return
     trained = train(
         arguments.graph,
         arguments.output,
@@ -59,32 +57,17 @@ def run_train(arguments: argparse.Namespace) -> None:
         **given(arguments, TrainConfig),
     )
     if is_follower():  # of several processes one speaks
-        return
-    metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
+        return None
     if arguments.json:
-        echo({"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics})
-        return
-    for split, measured in trained.metrics.items():
-        print(f"{split:<5}  {measured}")
-    print(f"{trained.epochs:g} epoch{'s' * (trained.epochs != 1)} in {trained.train_seconds:.1f} s\n{trained.folder}")
+        metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
+        return {"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics}
+    epochs = f"{trained.epochs:g} epoch{'s' * (trained.epochs != 1)} in {trained.train_seconds:.1f} s"
+    return "\n".join(
+        [*(f"{split:<5}  {found}" for split, found in trained.metrics.items()), epochs, str(trained.folder)]
+    )
 
 
-def _train_query_model(arguments: argparse.Namespace) -> bool:
-    """Train a query model, if that is what is asked for."""
-    from tuplet.lab.baselines.trained import command
-
-    if not command.asked(arguments):
-        return False
-    trained = command.run(arguments, progress=not arguments.quiet)
-    if arguments.json:
-        echo({"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)})
-    else:
-        print("valid MRR  " + "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items()))
-        print(f"{trained.steps:,} steps in {trained.seconds:.1f} s\n{trained.folder}")
-    return True
-
-
-def run_adopt(arguments: argparse.Namespace) -> None:
+def run_adopt(arguments: argparse.Namespace) -> Any:
     """`tuplet adopt`."""
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.predict.adopt import adopt
@@ -100,10 +83,10 @@ def run_adopt(arguments: argparse.Namespace) -> None:
         trust=arguments.trust,
         force=arguments.force,
     )
-    echo(about if arguments.json else f"{lines(about)}\n{arguments.output}")
+    return about if arguments.json else f"{lines(about)}\n{arguments.output}"
 
 
-def run_index(arguments: argparse.Namespace) -> None:
+def run_index(arguments: argparse.Namespace) -> Any:
     """`tuplet index`."""
     from tuplet.pipeline import index
 
@@ -126,10 +109,10 @@ def run_index(arguments: argparse.Namespace) -> None:
         force=arguments.force,
         progress=not arguments.quiet,
     )
-    _made(store, arguments)
+    return _made(store, arguments)
 
 
-def run_build(arguments: argparse.Namespace) -> None:
+def run_build(arguments: argparse.Namespace) -> Any:
     """`tuplet build`."""
     from tuplet.pipeline import build
 
@@ -158,36 +141,33 @@ def run_build(arguments: argparse.Namespace) -> None:
         progress=not arguments.quiet,
         **given(arguments, TrainConfig),
     )
-    _made(store, arguments)
+    return _made(store, arguments)
 
 
-def _made(store: Store, arguments: argparse.Namespace) -> None:
+def _made(store: Store, arguments: argparse.Namespace) -> Any:
     """What there is now, in three lines, and what to do with it."""
     about = store.info()
     if arguments.json:
-        echo(about)
-        return
+        return about
     report = about["report"]
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
-    print(sizes(about["entities"], about["relations"]))
-    print(f"{counted(report['facts'], 'fact')}, predictions: {predicted}")
+    said = [sizes(about["entities"], about["relations"])]
+    said.append(f"{counted(report['facts'], 'fact')}, predictions: {predicted}")
     if reason := store.source.about.get("not_calibrated"):
-        print(
-            f"truth values are not calibrated: {reason}"
-            if report["predicted"] != 0
-            else f"nothing is predicted: {reason}"
-        )
+        what = "truth values are not calibrated" if report["predicted"] != 0 else "nothing is predicted"
+        said.append(f"{what}: {reason}")
     if rows := (report.get("candidates") or {}).get("rows"):
         there = f"{rows['computed']:,} of {counted(rows['of'], 'row')} were computed in the time given; in them are"
-        print(f"{there} {100 * rows['facts_in_them']:.0f} % of the facts. What the others would say is not known")
-    print(arguments.output)
+        said.append(f"{there} {100 * rows['facts_in_them']:.0f} % of the facts. What the others would say is not known")
+    said.append(arguments.output)
     path = shlex.quote(arguments.output)
     for query in about["try"][:1]:
-        print(f"\nask it:      tuplet ask {path} {shlex.quote(query)}")
-        print(f"look inside: tuplet info {path}, tuplet relations {path}, tuplet find {path} TEXT")
+        said.append(f"\nask it:      tuplet ask {path} {shlex.quote(query)}")
+        said.append(f"look inside: tuplet info {path}, tuplet relations {path}, tuplet find {path} TEXT")
+    return "\n".join(said)
 
 
-def run_edit(arguments: argparse.Namespace) -> None:
+def run_edit(arguments: argparse.Namespace) -> Any:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.read.read import read
     from tuplet.read.text import read_values
@@ -219,15 +199,14 @@ def run_edit(arguments: argparse.Namespace) -> None:
         report, store = without_facts(arguments.store, facts, _patience(arguments), attributes=values)
     done = report.as_dict()
     if arguments.json:
-        echo(done | {"generation": generation(store)})
-        return
-    echo(lines({key: value for key, value in done.items() if value}) or "nothing changed")
+        return done | {"generation": generation(store)}
     if due(store):
         compact = f"tuplet compact {shlex.quote(arguments.store)}"
         print(f"{_waiting(store):,} changes wait; {compact} merges them", file=sys.stderr)
+    return lines({key: value for key, value in done.items() if value}) or "nothing changed"
 
 
-def run_update(arguments: argparse.Namespace) -> None:
+def run_update(arguments: argparse.Namespace) -> Any:
     """`tuplet update`."""
     from tuplet.truth.new_entities.update import update
 
@@ -235,12 +214,11 @@ def run_update(arguments: argparse.Namespace) -> None:
         settings = {"model": arguments.model, "ray": arguments.ray}
         report, store = update(arguments.store, arguments.seconds, told, _patience(arguments), **settings)
     if arguments.json:
-        echo(asdict(report) | {"generation": generation(store)})
-        return
-    echo(lines({key: value for key, value in asdict(report).items() if value}) or "nothing waits")
+        return asdict(report) | {"generation": generation(store)}
+    return lines({key: value for key, value in asdict(report).items() if value}) or "nothing waits"
 
 
-def run_compact(arguments: argparse.Namespace) -> None:
+def run_compact(arguments: argparse.Namespace) -> Any:
     """`tuplet compact`."""
     from tuplet.truth.compact import compact
 
@@ -249,10 +227,9 @@ def run_compact(arguments: argparse.Namespace) -> None:
         done = compact(arguments.store, _patience(arguments), report)
     merged, after = _waiting(before) if done else 0, StoreFiles.open(arguments.store)
     if arguments.json:
-        echo({"store": arguments.store, "merged": merged, "generation": generation(after)})
-        return
+        return {"store": arguments.store, "merged": merged, "generation": generation(after)}
     said = f"merged {counted(merged, 'change')}" if done else "nothing to merge"
-    print(f"{arguments.store}: {said}; generation {after.generation}")
+    return f"{arguments.store}: {said}; generation {after.generation}"
 
 
 def _waiting(store: StoreFiles) -> int:
@@ -261,15 +238,6 @@ def _waiting(store: StoreFiles) -> int:
 
 def _patience(arguments: argparse.Namespace) -> float:
     return PATIENCE if arguments.timeout is None else float(arguments.timeout)
-
-
-def run_upgrade(arguments: argparse.Namespace) -> None:
-    """`tuplet upgrade`."""
-    from tuplet.truth.compact import upgrade
-
-    changed = upgrade(arguments.store)
-    said = "upgraded to the format of this version" if changed else "up to date already"
-    echo({"store": arguments.store, "upgraded": changed} if arguments.json else f"{arguments.store}: {said}")
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig | None:

@@ -9,9 +9,13 @@ from typing import Any
 _MOST = 20  # of a list; more would fill the screen, and --json has them all
 
 
-def echo(value: Any) -> None:
-    """Print text as it is and anything else as JSON."""
-    print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))
+def echo(value: Any, as_json: bool = False) -> None:
+    """Print what a command returns: text as it is, a mapping as lines, a report or a table as its text; or JSON."""
+    if as_json and not isinstance(value, str | None):
+        convert = getattr(value, "to_dicts", None) or getattr(value, "as_dict", None)
+        print(json.dumps(convert() if convert else value, ensure_ascii=False, indent=1))
+    elif value is not None:
+        print(lines(value) if isinstance(value, Mapping) else value)
 
 
 def lines(about: Mapping[str, Any], indent: str = "") -> str:

@@ -33,7 +33,7 @@ class PlainStore:
     def __init__(self, root: Path) -> None:
         self.root, about = root, read_json(root / "store.json", "a store")
         if about.get("format") != "tuplet store" or about.get("version") != 3:
-            raise UnusableProof(f"{root} is not a store of format 3; tuplet upgrade makes it one")
+            raise UnusableProof(f"{root} is not a store of format 3; build it again")
         folders, meta, delta = about["folders"], about["meta"], about.get("delta")
         if "rows" in folders:
             raise UnusableProof(f"{root} computes truth on demand; only a truth table can be checked")

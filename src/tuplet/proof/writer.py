@@ -36,8 +36,6 @@ def refuse_unprovable(question: Question, engine: Engine[Any], limits: Limits, f
         raise BadInput("a proof is about the truth values of a store on disk (tuplet build, tuplet index)")
     if files.on_demand:
         raise BadInput("this store computes truth on demand, which takes its model; a proof needs a truth table")
-    if not files.generation:
-        raise BadInput("this store is of an older format; tuplet upgrade brings it up to date, then it can be proved")
     if not engine.needs_truth:
         raise Refused(f"engine {engine.name!r} knows no truth values; a proof needs one that does, such as 'exact'")
     if not question.plain:

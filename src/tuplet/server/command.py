@@ -194,7 +194,7 @@ def bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+def serve(arguments: argparse.Namespace) -> None:
     """Run the command."""
     fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
     told = [f"{word}={value}" for word, value in fields.items() if value is not None]
@@ -206,7 +206,7 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         owner = KeyOwner.of(arguments.new_key, told)
         if owner.expired():
             raise BadInput(f"a key that expires on {owner.expires} would open nothing: that day has come")
-        say(add_key(arguments.api_key_file, arguments.new_key, told))
+        arguments.say(add_key(arguments.api_key_file, arguments.new_key, told))
         return
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")
@@ -234,7 +234,7 @@ def serve(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
         arguments.host,
         arguments.port,
         arguments.workers,
-        ready=lambda port: say(f"http://{address}:{port}"),
+        ready=lambda port: arguments.say(f"http://{address}:{port}"),
     )
 
 
@@ -245,7 +245,7 @@ LIMITS = tuple(
 LOGS = ("access_log", "log_format")
 
 
-def serve_tools(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+def serve_tools(arguments: argparse.Namespace) -> None:
     """Run the command."""
     if find_spec("mcp") is None:
         raise BadInput("tools for agents need the package mcp; pip install 'tuplet[mcp]'")
@@ -262,4 +262,4 @@ def serve_tools(arguments: argparse.Namespace, say: Callable[[str], None]) -> No
         from tuplet.server.mcp_server import listen
 
         logs = LogSettings(**given(arguments, LogSettings))
-        listen(tools, arguments.host or "127.0.0.1", arguments.http, arguments.api_key_file, logs, say)
+        listen(tools, arguments.host or "127.0.0.1", arguments.http, arguments.api_key_file, logs, arguments.say)

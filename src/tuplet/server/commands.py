@@ -1,14 +1,14 @@
-"""The flags of `tuplet serve`."""
+"""The commands `tuplet serve` and `tuplet mcp`: their flags, and where they are run."""
 
 from __future__ import annotations
 
 from argparse import BooleanOptionalAction
 
-from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.command_parser import Command, CommandParser
 from tuplet.settings import flags
 
 
-def serving(command: CommandParser) -> None:
+def add_serve_flags(command: CommandParser) -> None:
     """The settings of the server; the limits hold for every request."""
     from tuplet.server.limits import ServerLimits
     from tuplet.server.logs import LogSettings
@@ -64,3 +64,31 @@ def serving(command: CommandParser) -> None:
     )
     flags(command.add_argument_group("logs"), LogSettings)
     flags(command.add_argument_group("limits"), ServerLimits)
+
+
+def add_mcp_flags(command: CommandParser) -> None:
+    """Stores, the transport, and the limits of a call."""
+    from tuplet.server.command import LIMITS, LOGS
+    from tuplet.server.limits import ServerLimits
+    from tuplet.server.logs import LogSettings
+
+    command.add_argument("stores", metavar="STORE", nargs="+", help="a store or graph directory, also as NAME=STORE")
+    command.add_argument(
+        "--http",
+        type=int,
+        metavar="PORT",
+        help="serve streamable HTTP on this port (default: standard input and output)",
+    )
+    command.add_argument("--host", help="with --http: default 127.0.0.1; any other address needs keys")
+    command.add_argument("--api-key-file", metavar="F", help="with --http: keys as `tuplet serve --new-key` makes them")
+    flags(command.add_argument_group("limits"), ServerLimits, LIMITS)
+    flags(command.add_argument_group("logs, with --http"), LogSettings, LOGS)
+
+
+SERVE = Command("offer to others", "answer over HTTP, with a web page", add_serve_flags, "tuplet.server.command:serve")
+MCP = Command(
+    "offer to others",
+    "offer tools to agents (Model Context Protocol)",
+    add_mcp_flags,
+    "tuplet.server.command:serve_tools",
+)

@@ -1,0 +1,350 @@
+"""The commands of the laboratory: `tuplet bench`, `tuplet guarantee`, and `tuplet train` for query models too."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuplet import settings as registry
+from tuplet.cli.arguments import add_train_flags
+from tuplet.cli.command_parser import RAY, Command, CommandParser, add_engine, add_json, add_output, add_quiet
+from tuplet.errors import BadInput
+from tuplet.files import refuse_existing
+from tuplet.progress import Progress
+from tuplet.settings import flags
+
+if TYPE_CHECKING:
+    from tuplet.lab.bench.queries import QuerySet
+    from tuplet.lab.bench.results import RunSettings
+    from tuplet.query.engine import Engine
+
+
+def add_bench_flags(command: CommandParser) -> None:
+    """Its actions, each with its flags."""
+    from tuplet.query.limits import Limits
+
+    actions = command.add_actions()
+
+    def action(name: str, help: str) -> CommandParser:
+        sub = actions.add_parser(name, help=help, description=help)
+        sub.set_defaults(parser=sub)
+        add_json(sub)
+        return sub
+
+    sample = action("sample", "sample grounded queries with easy and hard answers")
+    sample.add_argument("graph", metavar="GRAPH")
+    sample.add_argument(
+        "--shapes",
+        required=True,
+        help="2fp,3fc,1p, paper14, betae14, tuple-h, joint:k=4, published741:k=2,c=2, complete:…",
+    )
+    sample.add_argument("--per-shape", type=int, required=True, metavar="N", help="queries of each shape")
+    sample.add_argument(
+        "--balance",
+        choices=["predicted"],
+        help="N queries for each number of links that must be predicted (1, 2, 3, 4+), one answer of each scored",
+    )
+    sample.add_argument("--seed", type=int, default=0)
+    sample.add_argument(
+        "--known", default="train,valid", metavar="SPLITS", help="splits that are known: answers on these are easy"
+    )
+    sample.add_argument(
+        "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
+    )
+    sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
+    sample.add_argument("--ray", metavar="ADDRESS", help=RAY)
+    sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
+    add_output(sample, "QUERIES")
+    add_quiet(sample)
+
+    run = action("run", "run an engine over queries and rank their hard answers; the same command resumes")
+    run.add_argument("store", metavar="STORE")
+    run.add_argument("queries", metavar="QUERIES", help="a file of `bench sample`, or EFOk-CQA or BetaE files")
+    add_engine(run, "exact")
+    run.set_defaults(engine="exact")
+    flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
+    run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
+    run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
+    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
+    run.add_argument("--ray", metavar="ADDRESS", help=RAY)
+    run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
+    add_quiet(run)
+
+    adopt = action("adopt", "import result rows that were measured on another machine")
+    adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
+    adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
+    adopt.add_argument("store", metavar="STORE")
+    adopt.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
+    adopt.add_argument("--engines", metavar="NAMES", help="only these, such as betae,cone (default: all)")
+    adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
+
+    report = action("report", "make tables, plots and one page from results")
+    report.add_argument("results", metavar="RESULTS", nargs="+")
+    report.add_argument("--unfinished", action="store_true", help="include runs that are not done yet")
+    add_output(report, "DIR")
+
+    reliability = action("reliability", "check whether predicted tuples of truth 0.7 are right 7 times in 10")
+    reliability.add_argument("store", metavar="STORE")
+    reliability.add_argument(
+        "queries", metavar="QUERIES", help="best made by `bench sample --known train --target valid`"
+    )
+    reliability.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
+    reliability.add_argument(
+        "--top", type=int, default=100, metavar="N", help="judge N tuples of each query (default: 100)"
+    )
+
+    types = action("types", "enumerate query types, as CSV")
+    types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
+
+
+def add_guarantee_flags(command: CommandParser) -> None:
+    """What is measured, and on what."""
+    command.add_argument("store", metavar="STORE")
+    command.add_argument("queries", metavar="QUERIES", help="made by `bench sample` with --known as the store observes")
+    command.add_argument(
+        "--measured-on",
+        metavar="OTHER",
+        help="a store of the same graph that observes what the queries take for known, where STORE observes more",
+    )
+    command.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
+    add_quiet(command)
+    add_json(command)
+
+
+def add_all_train_flags(command: CommandParser) -> None:
+    """The flags of `tuplet train`, those for query models too."""
+    add_train_flags(command)
+    group = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
+    group.add_argument(
+        "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
+    )
+    group.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
+
+
+def run_train(arguments: argparse.Namespace) -> Any:
+    """`tuplet train`: a query model if that is asked for, else a link predictor."""
+    from tuplet.cli import making
+    from tuplet.lab.baselines.trained import command
+
+    if not command.asked(arguments):
+        return making.run_train(arguments)
+    trained = command.run(arguments, progress=not arguments.quiet)
+    if arguments.json:
+        return {"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)}
+    valid = "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items())
+    return f"valid MRR  {valid}\n{trained.steps:,} steps in {trained.seconds:.1f} s\n{trained.folder}"
+
+
+def run_guarantee(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet guarantee`."""
+    from tuplet.lab.bench.guarantee import guarantee, summary
+
+    with Progress(quiet=arguments.quiet) as progress:
+        report = progress.counting("held-out queries")
+        return summary(guarantee(arguments.store, _queries(arguments), arguments.measured_on, report))
+
+
+def run_bench(arguments: argparse.Namespace) -> dict[str, Any] | str:
+    """`tuplet bench`: the action that is asked for."""
+    actions: dict[str, Callable[[argparse.Namespace], dict[str, Any] | str]] = {
+        "sample": run_sample,
+        "run": run_queries,
+        "adopt": run_adopt,
+        "report": run_report,
+        "reliability": run_reliability,
+        "types": run_types,
+    }
+    return actions[arguments.action](arguments)
+
+
+def run_sample(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
+    from tuplet.graph.graph import KnowledgeGraph
+    from tuplet.lab.bench.formats import write, write_efok
+    from tuplet.lab.bench.hardness import STRATA
+    from tuplet.lab.bench.sampling import sample
+    from tuplet.lab.bench.shape_selection import select
+    from tuplet.lab.bench.workers import default_workers
+
+    target = Path(arguments.output)
+    refuse_existing(target, arguments.force)
+    shapes = select(arguments.shapes)
+    graph = KnowledgeGraph.open(arguments.graph)
+    with _pool(arguments) as executor, Progress(quiet=arguments.quiet) as progress:
+        queries = sample(
+            graph,
+            shapes,
+            arguments.per_shape,
+            arguments.seed,
+            known=arguments.known.split(","),
+            target=arguments.target.split(","),
+            balance=arguments.balance is not None,
+            workers=arguments.workers or default_workers(),
+            executor=executor,
+            progress=progress.counting("sampling"),
+        )
+    if not len(queries):
+        raise BadInput("not a single query could be sampled; is the target split empty?")
+    write(queries, target, graph, force=arguments.force)
+    if arguments.efok:
+        write_efok(queries, arguments.efok, force=arguments.force)
+    counts = {shape: len(members) for shape, members in queries.by_shape().items()}
+    strata = Counter(n for query in queries if query.strata is not None for n in query.strata.tolist())
+    summary: dict[str, Any] = {
+        "queries": len(queries),
+        "shapes": len(counts),
+        "answers by predicted links": {f"{n}+" if n == STRATA else str(n): strata[n] for n in sorted(strata)},
+        "output": str(target),
+    }
+    if queries.meta["shortage"]:
+        summary["not filled"] = {name: short["found"] for name, short in queries.meta["shortage"].items()}
+    if queries.meta["not_meaningful"]:
+        summary["negation without effect"] = dict(queries.meta["not_meaningful"])
+    return summary
+
+
+def run_queries(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench run`: what was run, and its means."""
+    from tuplet.lab.bench.report import Result
+    from tuplet.lab.bench.run import run
+    from tuplet.lab.bench.workers import default_workers
+
+    settings = _settings(arguments)
+    settings.runner()
+    queries = _queries(arguments)
+    with _pool(arguments) as executor, Progress(quiet=arguments.quiet) as progress:
+        run(
+            arguments.store,
+            queries,
+            arguments.output,
+            settings,
+            workers=arguments.workers or default_workers(),
+            executor=executor,
+            progress=progress.counting(settings.engine),
+        )
+    result = Result.read(arguments.output)
+    means = {metric: round(100 * groups["all"].mean, 2) for metric, groups in result.estimates.items()}
+    quality = {name: round(value, 3) for name, value in result.quality.items()}
+    links = {
+        group.removeprefix("links="): {
+            metric: round(100 * result.by_links[metric][group].mean, 2) for metric in ("hit10", "mrr")
+        }
+        for group in result.by_links["hit10"]
+        if group.startswith("links=")
+    }
+    told = {"by predicted links": links} if links else {}
+    return {"run": result.label, "queries": len(result.rows), "percent": means, **told, "quality": quality}
+
+
+@contextmanager
+def _pool(arguments: argparse.Namespace) -> Iterator[Executor | None]:
+    """The workers of a cluster, if `--ray` names one."""
+    if not arguments.ray:
+        yield None
+        return
+    if arguments.workers:
+        raise BadInput("give either --workers or --ray, not both")
+    from tuplet.truth.cluster import RayExecutor
+
+    with RayExecutor(arguments.ray) as executor:
+        yield executor
+
+
+def _queries(arguments: argparse.Namespace) -> QuerySet:
+    from tuplet.lab.bench.formats import read_any
+
+    queries = read_any(arguments.queries)
+    return queries if arguments.per_shape is None else queries.first(arguments.per_shape)
+
+
+def _settings(arguments: argparse.Namespace) -> RunSettings:
+    from tuplet.lab.bench.results import RunSettings
+    from tuplet.query.limits import DEFAULT_BUDGET, Limits
+    from tuplet.settings import given
+
+    engine: Engine[Any] = registry.find_plugin("engines", arguments.engine, modules=True)
+    limits = given(arguments, Limits, checked=True)
+    options: dict[str, Any] = dict(limits.get("options", {}))
+    engine.settings(options)
+    if engine.prunes:
+        options["budget"] = limits.get("budget", DEFAULT_BUDGET)
+        if "merge" in limits:
+            options["merge"] = limits["merge"]
+    elif "budget" in limits or "merge" in limits:
+        flag = "--budget" if "budget" in limits else "--merge"
+        raise BadInput(f"{flag} is for engines that prune, such as ns3, not for {arguments.engine!r}")
+    return RunSettings(
+        arguments.engine,
+        limits.get("logic", "product"),
+        limits.get("timeout"),
+        marginals=arguments.marginals,
+        options=options,
+    )
+
+
+def run_adopt(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
+    from tuplet.lab.bench.adopt import adopt
+
+    engines = arguments.engines.split(",") if arguments.engines else ()
+    counts = adopt(arguments.rows, arguments.store, _queries(arguments), arguments.output, engines)
+    return {"output": arguments.output, "queries": counts}
+
+
+def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`tuplet bench report`: the folder and the files in it."""
+    from tuplet.lab.bench.report import write_report
+
+    folder = write_report(arguments.results, arguments.output, arguments.force, arguments.unfinished)
+    return {"output": str(folder), "files": sorted(path.name for path in folder.iterdir())}
+
+
+def run_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
+    """`tuplet bench reliability`: how often predicted tuples are right, by families of queries and tenths of truth."""
+    from tuplet.lab.bench.reliability import as_text, everything, families, judge
+    from tuplet.lab.bench.run import refuse_other_graph
+    from tuplet.store import open_store
+
+    queries, source = _queries(arguments), open_store(arguments.store).source
+    refuse_other_graph(queries, source)
+    table = families(judge(source, queries, everything(source), arguments.top))
+    return table if arguments.json else as_text(table)
+
+
+def run_types(arguments: argparse.Namespace) -> str:
+    """`tuplet bench types`: the enumerated types as CSV."""
+    from tuplet.lab.bench.query_types import types
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["name", "formula", "free", "exists", "constants", "negations", "topology"])
+    for t in types(arguments.profile):
+        writer.writerow([t.name, t.formula, t.f_num, t.e_num, t.c_num, t.negations, t.topology])
+    return out.getvalue().rstrip("\n")
+
+
+BENCH = Command(
+    "measure",
+    "benchmark engines: sample queries, run, report",
+    add_bench_flags,
+    "tuplet.lab.commands:run_bench",
+)
+GUARANTEE = Command(
+    "measure",
+    "learn from held-out queries how long the sets of ask --confidence must be",
+    add_guarantee_flags,
+    "tuplet.lab.commands:run_guarantee",
+)
+TRAIN = Command(
+    "build step by step",
+    "train a link predictor or a query model; --resume continues after Ctrl-C",
+    add_all_train_flags,
+    "tuplet.lab.commands:run_train",
+)
