@@ -133,7 +133,8 @@ def test_a_writer_that_fails_leaves_the_old_state(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, signal
 import numpy as np
-from tuplet import array_folder, files
+from tuplet import files
+from tuplet.graph import arrays
 step = int(sys.argv[2])
 calls = 0
 def die(function):
@@ -147,7 +148,7 @@ def die(function):
 for name in ("fsync", "rename"):
     setattr(os, name, die(getattr(os, name)))
 files.shutil.rmtree = die(files.shutil.rmtree)
-array_folder.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
+arrays.write_directory(sys.argv[1], "thing", {"z": np.arange(3), "y": np.ones(2)}, {}, force=True)
 """
 
 

@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from repeatable import examples
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.graph.arrays import verify
-from tuplet.graph.attributes import FAMILIES, AttributeColumn, Attributes, joined_texts, kind_of, tables_of, texts_of
+from tuplet.graph.attributes import (
+    FAMILIES,
+    AttributeColumn,
+    Attributes,
+    joined_texts,
+    kind_of,
+    open_attributes,
+    stored_attributes,
+    texts_of,
+)
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.contents import attributes
@@ -254,16 +263,16 @@ def test_columns_of_any_values_are_stored(rows: list[tuple[int, int, Any]]) -> N
         for (relation, _), pairs in groups.items()
     )
     expected = {(*group, key, value): None for group, pairs in groups.items() for key, value in pairs}
-    tables = list(tables_of(Attributes(columns)))
+    arrays, described = stored_attributes(Attributes(columns))
+    opened = open_attributes(arrays, described.get("attributes", ())).columns
     found = [
         (column.relation, column.family, int(key), column.value(int(rank)))
-        for table in tables
-        for column in table.columns()
+        for column in opened
         for key, rank in zip(column.ranked.keys, column.ranked.rank, strict=True)
     ]
     assert len(found) == len(expected)
     assert set(found) == set(expected)
-    for column in (column for table in tables for column in table.columns()):
+    for column in opened:
         for value in [v for r, _, v in rows if r == column.relation and FAMILIES[kind_of(v)] == column.family]:
             assert column.value(column.place(value)) == value
             assert column.place(value, after=True) == column.place(value) + 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from tuplet.graph.names import Prefixes
-from tuplet.read.rdf import NAMES
+from tuplet.graph.names import NAMES, Prefixes
 
 TRUTH, DATE = "urn:tuplet:truth", "date"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"

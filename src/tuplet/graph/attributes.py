@@ -4,6 +4,10 @@ A column holds the distinct values of one attribute in ascending order, and for 
 of an entity is its id, that of a fact `head · 2³² + tail` in the column of its relation. An attribute whose values are
 of several families (numbers here, texts there) has a column for each. What a column holds is read when it is first
 looked at.
+
+On disk there is one table for each attribute and family, of entities or of the facts of all relations together: a few
+arrays of the graph's folder, `attribute_3_keys.npy` and so on. They are mapped when the folder is opened, and verified
+when a query first asks for them. The rows of a table of facts are grouped by relation.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,10 +24,111 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
 from tuplet.graph.arrays import Directory
-from tuplet.graph.names import Strings, Vocabulary
+from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 
+Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
+Kind: TypeAlias = Literal["integer", "number", "boolean", "date", "time", "text"]
+Family: TypeAlias = Literal["number", "boolean", "time", "text"]  # kinds whose values compare with each other
 Ids: TypeAlias = NDArray[np.integer]
 Marks: TypeAlias = NDArray[np.bool_]
+Values: TypeAlias = NDArray[Any] | Strings
+
+FAMILIES: dict[Kind, Family] = {
+    "integer": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "date": "time",
+    "time": "time",
+    "text": "text",
+}
+# Of two kinds of one family the later one holds the values of both.
+KINDS: tuple[Kind, ...] = ("integer", "boolean", "date", "text", "number", "time")
+STORED: dict[Kind, Any] = {"number": np.float64, "boolean": np.bool_}  # others are int64
+FACTS = 1 << 32  # the key of a fact is head · FACTS + tail
+LABELS_NOTE = "label_attributes"  # the note under which a graph names the attributes that are labels
+LABELS = ("label", "alias", "aliases")  # attributes of any graph that are labels
+_START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def kind_of(value: Plain) -> Kind:
+    """What kind of value this is."""
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case datetime.datetime():
+            return "time"
+        case datetime.date():
+            return "date"
+        case _:
+            return "text"
+
+
+def widest(kinds: Iterable[Kind]) -> Kind:
+    """The kind that holds the values of several kinds of one family.
+
+    >>> widest(["number", "integer"])
+    'number'
+    """
+    return max(kinds, key=KINDS.index)
+
+
+def comparable(value: Plain) -> bool | int | float | str:
+    """A value as it is stored: times as microseconds since 1970 in universal time."""
+    if isinstance(value, datetime.datetime):
+        return ((value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _START) // _MICROSECOND
+    if isinstance(value, datetime.date):
+        return comparable(datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC))
+    return value
+
+
+def plain(kind: Kind, stored: bool | int | float | str) -> Plain:
+    """The inverse of `comparable`.
+
+    >>> plain("date", comparable(datetime.date(1990, 5, 1)))
+    datetime.date(1990, 5, 1)
+    """
+    if kind in ("date", "time"):
+        moment = _START + int(stored) * _MICROSECOND
+        return moment.date() if kind == "date" else moment
+    return stored
+
+
+def rank_values(kind: Kind, values: Sequence[Plain]) -> tuple[Values, NDArray[np.int32]]:
+    """The distinct values, ascending, as they are stored, and the rank of each value."""
+    if kind == "text":
+        encoded = [str(value).encode() for value in values]
+        distinct = sorted(set(encoded))
+        number = {value: i for i, value in enumerate(distinct)}
+        return texts_of(distinct), np.array([number[value] for value in encoded], np.int32)
+    try:
+        stored: NDArray[Any] = np.array([comparable(value) for value in values], dtype=STORED.get(kind, np.int64))
+    except OverflowError:
+        raise BadInput("a whole number is too large to be kept: 64 bits are the most") from None
+    found, rank = np.unique(stored, return_inverse=True)
+    return found, rank.astype(np.int32)
+
+
+def texts_of(encoded: Sequence[bytes]) -> Strings:
+    """Distinct texts in ascending order; unlike a name, one of them may be empty."""
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    return ordered_texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+
+def ordered_texts(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Strings:
+    """The same of their bytes."""
+    return Strings(blob, offsets, np.arange(len(offsets) - 1, dtype=np.int32))
+
+
+# --- columns -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,32 +182,17 @@ def members(keys: Ids) -> Ranked:
     return Ranked(keys, np.zeros(len(keys), np.int32))
 
 
-Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
-Kind: TypeAlias = Literal["integer", "number", "boolean", "date", "time", "text"]
-Family: TypeAlias = Literal["number", "boolean", "time", "text"]  # kinds whose values compare with each other
-
-FAMILIES: dict[Kind, Family] = {
-    "integer": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "date": "time",
-    "time": "time",
-    "text": "text",
-}
-# Of two kinds of one family the later one holds the values of both.
-KINDS: tuple[Kind, ...] = ("integer", "boolean", "date", "text", "number", "time")
-STORED: dict[Kind, Any] = {"number": np.float64, "boolean": np.bool_}  # others are int64
-FACTS = 1 << 32  # the key of a fact is head · FACTS + tail
-_START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-
 class ColumnContent(NamedTuple):
     """The rows of a column, and the values that their ranks stand for."""
 
     ranked: Ranked
-    values: NDArray[Any] | Strings  # distinct, ascending: int64, float64, bool; times in microseconds since 1970
+    values: Values  # distinct, ascending: int64, float64, bool; times in microseconds since 1970
     languages: NDArray[np.int16] | None = None  # [rows] which of the column's tags a text has; None: no text has one
+
+    def take(self, rows: NDArray[np.bool_] | slice) -> ColumnContent:
+        """Some of the rows."""
+        own = Ranked(self.ranked.keys[rows], self.ranked.rank[rows])
+        return ColumnContent(own, self.values, None if self.languages is None else self.languages[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,15 +215,22 @@ class AttributeColumn:
         name: str, keys: Ids, values: Sequence[Plain], relation: int = -1, languages: Sequence[str] | None = None
     ) -> AttributeColumn:
         """The column of values of one family, in any order; `languages` are the tags of texts."""
-        kind = widest([kind_of(value) for value in values])
-        stored, rank = ranks_of(kind, values)
+        kind = widest(map(kind_of, values))
+        stored, rank = rank_values(kind, values)
         tags = tuple(sorted({"", *(languages or ())}))
         codes = np.array([tags.index(tag) for tag in languages or [""] * len(values)], np.int16)
         content = in_order(np.asarray(keys), rank, stored, codes if len(tags) > 1 else None)
-        return AttributeColumn(name, kind, lambda: content, relation, tags if len(tags) > 1 else ())
+        return AttributeColumn.of_content(name, kind, content, relation, tags if len(tags) > 1 else ())
+
+    @staticmethod
+    def of_content(
+        name: str, kind: Kind, content: ColumnContent, relation: int = -1, tags: tuple[str, ...] = ()
+    ) -> AttributeColumn:
+        """The column of what is known already."""
+        return AttributeColumn(name, kind, partial(_same, content), relation, tags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.name, self.kind, self.content, self.relation, self.tags)
+        return AttributeColumn.of_content, (self.name, self.kind, self.content, self.relation, self.tags)
 
     @cached_property
     def content(self) -> ColumnContent:
@@ -146,7 +243,7 @@ class AttributeColumn:
         return self.content.ranked
 
     @property
-    def values(self) -> NDArray[Any] | Strings:
+    def values(self) -> Values:
         """The distinct values, ascending."""
         return self.content.values
 
@@ -193,10 +290,7 @@ class AttributeColumn:
 
     def only(self, rows: NDArray[np.bool_]) -> AttributeColumn:
         """The column of some of the rows."""
-        ranked, values, languages = self.content
-        own = Ranked(ranked.keys[rows], ranked.rank[rows])
-        content = ColumnContent(own, values, None if languages is None else languages[rows])
-        return AttributeColumn(self.name, self.kind, lambda: content, self.relation, self.tags)
+        return AttributeColumn.of_content(self.name, self.kind, self.content.take(rows), self.relation, self.tags)
 
     def range(self) -> tuple[Plain, Plain] | None:
         """The smallest and the largest value that some key has."""
@@ -204,15 +298,12 @@ class AttributeColumn:
         return (self.value(int(rank.min())), self.value(int(rank.max()))) if len(rank) else None
 
 
-def _unpickled(name: str, kind: Kind, content: ColumnContent, relation: int, tags: tuple[str, ...]) -> AttributeColumn:
-    return AttributeColumn(name, kind, lambda: content, relation, tags)
+def _same(content: ColumnContent) -> ColumnContent:
+    return content
 
 
 def in_order(
-    keys: Ids,
-    rank: NDArray[np.int32],
-    values: NDArray[Any] | Strings,
-    languages: NDArray[np.int16] | None = None,
+    keys: Ids, rank: NDArray[np.int32], values: Values, languages: NDArray[np.int16] | None = None
 ) -> ColumnContent:
     """The content of rows in any order; the same row again does not count."""
     keys = keys.astype(np.int32 if keys.dtype == np.int32 else np.int64, copy=False)
@@ -233,80 +324,6 @@ def in_order(
         keys, rank, *more = (column[new] for column in columns)
         languages = more[0] if more else None
     return ColumnContent(Ranked(keys, rank.astype(np.int32, copy=False)), values, languages)
-
-
-def ranks_of(kind: Kind, values: Sequence[Plain]) -> tuple[NDArray[Any] | Strings, NDArray[np.int32]]:
-    """The distinct values, ascending, as they are stored, and the rank of each value."""
-    if kind == "text":
-        encoded = [str(value).encode() for value in values]
-        distinct = sorted(set(encoded))
-        number = {value: i for i, value in enumerate(distinct)}
-        return texts_of(distinct), np.array([number[value] for value in encoded], np.int32)
-    try:
-        stored: NDArray[Any] = np.array([comparable(value) for value in values], dtype=STORED.get(kind, np.int64))
-    except OverflowError:
-        raise BadInput("a whole number is too large to be kept: 64 bits are the most") from None
-    found, rank = np.unique(stored, return_inverse=True)
-    return found, rank.astype(np.int32)
-
-
-def texts_of(encoded: Sequence[bytes]) -> Strings:
-    """Distinct texts in ascending order; unlike a name, one of them may be empty."""
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=offsets[1:])
-    return ordered_texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
-
-
-def ordered_texts(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Strings:
-    """The same of their bytes."""
-    return Strings(blob, offsets, np.arange(len(offsets) - 1, dtype=np.int32))
-
-
-def kind_of(value: Plain) -> Kind:
-    """What kind of value this is."""
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case datetime.datetime():
-            return "time"
-        case datetime.date():
-            return "date"
-        case _:
-            return "text"
-
-
-def widest(kinds: Sequence[Kind]) -> Kind:
-    """The kind that holds the values of several kinds of one family.
-
-    >>> widest(["number", "integer"])
-    'number'
-    """
-    return max(kinds, key=KINDS.index)
-
-
-def comparable(value: Plain) -> bool | int | float | str:
-    """A value as it is stored: times as microseconds since 1970 in universal time."""
-    if isinstance(value, datetime.datetime):
-        return ((value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _START) // _MICROSECOND
-    if isinstance(value, datetime.date):
-        return comparable(datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC))
-    return value
-
-
-def plain(kind: Kind, stored: bool | int | float | str) -> Plain:
-    """The inverse of `comparable`.
-
-    >>> plain("date", comparable(datetime.date(1990, 5, 1)))
-    datetime.date(1990, 5, 1)
-    """
-    if kind in ("date", "time"):
-        moment = _START + int(stored) * _MICROSECOND
-        return moment.date() if kind == "date" else moment
-    return stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,13 +374,12 @@ class Attributes:
 NO_ATTRIBUTES = Attributes()
 
 
-NOTE = "label_attributes"  # under which a graph names its own
-USUAL = ("label", "alias", "aliases")  # attributes of any graph that are labels
+# --- labels ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class LabelColumns:
-    """Entities by their further labels.
+    """Entities by their further labels: texts of those attributes that say what a thing is called, in any language.
 
     >>> column = AttributeColumn.of("alias", np.array([4, 7, 4]), ["Parigi", "Paris", "Paris"])
     >>> labels = LabelColumns(Attributes((column,)), ("alias",))
@@ -373,13 +389,6 @@ class LabelColumns:
 
     attributes: Attributes
     names: tuple[str, ...]
-
-    @staticmethod
-    def of(attributes: Attributes, notes: Mapping[str, Any]) -> LabelColumns | None:
-        """Those of a graph, if it has any."""
-        wanted = (*notes.get(NOTE, ()), *USUAL)
-        names = tuple(name for name in dict.fromkeys(wanted) if attributes.of_entities(name))
-        return LabelColumns(attributes, names) if names else None
 
     @cached_property
     def _columns(self) -> list[AttributeColumn]:
@@ -398,7 +407,7 @@ class LabelColumns:
         for column in self._columns:
             rank = column.place(label)
             if column.place(label, after=True) > rank:
-                found.update(_having(column, rank))
+                found.update(_entities_of(column, rank))
         return sorted(found)
 
     def beginning(self, text: str, most: int) -> list[tuple[str, int]]:
@@ -408,11 +417,11 @@ class LabelColumns:
             for column in self._columns
             if isinstance(column.values, Strings)
             for rank in column.values.beginning(text, most)
-            for entity in _having(column, rank)[:most]
+            for entity in _entities_of(column, rank)[:most]
         ]
 
 
-def _having(column: AttributeColumn, rank: int) -> list[int]:
+def _entities_of(column: AttributeColumn, rank: int) -> list[int]:
     entities: list[int] = column.ranked.keys[np.flatnonzero(column.ranked.rank == rank)].tolist()
     return entities
 
@@ -422,72 +431,14 @@ def with_labels(entities: Vocabulary, attributes: Attributes, notes: Mapping[str
     known = entities.aliases
     if isinstance(known, LabelColumns) and known.attributes is attributes:
         return entities
-    found = LabelColumns.of(attributes, notes) if attributes else None
-    return entities if found is None and known is None else entities.called(found)
+    wanted = dict.fromkeys((*notes.get(LABELS_NOTE, ()), *LABELS))
+    names = tuple(name for name in wanted if attributes.of_entities(name))
+    if not names:
+        return entities if known is None else entities.called(None)
+    return entities.called(LabelColumns(attributes, names))
 
 
-Values = NDArray[Any] | Strings
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeTable:
-    """All values of one family of an attribute: of entities, or of the facts of all relations."""
-
-    name: str
-    kind: Kind
-    load: Callable[[], ColumnContent] = field(repr=False)
-    relations: NDArray[np.int32] | None = None  # those whose facts have values; None: it is about entities
-    bounds: NDArray[np.int64] | None = None  # [relations + 1] where their rows begin
-    tags: tuple[str, ...] = ()
-
-    @cached_property
-    def content(self) -> ColumnContent:
-        """The rows of all relations; keys ascend within one."""
-        return self.load()
-
-    @property
-    def order(self) -> tuple[str, bool, Family]:
-        """Tables of a graph come in this order."""
-        return self.name, self.relations is not None, FAMILIES[self.kind]
-
-    def columns(self) -> Iterator[AttributeColumn]:
-        """The columns that queries ask for."""
-        if self.relations is None or self.bounds is None:
-            yield AttributeColumn(self.name, self.kind, lambda: self.content, tags=self.tags)
-            return
-        for i, relation in enumerate(self.relations.tolist()):
-            part = partial(self._part, slice(*self.bounds[i : i + 2].tolist()))
-            yield AttributeColumn(self.name, self.kind, part, relation, self.tags)
-
-    def _part(self, rows: slice) -> ColumnContent:
-        ranked, values, languages = self.content
-        own = Ranked(ranked.keys[rows], ranked.rank[rows])
-        return ColumnContent(own, values, None if languages is None else languages[rows])
-
-    def arrays(self, number: int) -> dict[str, NDArray[Any]]:
-        """What is stored of it, by the names of the arrays."""
-        ranked, values, languages = self.content
-        found: dict[str, NDArray[Any]] = {"keys": ranked.keys, "rank": ranked.rank}
-        if isinstance(values, Strings):
-            found |= {"blob": values.blob, "offsets": values.offsets}
-        else:
-            found["values"] = values
-        if languages is not None:
-            found["languages"] = languages
-        if self.relations is not None and self.bounds is not None:
-            found |= {"relations": self.relations, "bounds": self.bounds}
-        return {_named(number, part): array for part, array in found.items()}
-
-    def described(self) -> dict[str, Any]:
-        """What is known of it without reading its arrays, ready for JSON."""
-        about: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        if self.relations is not None:
-            about["of"] = "facts"
-        return about | ({"languages": list(self.tags)} if self.tags else {})
-
-
-def _named(number: int, part: str) -> str:
-    return f"attribute_{number}_{part}"
+# --- tables on disk ----------------------------------------------------------------------------------------------
 
 
 def is_read_later(name: str) -> bool:
@@ -499,111 +450,124 @@ def is_read_later(name: str) -> bool:
     return name.startswith("attribute_") and not name.endswith(("_relations", "_bounds"))
 
 
-def opened_tables(
-    arrays: Mapping[str, NDArray[Any]],
-    described: Sequence[Mapping[str, Any]],
-    verify: Callable[[Sequence[str]], None] = lambda names: None,
-) -> Iterator[AttributeTable]:
-    """The tables of arrays; `verify` is called with the names of those that are about to be read."""
-    for number, about in enumerate(described):
-        relations, bounds = (
-            (arrays[_named(number, part)] for part in ("relations", "bounds")) if "of" in about else [None] * 2
-        )
-        if relations is not None and bounds is not None:
-            ascending = bool((relations[1:] > relations[:-1]).all()) and len(bounds) == len(relations) + 1
-            rows = len(arrays[_named(number, "keys")])
-            refuse_misfits(**{_named(number, "bounds"): ascending and are_pointers(bounds, rows)})
-        load = partial(_read, arrays, number, about["kind"], verify)
-        yield AttributeTable(about["name"], about["kind"], load, relations, bounds, tuple(about.get("languages", ())))
-
-
-def _read(
-    arrays: Mapping[str, NDArray[Any]], number: int, kind: Kind, verify: Callable[[Sequence[str]], None]
-) -> ColumnContent:
-    names = {part: _named(number, part) for part in ("keys", "rank", "blob", "offsets", "values", "languages")}
-    verify([name for name in names.values() if name in arrays])
-    own = {part: arrays[name] for part, name in names.items() if name in arrays}
-    values: Values
-    if kind == "text":
-        refuse_misfits(**{names["offsets"]: are_pointers(own["offsets"], len(own["blob"]))})
-        values = ordered_texts(own["blob"], own["offsets"])
-    else:
-        values = own["values"]
-        refuse_misfits(**{names["values"]: values.dtype == STORED.get(kind, np.int64)})
-    rows, languages = len(own["keys"]), own.get("languages")
-    refuse_misfits(
-        **{
-            names["rank"]: len(own["rank"]) == rows and are_within(own["rank"], len(values)),
-            names["languages"]: languages is None or len(languages) == rows,
-        }
-    )
-    return ColumnContent(Ranked(own["keys"], own["rank"]), values, languages)
-
-
-def of_directory(directory: Directory) -> Attributes:
-    """The attributes of a graph's folder."""
-    described = directory.meta.get("attributes", ())
-
-    def verify(names: Sequence[str]) -> None:
-        directory.verify_later(names)
-
-    return of_tables(map(partial(_checked, directory), opened_tables(directory.arrays, described, verify)))
-
-
-def _checked(directory: Directory, table: AttributeTable) -> AttributeTable:
-    """The same table; what does not fit in it is said with the name of its folder."""
-
-    def load() -> ColumnContent:
-        try:
-            return table.load()
-        except (KeyError, ValueError) as error:
-            raise CorruptStore(f"{directory.path} is not a whole graph: {error}") from None
-
-    return AttributeTable(table.name, table.kind, load, table.relations, table.bounds, table.tags)
-
-
-def of_tables(tables: Iterable[AttributeTable]) -> Attributes:
-    """The attributes of tables."""
-    return Attributes(tuple(column for table in tables for column in table.columns()))
-
-
-def tables_of(attributes: Attributes) -> Iterator[AttributeTable]:
-    """The tables that hold some attributes: rows without a value, and values without a row, are not among them."""
+def tables_of(attributes: Attributes) -> Iterator[list[AttributeColumn]]:
+    """The columns that lie in one table, table by table: those of one attribute and family."""
     groups: dict[tuple[str, bool, Family], list[AttributeColumn]] = {}
     for column in attributes.columns:
         if len(column):
             groups.setdefault((column.name, column.relation >= 0, column.family), []).append(column)
-    for (name, of_facts, _), columns in sorted(groups.items()):
-        columns.sort(key=lambda column: column.relation)
-        kind = widest([column.kind for column in columns])
-        values, ranks = _common(columns, kind)
-        keys = np.concatenate([column.ranked.keys for column in columns])
-        tags, languages = _common_tags(columns)
-        ranked = Ranked(keys, np.concatenate(ranks).astype(np.int32))
-        content = ColumnContent(ranked, values, languages)
-        relations, bounds = None, None
-        if of_facts:
-            relations = np.array([column.relation for column in columns], np.int32)
-            bounds = np.cumsum([0, *map(len, columns)], dtype=np.int64)
-        yield AttributeTable(name, kind, partial(_same, content), relations, bounds, tags)
+    for _, columns in sorted(groups.items()):
+        yield sorted(columns, key=lambda column: column.relation)
 
 
-def _same(content: ColumnContent) -> ColumnContent:
-    return content
+def table_arrays(number: int, columns: Sequence[AttributeColumn]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a table, and what is known without reading them, ready for JSON.
+
+    Columns without rows, and values without a row, are not among them.
+    """
+    kind = widest(column.kind for column in columns)
+    values, ranks = _common_values(columns, kind)
+    tags, languages = _common_tags(columns)
+    arrays: dict[str, NDArray[Any]] = {
+        "keys": np.concatenate([column.ranked.keys for column in columns]),
+        "rank": np.concatenate(ranks).astype(np.int32, copy=False),
+    }
+    arrays |= {"blob": values.blob, "offsets": values.offsets} if isinstance(values, Strings) else {"values": values}
+    about: dict[str, Any] = {"name": columns[0].name, "kind": kind}
+    if languages is not None:
+        arrays["languages"] = languages
+    if columns[0].relation >= 0:
+        arrays["relations"] = np.array([column.relation for column in columns], np.int32)
+        arrays["bounds"] = np.cumsum([0, *map(len, columns)], dtype=np.int64)
+        about["of"] = "facts"
+    return {_array(number, part): array for part, array in arrays.items()}, (
+        about | {"languages": list(tags)} if tags else about
+    )
 
 
-def _common(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Values, list[NDArray[Any]]]:
+def stored_attributes(attributes: Attributes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of all tables, and what the meta of a folder says of them: nothing if there are none."""
+    tables = [table_arrays(number, columns) for number, columns in enumerate(tables_of(attributes))]
+    arrays = {name: array for own, _ in tables for name, array in own.items()}
+    return arrays, {"attributes": [about for _, about in tables]} if tables else {}
+
+
+def _array(number: int, part: str) -> str:
+    return f"attribute_{number}_{part}"
+
+
+def open_attributes(
+    arrays: Mapping[str, NDArray[Any]],
+    described: Iterable[Mapping[str, Any]],
+    read: Callable[[Callable[[], ColumnContent], Sequence[str]], ColumnContent] = lambda load, names: load(),
+) -> Attributes:
+    """The attributes of arrays; `read` is given the names of those that are about to be read."""
+    columns: list[AttributeColumn] = []
+    for number, about in enumerate(described):
+        name, kind, tags = about["name"], about["kind"], tuple(about.get("languages", ()))
+        parts = ("keys", "rank", "blob", "offsets", "values", "languages")
+        names = [array for part in parts if (array := _array(number, part)) in arrays]
+        load = cache(partial(read, partial(_read_table, arrays, number, kind), names))
+        if "of" not in about:
+            columns.append(AttributeColumn(name, kind, load, tags=tags))
+            continue
+        relations, bounds = (arrays[_array(number, part)] for part in ("relations", "bounds"))
+        ascending = bool((relations[1:] > relations[:-1]).all()) and len(bounds) == len(relations) + 1
+        rows = len(arrays[_array(number, "keys")])
+        refuse_misfits(**{_array(number, "bounds"): ascending and are_pointers(bounds, rows)})
+        for i, relation in enumerate(relations.tolist()):
+            own = partial(_take, load, slice(*bounds[i : i + 2].tolist()))
+            columns.append(AttributeColumn(name, kind, own, relation, tags))
+    return Attributes(tuple(columns))
+
+
+def _take(load: Callable[[], ColumnContent], rows: slice) -> ColumnContent:
+    return load().take(rows)
+
+
+def _read_table(arrays: Mapping[str, NDArray[Any]], number: int, kind: Kind) -> ColumnContent:
+    keys, rank = (arrays[_array(number, part)] for part in ("keys", "rank"))
+    languages = arrays.get(_array(number, "languages"))
+    values: Values
+    if kind == "text":
+        blob, offsets = (arrays[_array(number, part)] for part in ("blob", "offsets"))
+        refuse_misfits(**{_array(number, "offsets"): are_pointers(offsets, len(blob))})
+        values = ordered_texts(blob, offsets)
+    else:
+        values = arrays[_array(number, "values")]
+        refuse_misfits(**{_array(number, "values"): values.dtype == STORED.get(kind, np.int64)})
+    refuse_misfits(
+        **{
+            _array(number, "rank"): len(rank) == len(keys) and are_within(rank, len(values)),
+            _array(number, "languages"): languages is None or len(languages) == len(keys),
+        }
+    )
+    return ColumnContent(Ranked(keys, rank), values, languages)
+
+
+def attributes_of_directory(directory: Directory) -> Attributes:
+    """The attributes of a graph's folder; what does not fit in it is said with its name."""
+
+    def read(load: Callable[[], ColumnContent], names: Sequence[str]) -> ColumnContent:
+        directory.verify_later(names)
+        try:
+            return load()
+        except (KeyError, ValueError) as error:
+            raise CorruptStore(f"{directory.path} is not a whole graph: {error}") from None
+
+    return open_attributes(directory.arrays, directory.meta.get("attributes", ()), read)
+
+
+def _common_values(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Values, list[NDArray[Any]]]:
     """The values that some row of the columns has, and the ranks of each column's rows among them."""
-    distinct: dict[int, tuple[Values, list[NDArray[Any]]]] = {}
+    distinct: dict[int, tuple[Values, Marks]] = {}
     for column in columns:  # the columns of one table share their values
-        distinct.setdefault(id(column.values), (column.values, []))[1].append(column.ranked.rank)
-    used = {}
-    for number, (values, ranks) in distinct.items():
-        marked = np.zeros(len(values), dtype=bool)
-        for rank in ranks:
-            marked[rank] = True
-        used[number] = np.flatnonzero(marked)
+        marked = distinct.setdefault(id(column.values), (column.values, np.zeros(len(column.values), dtype=bool)))[1]
+        marked[column.ranked.rank] = True
+    used = {number: np.flatnonzero(marked) for number, (_, marked) in distinct.items()}
     parts = [_taken(values, used[number], kind) for number, (values, _) in distinct.items()]
+    if len(parts) == 1 and len(parts[0]) == len(columns[0].values):
+        return parts[0], [column.ranked.rank for column in columns]
     whole, places = (parts[0], [np.arange(len(parts[0]))]) if len(parts) == 1 else _union(parts)
     rank_of = {}
     for number, place in zip(distinct, places, strict=True):
@@ -614,26 +578,26 @@ def _common(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Values, lis
 
 def _taken(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
     """Some of the values."""
+    if not isinstance(values, Strings):
+        some = values if len(ids) == len(values) else values[ids]
+        return some.astype(STORED.get(kind, np.int64), copy=False)
     if len(ids) == len(values):
-        return values if isinstance(values, Strings) else values.astype(STORED.get(kind, np.int64), copy=False)
-    if isinstance(values, Strings):
-        lengths = np.diff(values.offsets)[ids]
-        offsets = np.zeros(len(ids) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        places = np.repeat(values.offsets[ids] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return ordered_texts(values.blob[places], offsets)
-    return values[ids].astype(STORED.get(kind, np.int64), copy=False)
+        return values
+    lengths = np.diff(values.offsets)[ids]
+    offsets = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    places = np.repeat(values.offsets[ids] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return ordered_texts(values.blob[places], offsets)
 
 
 def _union(parts: Sequence[Values]) -> tuple[Values, list[NDArray[Any]]]:
     """All distinct values, and where those of each part are among them."""
-    first = parts[0]
-    if not isinstance(first, Strings):
+    cuts = np.cumsum([len(part) for part in parts])[:-1]
+    if not isinstance(parts[0], Strings):
         numbers = np.concatenate([part for part in parts if not isinstance(part, Strings)])
         everything, place = np.unique(numbers, return_inverse=True)
-        return everything, np.split(place, np.cumsum([len(part) for part in parts])[:-1])
+        return everything, np.split(place, cuts)
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     texts = [
         pa.LargeStringArray.from_buffers(len(part), pa.py_buffer(part.offsets), pa.py_buffer(part.blob))
@@ -641,29 +605,25 @@ def _union(parts: Sequence[Values]) -> tuple[Values, list[NDArray[Any]]]:
         if isinstance(part, Strings)
     ]
     coded = pa.concat_arrays(texts).dictionary_encode()
-    order = pc.sort_indices(coded.dictionary).to_numpy()
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    place = rank[coded.indices.to_numpy()]
-    lengths = np.cumsum([len(part) for part in parts])[:-1]
-    return texts_of_arrow(coded.dictionary.take(pa.array(order))), np.split(place, lengths)
+    both, rank = sorted_texts(coded.dictionary)
+    return both, np.split(rank[coded.indices.to_numpy()], cuts)
 
 
-def texts_of_arrow(texts: Any) -> Strings:
-    """Distinct Arrow strings in ascending order."""
+def sorted_texts(texts: Any) -> tuple[Strings, NDArray[np.int32]]:
+    """Distinct Arrow strings in ascending order, and where each of them is."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    large = texts.cast(pa.large_string())
-    _, places, data = large.buffers()
-    offsets = np.zeros(1, np.int64)
-    if len(large):
-        offsets = np.frombuffer(places, np.int64)[large.offset : large.offset + len(large) + 1]
-    blob = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    return ordered_texts(blob, offsets - offsets[0])
+    order = pc.sort_indices(texts).to_numpy()
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return ordered_texts(*arrow_bytes(texts.take(pa.array(order)))), rank
 
 
 def joined_texts(one: Strings, other: Strings) -> tuple[Strings, NDArray[np.int64], NDArray[np.int64]]:
     """The texts of both in order, and where those of each are; both are distinct and in ascending order.
+
+    It takes time by those of the other: a few texts are put among many.
 
     >>> both, old, new = joined_texts(Strings.of(["a", "c"]), Strings.of(["b", "c"]))
     >>> both.texts(range(3)), old.tolist(), new.tolist()
@@ -686,10 +646,10 @@ def joined_texts(one: Strings, other: Strings) -> tuple[Strings, NDArray[np.int6
 
 def _common_tags(columns: Sequence[AttributeColumn]) -> tuple[tuple[str, ...], NDArray[np.int16] | None]:
     """The language tags of some columns, and which of them each row has."""
-    found = [column.content.languages for column in columns]
+    found = [(column, column.content.languages) for column in columns]
     used = {
         column.tags[code]
-        for column, languages in zip(columns, found, strict=True)
+        for column, languages in found
         if languages is not None
         for code in np.unique(languages).tolist()
     }
@@ -697,10 +657,7 @@ def _common_tags(columns: Sequence[AttributeColumn]) -> tuple[tuple[str, ...], N
         return (), None
     tags = tuple(sorted({"", *used}))
     parts = []
-    for column, languages in zip(columns, found, strict=True):
-        if languages is None:
-            parts.append(np.zeros(len(column), np.int16))
-        else:
-            codes = [tags.index(tag) if tag in tags else 0 for tag in column.tags]
-            parts.append(np.array(codes, np.int16)[languages])
+    for column, languages in found:
+        codes = np.array([tags.index(tag) if tag in tags else 0 for tag in column.tags or ("",)], np.int16)
+        parts.append(codes[np.zeros(len(column), np.int16) if languages is None else languages])
     return tags, np.concatenate(parts)

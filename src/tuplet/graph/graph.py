@@ -31,14 +31,13 @@ from tuplet.graph.attributes import (
     NO_ATTRIBUTES,
     AttributeColumn,
     Attributes,
-    AttributeTable,
     ColumnContent,
     Ranked,
+    attributes_of_directory,
     is_read_later,
-    of_directory,
-    of_tables,
-    opened_tables,
-    tables_of,
+    open_attributes,
+    stored_attributes,
+    table_arrays,
     with_labels,
 )
 from tuplet.graph.names import WELL_KNOWN, Prefixes, Strings, Vocabulary
@@ -109,7 +108,7 @@ class KnowledgeGraph:
         dates = None if date is None else np.asarray(date, dtype=np.int64)[edge]
         payload = (codes, weights, "", notes or {}, dates)
         graph = KnowledgeGraph(entities, relations, adjacency, *payload, attributes=attributes)
-        arrays, described = graph._attribute_arrays()
+        arrays, described = stored_attributes(graph.attributes)
         return replace(graph, hash=content_hash(KIND, graph._arrays() | arrays, described))
 
     @staticmethod
@@ -129,7 +128,7 @@ class KnowledgeGraph:
         adjacency = Adjacency.of_directory(directory, len(entities))
         payload = (arrays["split"], arrays.get("weight"), directory.hash, notes, arrays.get("date"))
         counts = directory.meta.get("counts")
-        attributes = of_directory(directory)
+        attributes = attributes_of_directory(directory)
         graph = KnowledgeGraph(entities, relations, adjacency, *payload, counts=counts, attributes=attributes)
         _check(graph)
         return graph
@@ -141,7 +140,7 @@ class KnowledgeGraph:
         rows, entries = flat.adjacency.sections()
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
         divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
-        more, described = flat._attribute_arrays()
+        more, described = stored_attributes(flat.attributes)
         meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts, **described}
         return write_directory(path, KIND, arrays | more, meta, force, divided=divided, later=is_read_later)
 
@@ -346,12 +345,6 @@ class KnowledgeGraph:
             "hash": self.hash,
         }
 
-    def _attribute_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The arrays of the attributes, and what the meta says of them: nothing if there are none."""
-        tables = list(tables_of(self.attributes))
-        arrays = {name: array for i, table in enumerate(tables) for name, array in table.arrays(i).items()}
-        return arrays, {"attributes": [table.described() for table in tables]} if tables else {}
-
     def _mark(self, splits: Sequence[str] | None) -> NDArray[np.bool_]:
         self.adjacency.touch()
         return marked_splits(splits)[self.split]
@@ -439,7 +432,7 @@ class GraphWriter:
         """How many edges each split has so far."""
         return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
 
-    def finish(self, notes: Mapping[str, Any], attributes: Iterable[AttributeTable] = ()) -> dict[str, Any]:
+    def finish(self, notes: Mapping[str, Any], attributes: Iterable[Sequence[AttributeColumn]] = ()) -> dict[str, Any]:
         """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
         if not len(self.relations):  # nodes alone
             nothing = {"row_entity": np.zeros(0, np.int32), "neighbour": np.zeros(0, np.int32)}
@@ -450,10 +443,11 @@ class GraphWriter:
                 self._sink.append(name, array)
         meta: dict[str, Any] = {"notes": dict(notes), "counts": self.counts | self._others}
         described = []
-        for number, table in enumerate(attributes):  # one after another: none waits for the others in memory
-            for name, array in table.arrays(number).items():
+        for number, columns in enumerate(attributes):  # one after another: none waits for the others in memory
+            arrays, about = table_arrays(number, columns)
+            for name, array in arrays.items():
                 self._sink.append(name, array, is_read_later(name))
-            described.append(table.described())
+            described.append(about)
         return meta | ({"attributes": described} if described else {})
 
 
@@ -463,7 +457,7 @@ def graph_of_arrays(
     """The graph that was written into `GrowingArrays`."""
     adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
     payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, meta), meta["notes"])
-    attributes = of_tables(opened_tables(arrays, meta.get("attributes", ())))
+    attributes = open_attributes(arrays, meta.get("attributes", ()))
     date, counts = arrays.get("date"), meta["counts"]
     return KnowledgeGraph(entities, relations, adjacency, *payload, date=date, counts=counts, attributes=attributes)
 

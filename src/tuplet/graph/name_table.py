@@ -15,7 +15,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from tuplet.graph.kernels import LONGS, OPTIONS, READ_LONGS, inlined
-from tuplet.graph.names import Strings
+from tuplet.graph.names import Strings, arrow_bytes
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
@@ -97,13 +97,8 @@ def _grown(array: NDArray[Any], by: int) -> NDArray[Any]:
 
 
 def _bytes(names: pa.Array) -> tuple[Bytes, Longs]:
-    """The bytes of Arrow strings, and where each begins."""
-    large = names.cast(pa.large_string())
-    _, offset_buffer, data = large.buffers()
-    offsets = np.zeros(1, np.int64)
-    if len(large):
-        offsets = np.frombuffer(offset_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
-    blob = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    """The bytes of Arrow strings, and where each begins and ends, as compiled code takes them."""
+    blob, offsets = arrow_bytes(names)
     return _read_only(blob), _read_only(offsets)
 
 

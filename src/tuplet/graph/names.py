@@ -156,6 +156,19 @@ class Strings:
         return found
 
 
+def arrow_bytes(texts: Any) -> tuple[Bytes, Longs]:
+    """The bytes of Arrow strings, and where each begins and ends."""
+    import pyarrow as pa
+
+    large = texts.cast(pa.large_string())
+    _, places, data = large.buffers()
+    offsets = np.zeros(1, np.int64)
+    if len(large):
+        offsets = np.frombuffer(places, np.int64)[large.offset : large.offset + len(large) + 1]
+    blob = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return blob[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
 class Aliases(Protocol):
     """Further labels of entities."""
 
@@ -474,6 +487,7 @@ def _better(found: dict[int, tuple[int, int, str]], i: int, rank: tuple[int, int
         found[i] = rank
 
 
+NAMES = "urn:tuplet:name:"  # begins the IRI of a name that is none, in an export
 WELL_KNOWN = {
     "owl": "http://www.w3.org/2002/07/owl#",
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",

@@ -1,4 +1,11 @@
-"""The state of changed edges: what a store differs in from what it was made of."""
+"""What was changed in a graph: states of edges, values of subjects, and newer layers of rows.
+
+A state says all about its edge or subject, whatever it was before. Of rows, an edit copies those it touches, changed,
+behind the rows that are there. Nothing is written over, so whoever reads an older version goes on reading it. The rows
+are copied as they are: what they come from is verified, like all of a relation, when it is first asked for. A version
+of a store is a base of mapped files, perhaps a layer of mapped files, and a layer in memory for what was changed
+lately; the last one grows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +34,12 @@ from tuplet.graph.attributes import (
     Kind,
     Plain,
     Ranked,
+    Values,
     comparable,
     joined_texts,
     kind_of,
     plain,
-    ranks_of,
+    rank_values,
     widest,
 )
 from tuplet.graph.names import Strings
@@ -100,14 +108,9 @@ class EdgeStates(NamedTuple):
         >>> EdgeStates.none().then(EdgeStates.none()).edges
         0
         """
-        older, newer = self.arrays(), later.arrays()
-        both = EdgeStates(**{name: np.concatenate([older[name], newer[name]]) for name in older})
-        key = both.key
-        order = np.lexsort((key, both.relation))  # stable: of equals the later one comes last
-        relation, key = both.relation[order], key[order]
-        last = np.ones(len(order), dtype=bool)
-        last[:-1] = (relation[1:] != relation[:-1]) | (key[1:] != key[:-1])
-        return both.take(order[last])
+        newer = later.arrays()
+        both = EdgeStates(**{name: np.concatenate([older, newer[name]]) for name, older in self.arrays().items()})
+        return both.take(_last_of_equals(both.relation, both.key))
 
     def find(self, relation: NDArray[np.integer], heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
         """The place of each given edge, -1 if it is not here. [n]"""
@@ -135,18 +138,7 @@ class EdgeStates(NamedTuple):
         return self._asdict()
 
 
-_TYPES: dict[str, Any] = {
-    "relation": np.int32,
-    "heads": np.int32,
-    "tails": np.int32,
-    "truth": np.float64,
-    "observed": np.bool_,
-    "prediction": np.float32,
-    "source": np.uint8,
-    "split": np.uint8,
-    "weight": np.float64,
-    "date": np.int64,
-}
+_TYPES = dict(zip(EdgeStates._fields, ["i4", "i4", "i4", "f8", "?", "f4", "u1", "u1", "f8", "i8"], strict=True))
 
 
 def pair_key(heads: NDArray[np.integer], tails: NDArray[np.integer]) -> Longs:
@@ -242,9 +234,8 @@ class AttributeStates:
             families: dict[Family, list[Kind]] = {
                 column.family: [column.kind] for column in base.of_facts(name, relation)
             }
-            for values in states.values():
-                for value in values:
-                    families.setdefault(FAMILIES[value.kind], []).append(value.kind)
+            for value in chain.from_iterable(states.values()):
+                families.setdefault(FAMILIES[value.kind], []).append(value.kind)
             for family, kinds in families.items():
                 old, kind = columns.get((name, relation, family)), widest(kinds)
                 tags = {"", *(v.tag for values in states.values() for v in values), *(old.tags if old else ())}
@@ -269,39 +260,30 @@ def _edited(
         if FAMILIES[value.kind] == FAMILIES[kind]
     ]
     keys: Ids = np.array([key for key, _ in rows], dtype)
-    stored, rank = ranks_of(kind, [plain(kind, value.stored) for _, value in rows])
+    stored, rank = rank_values(kind, [plain(kind, value.stored) for _, value in rows])
     codes = np.array([tags.index(value.tag) for _, value in rows], np.int16) if tags else None
     order = np.lexsort((rank, keys))
     keys, rank, codes = keys[order], rank[order], None if codes is None else codes[order]
     if old is None:
         return ColumnContent(Ranked(keys, rank), stored, codes)
-    ranked, values, languages = old.content
-    keep = ~np.isin(ranked.keys, np.array(sorted(states), dtype))
-    values, before, after = _joined(values, stored, kind)
-    places = np.concatenate([before[ranked.rank[keep]], after[rank]])
+    values = old.values
+    both: Values
+    if isinstance(values, Strings) and isinstance(stored, Strings):
+        both, before, after = joined_texts(values, stored)
+    else:
+        parts = [np.asarray(part, STORED.get(kind, np.int64)) for part in (values, stored)]
+        both, place = np.unique(np.concatenate(parts), return_inverse=True)
+        before, after = np.split(place, [len(values)])
     # rows of other keys stay in order, and none of them has a key of the new ones
-    kept = ranked.keys[keep]
-    at = np.searchsorted(kept, keys)
+    kept = old.content.take(~np.isin(old.ranked.keys, np.array(sorted(states), dtype)))
+    at = np.searchsorted(kept.ranked.keys, keys)
+    ranks = np.insert(before[kept.ranked.rank], at, after[rank]).astype(np.int32)
     spoken = None
     if tags and codes is not None:
-        known = np.zeros(len(ranked.keys), np.int16) if languages is None else languages
-        renumbered = np.array([tags.index(tag) for tag in (old.tags or ("",))], np.int16)[known[keep]]
+        known = np.zeros(len(kept.ranked.keys), np.int16) if kept.languages is None else kept.languages
+        renumbered = np.array([tags.index(tag) for tag in (old.tags or ("",))], np.int16)[known]
         spoken = np.insert(renumbered, at, codes)
-    ranks = np.insert(places[: len(kept)], at, places[len(kept) :]).astype(np.int32)
-    return ColumnContent(Ranked(np.insert(kept, at, keys), ranks), values, spoken)
-
-
-def _joined(
-    values: NDArray[Any] | Strings, more: NDArray[Any] | Strings, kind: Kind
-) -> tuple[NDArray[Any] | Strings, NDArray[np.int64], NDArray[np.int64]]:
-    """All values of both, and where those of each are among them."""
-    if isinstance(values, Strings) and isinstance(more, Strings):
-        return joined_texts(values, more)
-    assert not isinstance(values, Strings)
-    assert not isinstance(more, Strings)
-    dtype = STORED.get(kind, np.int64)
-    both, place = np.unique(np.concatenate([values.astype(dtype), more.astype(dtype)]), return_inverse=True)
-    return both, place[: len(values)], place[len(values) :]
+    return ColumnContent(Ranked(np.insert(kept.ranked.keys, at, keys), ranks), both, spoken)
 
 
 def values_now(attributes: Attributes, subject: Subject) -> tuple[StoredValue, ...]:
@@ -499,7 +481,7 @@ class LayeredRows:
         assert a.newer is not None
         layers = [_places(layer) for layer in a.newer[::-1]]
         place, view = (np.concatenate(part) for part in zip(*layers, strict=True))
-        kept = _last_of_equals((view << 32) | a.row_entity[place])
+        kept = _last_of_equals(view, a.row_entity[place])
         place, view = place[kept], view[kept]
         starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
         ends = np.cumsum(lengths)
@@ -537,7 +519,7 @@ class LayeredRows:
             kept = {"view": view, "start": a.row_ptr[at], "stop": a.row_ptr[at + 1], "row_entity": a.row_entity[at]}
             kept |= {name: column[at] for name, column in self.row.items()}
             both = {name: np.concatenate([kept[name], new[name]]) for name in new}
-            chosen = _last_of_equals((both["view"] << 32) | both["row_entity"])
+            chosen = _last_of_equals(both["view"], both["row_entity"])
             new = {name: column[chosen] for name, column in both.items()}
         return _put_layer(rows, new, len(a.view_ptr), older)
 
@@ -555,10 +537,9 @@ def _put_layer(rows: Segments, new: dict[str, NDArray[Any]], pointers: int, olde
     return np.ascontiguousarray(np.concatenate([own[None, :], older]))
 
 
-def _last_of_equals(key: Longs) -> Longs:
+def _last_of_equals(*keys: NDArray[np.integer]) -> Longs:
     """The places of different keys in ascending order of keys; of equal ones the last."""
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
+    order = np.lexsort(keys[::-1])
     last = np.ones(len(order), dtype=bool)
-    last[:-1] = ordered[1:] != ordered[:-1]
+    last[:-1] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
     return order[last]

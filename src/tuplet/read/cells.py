@@ -118,7 +118,15 @@ def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
+    if not column.num_chunks:
+        return pa.array([], column.type)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it is a type of texts."""
+    t = pa.types
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
 
 
 def _only(words: pa.Array, keep: pa.Array) -> pa.Array:

@@ -10,11 +10,10 @@ from typing import Any
 
 from tuplet.errors import BadInput, unknown
 from tuplet.read.facts import FactColumns
-from tuplet.read.mapping import Choice, TableLayout
+from tuplet.read.mapping import Choice, TableLayout, label_place
 from tuplet.read.tables import of_layout, of_table
 
 _FACTS, _NODES = ("facts", "triples", "edges"), "nodes"  # tables that are read if a database has several
-_LABELS = ("name", "title", "label")
 
 
 def read_duckdb(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
@@ -91,14 +90,9 @@ def of_ladybug(connection: Any, where: str = "the database") -> Iterator[FactCol
 
 
 def _node_layout(name: str, names: list[str], key: str) -> TableLayout:
-    called = {column.lower(): i for i, column in enumerate(names)}
-    role = {"id": names.index(key)}
-    label = next((called[word] for word in _LABELS if word in called), None)
-    if label is not None:
-        role["label"] = label
-    return TableLayout(
-        len(names), role, attributes={n: i for i, n in enumerate(names)}, spaces={"id": name}, type_name=name
-    )
+    place = {name: i for i, name in enumerate(names)}
+    role = {"id": place[key], **label_place(place)}
+    return TableLayout(len(names), role, attributes=place, spaces={"id": name}, type_name=name)
 
 
 def _quoted(name: str) -> str:

@@ -1,11 +1,10 @@
-"""From named facts to a graph: ids, duplicates and the report of an import (needs pyarrow)."""
+"""From named facts and values to a graph: ids, duplicates, attributes and the report of an import (needs pyarrow)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,21 @@ from tuplet.graph.attributes import (
     FACTS,
     FAMILIES,
     STORED,
-    AttributeTable,
-    ColumnContent,
+    AttributeColumn,
     Family,
+    Ids,
     Kind,
-    Ranked,
+    Values,
     in_order,
-    texts_of_arrow,
+    sorted_texts,
     widest,
 )
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, GraphWriter
 from tuplet.graph.name_table import NameTable
-from tuplet.graph.names import Strings, Vocabulary
+from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 from tuplet.graph.versions import pair_key
 from tuplet.progress import counted
-
-Ids = NDArray[np.integer]
+from tuplet.read.cells import is_text, whole
 
 
 @dataclass(frozen=True)
@@ -54,276 +52,6 @@ class AttributeBatch:
 
 
 @dataclass(frozen=True)
-class FoundAttribute:
-    """An attribute that was found, in the report of an import."""
-
-    name: str
-    kind: str  # several kinds, joined by "and", if its values are a mixture
-    values: int
-    of: str = "entities"  # or facts
-
-    @property
-    def mixed(self) -> bool:
-        """Whether it has numbers here and texts there."""
-        return " and " in self.kind
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.kind}, {self.values:,} of {self.of})"
-
-
-@dataclass
-class _KindValues:
-    """The values of one kind of an attribute."""
-
-    rows: RelationSpill
-    texts: NameTable = field(default_factory=NameTable)
-    tags: dict[str, int] = field(default_factory=lambda: {"": 0})
-
-
-class ValueCollector:
-    """Values as they come; beyond `memory` bytes for each attribute they wait in a file."""
-
-    def __init__(self, memory: int, folder: Path | None = None) -> None:
-        self._memory, self._folder = memory, folder
-        self._found: dict[tuple[str, bool, Kind], _KindValues] = {}
-
-    def add(self, batch: AttributeBatch, subject: Callable[[pa.Array], Ids], facts: Sequence[Ids]) -> None:
-        """Take the values of a batch.
-
-        `subject` gives the numbers of entities by name, also of those without a value here; `facts` are the heads,
-        relations and tails of the facts that the batch came with.
-        """
-        values, rows = _flat(batch.values)
-        if len(values) == 0:
-            return
-        kind, stored = _stored(batch.name, values)
-        of_facts = batch.subjects is None
-        gathered = self._found.get((batch.name, of_facts, kind))
-        if gathered is None:
-            spill = RelationSpill(self._memory, self._folder, defaults={"language": 0})
-            gathered = self._found[batch.name, of_facts, kind] = _KindValues(spill)
-        columns: dict[str, NDArray[Any]] = {"value": _texts(gathered.texts, stored) if kind == "text" else stored}
-        if of_facts:
-            head, relation, tail = (column if rows is None else column[rows] for column in facts)
-            columns |= {"head": head, "tail": tail}
-        else:
-            names = _whole(batch.subjects)
-            columns["head"] = subject(names) if rows is None else subject(names)[rows]
-            relation = np.zeros(len(values), np.uint8)
-        if batch.languages is not None and kind == "text":
-            tags = _whole(batch.languages).fill_null("")
-            columns["language"] = _tags(gathered.tags, tags if rows is None else tags.take(pa.array(rows)))
-        if len({len(column) for column in (*columns.values(), relation)}) > 1:
-            raise ValueError(f"{len(values)} values of {batch.name!r} for {len(columns['head'])} subjects")
-        gathered.rows.append(relation, columns)
-
-    def tables(
-        self, of_entity: Ids, of_relation: Ids, dropped: Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]
-    ) -> Iterator[AttributeTable]:
-        """The tables of all values, one after another, given the ids of entities and relations by number.
-
-        `dropped` says of the keys of a relation's facts which of them did not become edges.
-        """
-        groups: dict[tuple[str, bool, Family], dict[Kind, _KindValues]] = {}
-        for (name, of_facts, kind), gathered in self._found.items():
-            groups.setdefault((name, of_facts, FAMILIES[kind]), {})[kind] = gathered
-        by_id: list[int] = np.argsort(of_relation).tolist()
-        orders: dict[int, tuple[Ids, Ids]] = {}  # of facts that have several attributes, sorted once
-        for (name, of_facts, _), kinds in sorted(groups.items()):
-            kind = widest(list(kinds))
-            numbers = by_id if of_facts else [0]
-            parts, relations = [], []
-            for number in numbers:
-                part = _ValueRows.of([k.rows.relation(number) for k in kinds.values()], kind, of_entity, of_facts)
-                if of_facts and len(part.keys):
-                    part = part.in_order_of(orders, number)
-                    part = part.only(~dropped(int(of_relation[number]), part.keys.astype(np.int64)))
-                if len(part.keys):
-                    parts.append(part)
-                    relations.append(int(of_relation[number]) if of_facts else -1)
-            if parts:
-                first = kinds[kind]
-                yield _table(name, kind, parts, relations, first)
-
-    def found(self) -> tuple[FoundAttribute, ...]:
-        """What was gathered, for the report: by name, those of entities before those of facts."""
-        counts: dict[tuple[str, bool], dict[Kind, int]] = {}
-        for (name, of_facts, kind), gathered in self._found.items():
-            counts.setdefault((name, of_facts), {})[kind] = gathered.rows.rows
-        report = []
-        for (name, of_facts), kinds in sorted(counts.items()):
-            families = sorted({widest([k for k in kinds if FAMILIES[k] == f]) for f in {FAMILIES[k] for k in kinds}})
-            of = "facts" if of_facts else "entities"
-            report.append(FoundAttribute(name, " and ".join(families), sum(kinds.values()), of))
-        return tuple(report)
-
-
-@dataclass(frozen=True)
-class _ValueRows:
-    """The rows of one relation, or of all entities, in any order."""
-
-    keys: Ids
-    values: NDArray[Any]
-    languages: NDArray[np.int16] | None
-
-    @staticmethod
-    def of(parts: Sequence[dict[str, NDArray[Any]]], kind: Kind, of_entity: Ids, of_facts: bool) -> _ValueRows:
-        parts = [rows for rows in parts if "head" in rows]
-        if not parts:
-            return _ValueRows(np.zeros(0, np.int64), np.zeros(0, np.int64), None)
-        keys, values = [], []
-        for rows in parts:
-            key: Ids = of_entity[rows["head"]]
-            if of_facts:
-                key = key.astype(np.int64) * FACTS + of_entity[rows["tail"]]
-            keys.append(key)
-            values.append(rows["value"].astype(np.int32 if kind == "text" else STORED.get(kind, np.int64), copy=False))
-        languages = None
-        if any("language" in rows for rows in parts):
-            tags = [rows.get("language", np.zeros(len(rows["head"]), np.int16)) for rows in parts]
-            languages = np.concatenate(tags)
-        if len(parts) == 1:
-            return _ValueRows(keys[0], values[0], languages)
-        return _ValueRows(np.concatenate(keys), np.concatenate(values), languages)
-
-    def in_order_of(self, orders: dict[int, tuple[Ids, Ids]], number: int) -> _ValueRows:
-        """The rows in order of their keys, which is known if those of another attribute have the same keys."""
-        if number not in orders or not np.array_equal(orders[number][0], self.keys):
-            orders[number] = self.keys, np.argsort(self.keys)
-        return self.only(orders[number][1])
-
-    def only(self, rows: NDArray[np.bool_] | Ids) -> _ValueRows:
-        if rows.dtype == bool and rows.all():
-            return self
-        return _ValueRows(self.keys[rows], self.values[rows], None if self.languages is None else self.languages[rows])
-
-
-def _table(
-    name: str, kind: Kind, parts: Sequence[_ValueRows], relations: Sequence[int], gathered: _KindValues
-) -> AttributeTable:
-    """The table of all rows of an attribute and family."""
-    everything = np.concatenate([part.values for part in parts])
-    values: Any
-    if kind == "text":
-        # only texts that some row has: those of dropped facts are gone
-        used = np.unique(everything)
-        texts = gathered.texts.names().take(pa.array(used))
-        order = pc.sort_indices(texts).to_numpy()
-        values = texts_of_arrow(texts.take(pa.array(order)))
-        rank_of = np.zeros(len(gathered.texts), np.int32)
-        rank_of[used[order]] = np.arange(len(used))
-        ranks = rank_of[everything]
-    else:
-        coded = pa.array(everything).dictionary_encode()
-        distinct = coded.dictionary.to_numpy(zero_copy_only=False)
-        order = np.argsort(distinct)
-        rank_of = np.empty(len(order), np.int32)
-        rank_of[order] = np.arange(len(order))
-        values, ranks = distinct[order], rank_of[coded.indices.to_numpy()]
-    tags: tuple[str, ...] = ()
-    tag_of = np.zeros(1, np.int16)
-    if len(gathered.tags) > 1 and any(part.languages is not None for part in parts):
-        tags = tuple(sorted(gathered.tags))
-        tag_of = np.array([tags.index(tag) for tag in gathered.tags], np.int16)
-    contents, begin = [], 0
-    for part in parts:
-        own = ranks[begin : begin + len(part.keys)]
-        begin += len(part.keys)
-        spoken = tag_of[part.languages] if tags and part.languages is not None else None
-        contents.append(in_order(part.keys, own, values, spoken))
-    ranked = Ranked(
-        np.concatenate([content.ranked.keys for content in contents]),
-        np.concatenate([content.ranked.rank for content in contents]),
-    )
-    languages = None
-    if tags:
-        languages = np.concatenate(
-            [np.zeros(len(c.ranked.keys), np.int16) if c.languages is None else c.languages for c in contents]
-        )
-    content = ColumnContent(ranked, values, languages)
-    if relations[0] < 0:
-        return AttributeTable(name, kind, partial(_same_content, content), tags=tags)
-    bounds = np.cumsum([0, *(len(c.ranked.keys) for c in contents)], dtype=np.int64)
-    return AttributeTable(name, kind, partial(_same_content, content), np.array(relations, np.int32), bounds, tags)
-
-
-def _same_content(content: ColumnContent) -> ColumnContent:
-    return content
-
-
-def _whole(column: pa.Array | pa.ChunkedArray | None) -> pa.Array:
-    """A column in one piece, without a dictionary."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # of no chunks
-            column = pa.array([], column.type)
-    assert column is not None
-    return column
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64] | None]:
-    """The values that are there, and the row of each; None where every row has one."""
-    values = _whole(column)
-    rows: NDArray[np.int64] | None = None
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        rows = pc.list_parent_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
-        values = pc.list_flatten(values)
-    missing = values.null_count > 0
-    there = values.is_valid() if missing else None
-    if pa.types.is_floating(values.type):
-        number = pc.fill_null(pc.invert(pc.is_nan(values)), False)
-        if not pc.all(number).as_py():
-            there = number
-    if there is not None:
-        keep = np.flatnonzero(there.to_numpy(zero_copy_only=False))
-        values, rows = values.take(pa.array(keep)), keep if rows is None else rows[keep]
-    return values, rows
-
-
-def _stored(name: str, values: pa.Array) -> tuple[Kind, Any]:
-    """The kind of some values by their Arrow type, and the values as they are stored; texts stay as they are."""
-    t = pa.types
-    kind = values.type
-    if t.is_null(kind):
-        return "text", values.cast(pa.large_string())
-    if t.is_dictionary(kind):
-        return ("text", values) if _is_text(kind.value_type) else _stored(name, values.dictionary_decode())
-    if _is_text(kind):
-        return "text", values
-    if t.is_boolean(kind):
-        return "boolean", values.to_numpy(zero_copy_only=False)
-    try:
-        if t.is_integer(kind):
-            return "integer", values.cast(pa.int64()).to_numpy()
-        if t.is_floating(kind) or t.is_decimal(kind):
-            return "number", values.cast(pa.float64()).to_numpy()
-        if t.is_date(kind):
-            moments = values.cast(pa.timestamp("us"))
-            return "date", moments.cast(pa.int64()).to_numpy()
-        if t.is_timestamp(kind):
-            return "time", values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_numpy()
-        return "text", values.cast(pa.large_string())
-    except pa.ArrowException as error:
-        raise BadInput(f"attribute {name}: {str(error).splitlines()[0]}") from None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _texts(table: NameTable, values: pa.Array) -> NDArray[np.int32]:
-    """The numbers of texts; only those that differ are looked up."""
-    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    return np.asarray(table.number(coded.dictionary)[coded.indices.to_numpy()])
-
-
-def _tags(known: dict[str, int], tags: pa.Array) -> NDArray[np.int16]:
-    coded = tags if pa.types.is_dictionary(tags.type) else tags.dictionary_encode()
-    numbers = [known.setdefault(tag or "", len(known)) for tag in coded.dictionary.to_pylist()]
-    return np.asarray(np.array(numbers, np.int16)[coded.indices.to_numpy()])
-
-
-@dataclass(frozen=True)
 class FactColumns:
     """Some of the named facts of one split, as columns of strings, with dictionaries or without."""
 
@@ -333,55 +61,61 @@ class FactColumns:
     truth: NDArray[np.float64] | None = None  # [facts] in [0, 1]
     date: NDArray[np.int64] | None = None  # [facts] seconds since 1970, `NO_DATE` where there is none
     blank_lines: int = 0
-    labels: dict[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels stated among the facts (rdfs:label)
     blank_nodes: int = 0  # nodes without a name, called _:b0, _:b1, … in order of appearance
     values: tuple[AttributeBatch, ...] = ()  # attributes of the facts, or of entities
     nodes: pa.Array | pa.ChunkedArray | None = None  # names of entities that need not occur in a fact
     remarks: tuple[str, ...] = ()  # what the report says of the source, each in words
     notes: Mapping[str, Any] = field(default_factory=dict)  # what the graph keeps: prefixes, type_relation
 
-    def said(self, *remarks: str) -> FactColumns:
+    def with_remarks(self, *remarks: str) -> FactColumns:
         """The same with more remarks."""
         return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
+
+    def renamed(self, rename: Callable[[str], str]) -> FactColumns:
+        """The same of entities and relations by other names."""
+        values = tuple(
+            batch if batch.subjects is None else replace(batch, subjects=_renamed(batch.subjects, rename))
+            for batch in self.values
+        )
+        ends = {name: _renamed(getattr(self, name), rename) for name in ("head", "relation", "tail")}
+        return replace(self, values=values, labels={rename(name): text for name, text in self.labels.items()}, **ends)
 
     def after_blank(self, number: int) -> FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
         if not (number and self.blank_nodes):
             return self
-        values = tuple(
-            batch if batch.subjects is None else replace(batch, subjects=_renamed(batch.subjects, number))
-            for batch in self.values
-        )
-        labels = {_after(name, number): label for name, label in self.labels.items()}
-        head, tail = _renamed(self.head, number), _renamed(self.tail, number)
-        return replace(self, head=head, tail=tail, values=values, labels=labels)
+        return self.renamed(lambda name: f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name)
 
 
-def _after(name: str, number: int) -> str:
-    return f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name
-
-
-def _renamed(column: pa.Array | pa.ChunkedArray, number: int) -> pa.ChunkedArray:
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    coded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
-    return pa.chunked_array(
-        [
-            pa.DictionaryArray.from_arrays(
-                chunk.indices,
-                pa.array([_after(name, number) for name in chunk.dictionary.to_pylist()], pa.large_string()),
-            )
-            for chunk in coded
-        ],
-        pa.dictionary(pa.int32(), pa.large_string()),
-    )
+def _renamed(column: pa.Array | pa.ChunkedArray, rename: Callable[[str], str]) -> pa.ChunkedArray:
+    made = []
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        names = pa.array(map(rename, coded.dictionary.to_pylist()), pa.large_string())
+        made.append(pa.DictionaryArray.from_arrays(coded.indices, names))
+    return pa.chunked_array(made, pa.dictionary(pa.int32(), pa.large_string()))
 
 
 @dataclass(frozen=True)
 class NameList:
-    """NameList with labels, in the order of their file."""
+    """Names with labels, in the order of their file."""
 
     labels: dict[str, str] = field(default_factory=dict)
     repeated: int = 0  # lines about a name that an earlier line has
+
+
+@dataclass(frozen=True)
+class FoundAttribute:
+    """An attribute that was found, in the report of an import."""
+
+    name: str
+    kind: str  # several kinds, joined by "and", if its values are a mixture
+    values: int
+    of: str = "entities"  # or facts
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}, {self.values:,} of {self.of})"
 
 
 @dataclass(frozen=True)
@@ -431,7 +165,7 @@ class ImportReport:
         lines += [
             f"doubtful: the values of {found.name} are of different kinds ({found.kind}), which do not compare"
             for found in self.attributes
-            if found.mixed
+            if " and " in found.kind
         ]
         return "\n".join([*lines, *self.remarks])
 
@@ -466,10 +200,7 @@ class FactCollector:
             "tail": numbers(self._entities, part.tail),
             "split": np.full(len(part.head), SPLIT_CODE[split], np.uint8),
         }
-        if part.truth is not None:
-            columns["truth"] = part.truth
-        if part.date is not None:
-            columns["date"] = part.date
+        columns |= {name: array for name, array in (("truth", part.truth), ("date", part.date)) if array is not None}
         relation = numbers(self._relations, part.relation)
         self._facts.append(relation, columns)
         for batch in part.values:
@@ -478,18 +209,17 @@ class FactCollector:
         for name, label in part.labels.items():
             self._labels.setdefault(name, label)
         if part.nodes is not None:
-            nodes = part.nodes
-            numbers(self._entities, nodes if isinstance(nodes, pa.ChunkedArray) else pa.chunked_array([nodes]))
+            numbers(self._entities, part.nodes)
         self._remarks |= dict.fromkeys(part.remarks)
         for name, note in part.notes.items():
-            self._notes[name] = _joined(self._notes.get(name), note)
+            self._notes[name] = _join_notes(self._notes.get(name), note)
         self._blank_lines += part.blank_lines
         self._rows += len(part.head)
 
     def _subjects(self, names: pa.Array) -> NDArray[np.int32]:
         """The numbers of entities; the attributes of a table are all about the same ones."""
         if self._looked_up is None or self._looked_up[0] is not names:
-            self._looked_up = names, numbers(self._entities, pa.chunked_array([names]))
+            self._looked_up = names, numbers(self._entities, names)
         return self._looked_up[1]
 
     def write(
@@ -513,7 +243,8 @@ class FactCollector:
         appeared = np.full(len(relations), -1, np.int64)
         appeared[of_relation] = np.arange(len(of_relation))
         writer = GraphWriter(sink, entities, relations)
-        counts, loops = Counter(_NOTHING), 0
+        counts = Counter({"duplicates": 0, "repeated_in_later_split": 0, "conflicting_weights": 0, "zero_truth": 0})
+        loops = 0
         without = {}  # relations of which facts were dropped, with the keys of those that were not
         for number in appeared.tolist():
             facts = self._facts.relation(number)
@@ -535,8 +266,8 @@ class FactCollector:
             labelled_entities=entities.labelled,
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
-            unused_labels=_absent(known, found, found_relations) + known.repeated,
-            remarks=[*self._remarks, *spaced(found), *spaced(found_relations), *in_other_letters(found)],
+            unused_labels=_count_absent(known, found, found_relations) + known.repeated,
+            remarks=[*self._remarks, *_spaced(found), *_spaced(found_relations), *_in_other_letters(found)],
             attributes=self._values.found(),
             blank_lines=self._blank_lines,
             **counts,
@@ -549,17 +280,17 @@ class FactCollector:
         return report, writer, writer.finish({"report": report.as_dict(), **self._notes}, tables)
 
 
-def _joined(known: Any, note: Any) -> Any:
+def _join_notes(known: Any, note: Any) -> Any:
     """Notes of two sources under one name: of prefixes and the like the first meaning counts."""
     if isinstance(note, Mapping):
         return dict(note) | (known or {})
     return list(dict.fromkeys([*(known or []), *note])) if isinstance(note, list) else note
 
 
-def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
+def numbers(table: NameTable, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
     """The numbers of the names of a column; where it has dictionaries, only those are looked up."""
     parts = [np.zeros(0, np.int32)]
-    for chunk in column.chunks:
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         if pa.types.is_dictionary(chunk.type):
             parts.append(table.number(chunk.dictionary)[chunk.indices.to_numpy()])
         else:
@@ -567,21 +298,16 @@ def numbers(table: NameTable, column: pa.ChunkedArray) -> NDArray[np.int32]:
     return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
-def strings_of(array: pa.Array, sorted_already: bool = False) -> Strings:
-    """Arrow strings without nulls as a blob with offsets."""
-    large = array.cast(pa.large_string())
-    _, offset_buffer, data = large.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[large.offset : large.offset + len(large) + 1]
-    blob = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
-    if sorted_already:
-        order = np.arange(len(large), dtype=np.int32)
-    else:
-        order = pc.sort_indices(large).to_numpy().astype(np.int32)
+def _strings(array: pa.Array, order: NDArray[np.int32] | None = None) -> Strings:
+    """Arrow strings without nulls as a blob with offsets; `order` is that of their bytes, where it is known."""
+    blob, offsets = arrow_bytes(array)
+    if order is None:
+        order = pc.sort_indices(array.cast(pa.large_string())).to_numpy().astype(np.int32)
         order = order[np.diff(offsets)[order] > 0]
-    return Strings(blob, offsets - offsets[0], order)
+    return Strings(blob, offsets, order)
 
 
-def _absent(known: NameList, *found: pa.Array) -> int:
+def _count_absent(known: NameList, *found: pa.Array) -> int:
     """How many labels are of names that do not occur."""
     names = pa.array(list(known.labels), pa.large_string())
     return int(pc.sum(pc.invert(pc.is_in(names, pa.concat_arrays(found)))).as_py() or 0)
@@ -596,24 +322,20 @@ def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tu
     if listed is None:
         order = pc.sort_indices(found)
         everything, unlisted = found.take(order), 0
-        strings = strings_of(everything, sorted_already=True)
+        strings = _strings(everything, np.arange(len(found), dtype=np.int32))
         ids = np.empty(len(found), np.int32)
         ids[order.to_numpy()] = np.arange(len(found), dtype=np.int32)
     else:
         given = pa.array(list(listed.labels), pa.large_string())
         others = found.filter(pc.invert(pc.is_in(found, value_set=given)))
-        others = others.take(pc.sort_indices(others))
-        everything, unlisted = pa.concat_arrays([given, others]), len(others)
-        strings = strings_of(everything)
+        everything, unlisted = pa.concat_arrays([given, others.take(pc.sort_indices(others))]), len(others)
+        strings = _strings(everything)
         ids = pc.index_in(found, value_set=everything).to_numpy().astype(np.int32)
-    label_of = known.labels | (listed.labels if listed else {})
     # A list without a label does not hide the label that a label file has.
-    label_of = {name: label or known.labels.get(name, "") for name, label in label_of.items()}
-    if not any(label_of.values()):
-        return Vocabulary(strings, Strings.of([])), ids, unlisted
-    labels = pa.array([label_of.get(name, "") for name in everything.to_pylist()], pa.large_string())
-    some = pc.any(pc.not_equal(labels, "")).as_py()
-    return Vocabulary(strings, strings_of(labels) if some else Strings.of([])), ids, unlisted
+    label_of = known.labels | {name: text for name, text in (listed.labels if listed else {}).items() if text}
+    labels = [label_of.get(name, "") for name in everything.to_pylist()] if any(label_of.values()) else []
+    texts = _strings(pa.array(labels, pa.large_string())) if any(labels) else Strings.of([])
+    return Vocabulary(strings, texts), ids, unlisted
 
 
 def distinct(
@@ -652,11 +374,8 @@ def distinct(
     }
 
 
-_NOTHING = {"duplicates": 0, "repeated_in_later_split": 0, "conflicting_weights": 0, "zero_truth": 0}
-
-
-def spaced(names: pa.Array) -> list[str]:
-    """What is said of names that differ from others only by spaces before or after them."""
+def _spaced(names: pa.Array) -> list[str]:
+    """The remark on names that differ from others only by spaces before or after them."""
     around = names.filter(pc.or_(pc.starts_with(names, " "), pc.ends_with(names, " ")))
     doubtful = around.filter(pc.is_in(pc.utf8_trim(around, " "), names))
     if not len(doubtful):
@@ -667,8 +386,8 @@ def spaced(names: pa.Array) -> list[str]:
     ]
 
 
-def in_other_letters(names: pa.Array) -> list[str]:
-    """What is said of names that differ from others only by capital letters."""
+def _in_other_letters(names: pa.Array) -> list[str]:
+    """The remark on names that differ from others only by capital letters."""
     if len(names) > 100_000:
         return []
     lowered = pc.utf8_lower(names)
@@ -678,3 +397,188 @@ def in_other_letters(names: pa.Array) -> list[str]:
         return []
     one, other = names.filter(pc.equal(lowered, several[0]))[:2].to_pylist()
     return [f"names that differ from others only by capital letters: {len(several):,}, as {one!r} and {other!r}"]
+
+
+# --- attributes --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _KindValues:
+    """The values of one kind of an attribute, of entities or of facts."""
+
+    rows: RelationSpill
+    texts: NameTable = field(default_factory=NameTable)
+    tags: dict[str, int] = field(default_factory=lambda: {"": 0})
+
+
+class ValueCollector:
+    """Values as they come; beyond `memory` bytes for each attribute they wait in a file."""
+
+    def __init__(self, memory: int, folder: Path | None = None) -> None:
+        self._memory, self._folder = memory, folder
+        self._found: dict[tuple[str, bool, Kind], _KindValues] = {}
+
+    def add(self, batch: AttributeBatch, subject: Callable[[pa.Array], Ids], facts: Sequence[Ids]) -> None:
+        """Take the values of a batch.
+
+        `subject` gives the numbers of entities by name, also of those without a value here; `facts` are the heads,
+        relations and tails of the facts that the batch came with.
+        """
+        values, rows = _flat(batch.values)
+        if len(values) == 0:
+            return
+        kind, stored = _stored(batch.name, values)
+        key = batch.name, batch.subjects is None, kind
+        gathered = self._found.get(key)
+        if gathered is None:
+            spill = RelationSpill(self._memory, self._folder, defaults={"language": 0})
+            gathered = self._found[key] = _KindValues(spill)
+        if kind == "text":  # only texts that differ are looked up
+            coded = stored if pa.types.is_dictionary(stored.type) else stored.dictionary_encode()
+            stored = numbers(gathered.texts, coded)
+        columns: dict[str, NDArray[Any]] = {"value": stored}
+        if batch.subjects is None:
+            head, relation, tail = (column if rows is None else column[rows] for column in facts)
+            columns |= {"head": head, "tail": tail}
+        else:
+            names = whole(batch.subjects)
+            columns["head"] = subject(names) if rows is None else subject(names)[rows]
+            relation = np.zeros(len(values), np.uint8)
+        if batch.languages is not None and kind == "text":
+            tags = whole(batch.languages).fill_null("").dictionary_encode()
+            known = gathered.tags
+            codes = np.array([known.setdefault(tag, len(known)) for tag in tags.dictionary.to_pylist()], np.int16)
+            columns["language"] = codes[(tags if rows is None else tags.take(pa.array(rows))).indices.to_numpy()]
+        if len({len(column) for column in (*columns.values(), relation)}) > 1:
+            raise ValueError(f"{len(values)} values of {batch.name!r} for {len(columns['head'])} subjects")
+        gathered.rows.append(relation, columns)
+
+    def tables(
+        self, of_entity: Ids, of_relation: Ids, dropped: Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]
+    ) -> Iterator[list[AttributeColumn]]:
+        """The columns of all values, table by table, given the ids of entities and relations by number.
+
+        `dropped` says of the keys of a relation's facts which of them did not become edges.
+        """
+        groups: dict[tuple[str, bool, Family], dict[Kind, _KindValues]] = {}
+        for (name, of_facts, kind), gathered in self._found.items():
+            groups.setdefault((name, of_facts, FAMILIES[kind]), {})[kind] = gathered
+        by_id: list[int] = np.argsort(of_relation).tolist()
+        orders: dict[int, tuple[Ids, Ids]] = {}  # of facts that have several attributes, sorted once
+        for (name, of_facts, _), kinds in sorted(groups.items()):
+            kind = widest(kinds)
+            parts: list[tuple[int, _Rows]] = []
+            for number in by_id if of_facts else [0]:
+                rows = _joined_rows([k.rows.relation(number) for k in kinds.values()], kind, of_entity)
+                if of_facts and len(rows["key"]):
+                    key = rows["key"]
+                    if number not in orders or not np.array_equal(orders[number][0], key):
+                        orders[number] = key, np.argsort(key)
+                    rows = {part: column[orders[number][1]] for part, column in rows.items()}
+                    gone = dropped(int(of_relation[number]), rows["key"])
+                    rows = {part: column[~gone] for part, column in rows.items()} if gone.any() else rows
+                if len(rows["key"]):
+                    parts.append((int(of_relation[number]) if of_facts else -1, rows))
+            if parts:
+                yield list(_columns(name, kind, parts, kinds[kind]))
+
+    def found(self) -> tuple[FoundAttribute, ...]:
+        """What was gathered, for the report: by name, those of entities before those of facts."""
+        counts: dict[tuple[str, bool], dict[Kind, int]] = {}
+        for (name, of_facts, kind), gathered in self._found.items():
+            counts.setdefault((name, of_facts), {})[kind] = gathered.rows.rows
+        report = []
+        for (name, of_facts), kinds in sorted(counts.items()):
+            families = sorted({widest([k for k in kinds if FAMILIES[k] == f]) for f in {FAMILIES[k] for k in kinds}})
+            of = "facts" if of_facts else "entities"
+            report.append(FoundAttribute(name, " and ".join(families), sum(kinds.values()), of))
+        return tuple(report)
+
+
+# The rows of one relation, or of all entities, in any order: `key`, `value` and perhaps `language`.
+_Rows = dict[str, NDArray[Any]]
+
+
+def _joined_rows(parts: Sequence[_Rows], kind: Kind, of_entity: Ids) -> _Rows:
+    """The rows of the kinds of a family; of several kinds the values are stored as the widest is."""
+    made: dict[str, list[NDArray[Any]]] = {"key": [], "value": []}
+    spoken = any("language" in rows for rows in parts)
+    for rows in parts:
+        if "head" not in rows:
+            continue
+        key = of_entity[rows["head"]]
+        if "tail" in rows:
+            key = key.astype(np.int64) * FACTS + of_entity[rows["tail"]]
+        made["key"].append(key)
+        dtype = np.int32 if kind == "text" else STORED.get(kind, np.int64)
+        made["value"].append(rows["value"].astype(dtype, copy=False))
+        if spoken:
+            made.setdefault("language", []).append(rows.get("language", np.zeros(len(key), np.int16)))
+    if not made["key"]:
+        return {"key": np.zeros(0, np.int64)}
+    return {name: part[0] if len(part) == 1 else np.concatenate(part) for name, part in made.items()}
+
+
+def _columns(
+    name: str, kind: Kind, parts: Sequence[tuple[int, _Rows]], gathered: _KindValues
+) -> Iterator[AttributeColumn]:
+    """The columns of an attribute and family, which share their values."""
+    values: Values
+    if kind == "text":
+        values, rank_of = sorted_texts(gathered.texts.names())
+        ranks = [rank_of[rows["value"]] for _, rows in parts]
+    else:
+        coded = pa.array(np.concatenate([rows["value"] for _, rows in parts])).dictionary_encode()
+        found = coded.dictionary.to_numpy(zero_copy_only=False)
+        order = np.argsort(found)
+        rank_of = np.empty(len(order), np.int32)
+        rank_of[order] = np.arange(len(order))
+        values, cuts = found[order], np.cumsum([len(rows["key"]) for _, rows in parts])[:-1]
+        ranks = np.split(rank_of[coded.indices.to_numpy()], cuts)
+    tags = tuple(sorted(gathered.tags)) if len(gathered.tags) > 1 else ()
+    tag_of = np.array([tags.index(tag) if tags else 0 for tag in gathered.tags], np.int16)
+    for (relation, rows), rank in zip(parts, ranks, strict=True):
+        spoken = tag_of[rows["language"]] if tags and "language" in rows else None
+        content = in_order(rows["key"], rank, values, spoken)
+        yield AttributeColumn.of_content(name, kind, content, relation, tags)
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64] | None]:
+    """The values that are there, and the row of each; None where every row has one."""
+    values = whole(column)
+    rows: NDArray[np.int64] | None = None
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        rows = pc.list_parent_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
+        values = pc.list_flatten(values)
+    there = values.is_valid() if values.null_count > 0 else None
+    if pa.types.is_floating(values.type):
+        number = pc.fill_null(pc.invert(pc.is_nan(values)), False)
+        if not pc.all(number).as_py():
+            there = number
+    if there is not None:
+        keep = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+        values, rows = values.take(pa.array(keep)), keep if rows is None else rows[keep]
+    return values, rows
+
+
+def _stored(name: str, values: pa.Array) -> tuple[Kind, Any]:
+    """The kind of some values by their Arrow type, and the values as they are stored; texts stay as they are."""
+    t, kind = pa.types, values.type
+    if t.is_dictionary(kind):
+        return ("text", values) if is_text(kind.value_type) else _stored(name, values.dictionary_decode())
+    if is_text(kind):
+        return "text", values
+    if t.is_boolean(kind):
+        return "boolean", values.to_numpy(zero_copy_only=False)
+    try:
+        if t.is_integer(kind):
+            return "integer", values.cast(pa.int64()).to_numpy()
+        if t.is_floating(kind) or t.is_decimal(kind):
+            return "number", values.cast(pa.float64()).to_numpy()
+        if t.is_date(kind):
+            return "date", values.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+        if t.is_timestamp(kind):
+            return "time", values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_numpy()
+        return "text", values.cast(pa.large_string())
+    except pa.ArrowException as error:
+        raise BadInput(f"attribute {name}: {str(error).splitlines()[0]}") from None

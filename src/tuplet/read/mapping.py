@@ -1,4 +1,4 @@
-"""What users say about the columns of a table: `--columns` and `columns=`."""
+"""Which column of a table is what: as users say it (`--columns`, `columns=`), as headers say it, where it stands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,31 @@ from tuplet.graph.attributes import Kind
 ROLES = ("head", "relation", "tail")
 ALL_ROLES = (*ROLES, "truth", "date")
 ENTITY_ROLES = ("id", "label", "type")
+TYPE_RELATION = "type"  # of the facts that node labels become
 _SEVERAL = ("relation", "attribute")  # of these a table may have several columns
 _WORDS = (*ALL_ROLES, *ENTITY_ROLES, "attribute", "split", "missing", "spaces")
-REST = "*"  # all columns that are not named
+_REST = "*"  # all columns that are not named
 
 Place: TypeAlias = str | int  # the name of a column, or its position from 1
 # As users write it: text, a list of three or four columns, or a mapping from roles to columns.
 Columns: TypeAlias = str | Sequence[Place] | Mapping[str, Place | Sequence[Place]]
+
+# Names that say what a column is.
+_KNOWN = {
+    "head": ("head", "subject", "source", "h", "s"),
+    "relation": ("relation", "predicate", "r", "p"),
+    "tail": ("tail", "object", "target", "t", "o"),
+    "truth": ("truth", "weight"),
+    "date": ("date",),
+}
+_KNOWN_OF_ENTITIES = {
+    "id": ("id", "node", "entity", "iri", "uri", "curie", "key"),
+    "label": ("label", "name", "title"),
+    "type": ("type", "types", "labels", "class", "category"),
+}
+
+
+# --- what users say ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,14 +68,9 @@ class Choice(Mapping[str, Place]):
         return len(self.role)
 
     @property
-    def by_entity(self) -> bool:
-        """Whether each row is about an entity."""
-        return "id" in self.role
-
-    @property
     def pairs(self) -> bool:
         """Whether two columns are enough."""
-        return self.by_entity or self.relation_name != ""
+        return "id" in self.role or self.relation_name != ""
 
     @property
     def says_something(self) -> bool:
@@ -94,6 +107,10 @@ def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | N
     return replace(_chosen(_pairs(columns)), header=header)
 
 
+def _wrong(*text: str) -> BadInput:
+    return BadInput(Option("columns", None), *text)
+
+
 def _pairs(columns: Columns) -> list[tuple[str, Place]]:
     """Roles with their columns, one by one."""
     if isinstance(columns, str):
@@ -106,7 +123,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
         return [(role, _meant(role, one)) for role, several in pairs for one in several]
     if len(columns) not in (3, 4):
         raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
-    return [(role, _place(column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
+    return [(role, _meant(role, column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
 
 
 def _written(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
@@ -115,23 +132,15 @@ def _written(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
         if part.replace(" ", "") == "split=":
             yield "split", ","
         elif part or before.replace(" ", "") != "split=":
-            yield _pair(part)
-
-
-def _pair(text: str) -> tuple[str, Place]:
-    role, sign, name = text.partition("=")
-    if not sign or not (name.strip() or role.strip() == "missing"):
-        raise BadInput(Option("columns", None), f" is written head=A,relation=B,tail=C; {text!r} has no name")
-    return role.strip(), _meant(role.strip(), name.strip())
+            role, sign, name = (text.strip() for text in part.partition("="))
+            if not sign or not (name or role == "missing"):
+                raise _wrong(f" is written head=A,relation=B,tail=C; {part!r} has no name")
+            yield role, _meant(role, name)
 
 
 def _meant(role: str, given: Any) -> Place:
     """A column, by name or number; or the text that is split at or stands for nothing, which may look like a number."""
-    return str(given) if role in ("split", "missing", "spaces") else _place(given)
-
-
-def _place(column: Any) -> Place:
-    return int(column) if str(column).isdecimal() else str(column)
+    return int(given) if role not in ("split", "missing", "spaces") and str(given).isdecimal() else str(given)
 
 
 def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
@@ -144,7 +153,9 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
     trim = False
     one_relation = not by_entity and not any(role in ("relation", "tail") for role, _ in pairs)
     for role, column in pairs:
-        if role in _SEVERAL and column == REST:
+        called = column if isinstance(column, str) else f"column{column}"
+        own_name = role not in _WORDS and not hint(role, _WORDS)  # that of a relation
+        if role in _SEVERAL and column == _REST:
             rest = role
         elif role == "split":
             split = str(column)
@@ -152,24 +163,24 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
             missing.append(str(column))
         elif role == "spaces":
             if column != "trim":
-                raise BadInput(Option("columns", None), f" knows spaces=trim, not spaces={column}")
+                raise _wrong(f" knows spaces=trim, not spaces={column}")
             trim = True
         elif role == "attribute":
-            attributes[_called(column)] = column
+            attributes[called] = column
         elif by_entity and role == "relation":
-            relations.append((_called(column), column))
-        elif by_entity and role not in _WORDS and not hint(role, _WORDS):
-            relations.append((role, column))  # a relation by its own name
-        elif one_relation and not relation_name and role not in _WORDS and not hint(role, _WORDS):
+            relations.append((called, column))
+        elif by_entity and own_name:
+            relations.append((role, column))
+        elif one_relation and not relation_name and own_name:
             relation_name, roles["tail"] = role, column  # the same, of all facts
-        elif relation_name and role not in _WORDS and not hint(role, _WORDS):
+        elif relation_name and own_name:
             head = next((place for what, place in pairs if what == "head"), "COLUMN")
             several = f"a row with several is about an entity: id={head} instead of head={head}"
-            raise BadInput(Option("columns", None), f" names the relations {relation_name} and {role}; {several}")
+            raise _wrong(f" names the relations {relation_name} and {role}; {several}")
         elif role not in _WORDS:
             raise unknown("column role", role, (*ALL_ROLES, *ENTITY_ROLES, "attribute"))
         elif role in roles:
-            raise BadInput(Option("columns", None), f" names the {role} twice")
+            raise _wrong(f" names the {role} twice")
         else:
             roles[role] = column
     choice = Choice(roles, tuple(relations), attributes, rest, split, relation_name, tuple(missing), trim)
@@ -177,60 +188,35 @@ def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
     return choice
 
 
-def _called(column: Place) -> str:
-    return column if isinstance(column, str) else f"column{column}"
-
-
 def _refuse_wrong(choice: Choice) -> None:
-    if choice.by_entity:
+    if "id" in choice.role:
         for role in choice.role:
             if role not in ENTITY_ROLES:
-                raise BadInput(
-                    Option("columns", None),
-                    f" names an id and a {role}: a table has a row for each entity (id=) or for each fact (head=)",
-                )
+                both = "a table has a row for each entity (id=) or for each fact (head=)"
+                raise _wrong(f" names an id and a {role}: {both}")
         if not (choice.relations or choice.attributes or choice.rest or len(choice) > 1):
-            raise BadInput(
-                Option("columns", None),
-                f" says what the id is and nothing else; relation=COLUMN, attribute=COLUMN or relation={REST} "
-                "say what the other columns are",
-            )
+            others = f"relation=COLUMN, attribute=COLUMN or relation={_REST} say what the other columns are"
+            raise _wrong(f" says what the id is and nothing else; {others}")
         return
     for role in choice.role:
         if role in ENTITY_ROLES:
-            raise BadInput(Option("columns", None), f" names a {role}, but no id: which entity is each row about?")
+            raise _wrong(f" names a {role}, but no id: which entity is each row about?")
     missing = [role for role in ROLES if role not in choice.role and not (role == "relation" and choice.relation_name)]
     if missing == ["relation"] and choice.rest != "relation":
         pair = f"head={choice['head']},NAME={choice['tail']}"
-        raise BadInput(
-            Option("columns", None), f" does not name the relation; if all rows are of one called NAME, write {pair}"
-        )
+        raise _wrong(f" does not name the relation; if all rows are of one called NAME, write {pair}")
     if missing and (choice.role or not (choice.attributes or choice.rest or choice.missing or choice.trim)):
-        raise BadInput(Option("columns", None), f" does not name the {missing[0]}; it needs head, relation and tail")
+        raise _wrong(f" does not name the {missing[0]}; it needs head, relation and tail")
     if choice.rest == "relation":
-        raise BadInput(Option("columns", None), " names a relation for each fact, so the others cannot be relations")
+        raise _wrong(" names a relation for each fact, so the others cannot be relations")
 
 
-TYPE_RELATION = "type"  # of the facts that node labels become
-
-# Names that say what a column is.
-_KNOWN = {
-    "head": ("head", "subject", "source", "h", "s"),
-    "relation": ("relation", "predicate", "r", "p"),
-    "tail": ("tail", "object", "target", "t", "o"),
-    "truth": ("truth", "weight"),
-    "date": ("date",),
-}
-_KNOWN_OF_ENTITIES = {
-    "id": ("id", "node", "entity", "iri", "uri", "curie", "key"),
-    "label": ("label", "name", "title"),
-    "type": ("type", "types", "labels", "class", "category"),
-}
+# --- where it stands ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The place of each thing in a row, from 0."""
+    """The place of each thing in a row, from 0; a row is about a fact, or about an entity."""
 
     width: int
     role: Mapping[str, int]
@@ -250,10 +236,6 @@ class TableLayout:
     unnamed: frozenset[str] = frozenset()  # relations that the user did not name: `relation=*`
 
     @property
-    def by_entity(self) -> bool:
-        return "id" in self.role
-
-    @property
     def used(self) -> list[int]:
         """The places that matter, ascending."""
         others = [] if self.also is None else self.also.used
@@ -267,11 +249,11 @@ def known_columns(names: Sequence[str]) -> dict[str, int]:
     >>> known_columns(["Subject", "predicate", "object", "weight"]), known_columns(["paris", "in", "france"])
     ({'head': 0, 'relation': 1, 'tail': 2, 'truth': 3}, {})
     """
-    role = _named(names, _KNOWN)
+    role = _find_roles(names, _KNOWN)
     return role if all(r in role for r in ROLES) else {}
 
 
-def _named(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _find_roles(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, int]:
     lowered = [name.strip().lower() for name in names]
     return {r: lowered.index(word) for r, words in known.items() for word in words[::-1] if word in lowered}
 
@@ -282,7 +264,7 @@ def node_choice(names: Sequence[str], choice: Choice | None = None) -> Choice:
     >>> dict(node_choice(["id", "name", "born"])), node_choice(["drug", "phase"]).role
     ({'id': 1, 'label': 2}, {'id': 1})
     """
-    role = _named(names, _KNOWN_OF_ENTITIES)
+    role = _find_roles(names, _KNOWN_OF_ENTITIES)
     role.setdefault("id", role.pop("label") if role.get("label") == 0 else 0)
     split = choice.split if choice is not None else ""
     return Choice({r: place + 1 for r, place in role.items()}, rest="attribute", split=split, header=True)
@@ -300,13 +282,16 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
     def found(what: str, column: Place) -> int:
         if str(column) in names and (numbers_are_names or isinstance(column, str)):
             if list(names).count(str(column)) > 1:
-                raise _twice(where, str(column))
+                raise twice(str(column))
             return list(names).index(str(column))
         if isinstance(column, str):
             raise unknown("column", column, names, f"is not in {where}")
         if not 1 <= column <= len(names):
             raise BadInput(f"{where} has {len(names)} columns; there is no column {column} for the {what}")
         return column - 1
+
+    def twice(name: str) -> BadInput:
+        return BadInput(f"two columns are called {name!r} in {where}; rename one of them")
 
     role = {what: found(what, column) for what, column in choice.items()} or known_columns(names)
     relations = tuple((name, found(name, column)) for name, column in choice.relations)
@@ -318,48 +303,40 @@ def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_name
     if choice.rest:
         for name, i in others.items():
             if names[i] in names[:i]:
-                raise _twice(where, name)
+                raise twice(name)
     if choice.rest == "relation":
         relations += tuple(others.items())
     elif choice.rest == "attribute":
         attributes |= others
-    unused = () if choice.rest else tuple(others)
-    split = choice.split or (";" if "type" in role else "")
-    lists = frozenset(attributes if choice.split else ())
     return TableLayout(
         len(names),
         role,
         relations,
         attributes,
-        lists=lists,
-        split=split,
+        lists=frozenset(attributes if choice.split else ()),
+        split=choice.split or (";" if "type" in role else ""),
         relation_name=choice.relation_name,
-        unused=unused,
+        unused=() if choice.rest else tuple(others),
         missing=choice.missing,
         trim=choice.trim,
         unnamed=frozenset(others if choice.rest == "relation" else ()),
     )
 
 
-def _twice(where: str, name: str) -> BadInput:
-    return BadInput(f"two columns are called {name!r} in {where}; rename one of them")
-
-
-def plain(names: Sequence[str], role: Mapping[str, int]) -> TableLayout:
+def plain_layout(names: Sequence[str], role: Mapping[str, int]) -> TableLayout:
     """The layout of a table of which only the roles are known."""
     taken = set(role.values())
     return TableLayout(len(names), role, unused=tuple(name for i, name in enumerate(names) if i not in taken))
 
 
 def unused_remark(where: str, layout: TableLayout) -> tuple[str, ...]:
-    """What is said of columns that nobody asked for."""
+    """The remark on columns that nobody asked for."""
     if not layout.unused:
         return ()
-    named = ", ".join(map(repr, layout.unused[:8])) + (", …" if len(layout.unused) > 8 else "")
-    one = len(layout.unused) == 1
-    what = "column" if one else "columns"
-    keep = f"attribute={layout.unused[0]}" if one else "attribute=*"
-    return (f"{where}: {what} {named} not read ({keep} among the columns keeps {'it' if one else 'them'})",)
+    shown = ", ".join(map(repr, layout.unused[:8])) + (", …" if len(layout.unused) > 8 else "")
+    if len(layout.unused) == 1:
+        return (f"{where}: column {shown} not read (attribute={layout.unused[0]} among the columns keeps it)",)
+    return (f"{where}: columns {shown} not read (attribute=* among the columns keeps them)",)
 
 
 def header_unnamed(place: str, names: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> BadInput:
@@ -372,7 +349,7 @@ def header_unnamed(place: str, names: Sequence[str], rows: Sequence[Sequence[str
     "name the columns with --columns 'head=who,NAME=what thing,attribute=*' (NAME: what you call the relation)"
     """
     called = [name or str(place) for place, name in enumerate(names, start=1)]
-    guess = _guess(called, [row for row in rows if len(row) == len(names)])
+    guess = _guess_columns(called, [row for row in rows if len(row) == len(names)])
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     return BadInput(
         f"{place}: the first line looks like a header ({shown}); name the columns with ",
@@ -381,7 +358,11 @@ def header_unnamed(place: str, names: Sequence[str], rows: Sequence[Sequence[str
     )
 
 
-def _guess(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+# Numbers with fractions and dates, which are rarely names.
+_VALUE = re.compile(r"[+-]?[0-9]*[.][0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}.*")
+
+
+def _guess_columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """What the columns of a table may be: few relations in the second, a row for each entity, or for each pair."""
     columns = [[row[i] for row in rows if row[i]] for i in range(len(names))]
     values = [bool(column) and all(map(_VALUE.fullmatch, column)) for column in columns]
@@ -401,15 +382,13 @@ def _guess(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return role + (",attribute=*" if rows and used < len(names) else "")
 
 
-# Numbers with fractions and dates, which are rarely names.
-_VALUE = re.compile(r"[+-]?[0-9]*[.][0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}.*")
-
+# --- Neo4j: `personId:ID(Person),name,born:int,:LABEL` and `:START_ID,:END_ID,:TYPE` -----------------------------
 
 _MARKED = re.compile(
     r"(?P<name>[^:]*):(?P<mark>START_ID|END_ID|TYPE|ID|LABEL|IGNORE)(?:\((?P<space>.*)\))?", re.IGNORECASE
 )
 _TYPED = re.compile(r"(?P<name>.+):(?P<type>[a-z]+)(?:\{.*\})?(?P<list>\[\])?", re.IGNORECASE)
-_ROLES = {"ID": "id", "LABEL": "type", "START_ID": "head", "END_ID": "tail", "TYPE": "relation"}
+_MARKS = {"ID": "id", "LABEL": "type", "START_ID": "head", "END_ID": "tail", "TYPE": "relation"}
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("int", "long", "byte", "short", "integer"), "integer"),
     **dict.fromkeys(("float", "double", "number"), "number"),
@@ -418,7 +397,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("localdatetime", "datetime"), "time"),
     **dict.fromkeys(("string", "char", "point", "time", "localtime", "duration"), "text"),
 }
-_LABELS = ("name", "title", "label")  # properties that say what a node is called
 
 
 def is_neo4j_header(names: Sequence[str]) -> bool:
@@ -446,14 +424,15 @@ def apoc_layout(names: Sequence[str]) -> TableLayout:
     attributes = {name: i for name, i in place.items() if not name.startswith("_")}
     ends = {"head": place["_start"], "tail": place["_end"], "relation": place["_type"]}
     edges = TableLayout(len(names), ends, attributes=attributes, only=place["_start"])
-    role = {"id": place["_id"], "type": place["_labels"], **_label(attributes)}
+    role = {"id": place["_id"], "type": place["_labels"], **label_place(attributes)}
     return TableLayout(len(names), role, attributes=attributes, split=":", only=place["_id"], also=edges)
 
 
-def _label(attributes: Mapping[str, int]) -> dict[str, int]:
-    """The property that says what a node is called."""
+def label_place(attributes: Mapping[str, int]) -> dict[str, int]:
+    """The property that says what a node is called, as the role `label`."""
     called = {name.lower(): i for name, i in attributes.items()}
-    return {"label": next(called[word] for word in _LABELS if word in called)} if called.keys() & set(_LABELS) else {}
+    word = next((word for word in ("name", "title", "label") if word in called), None)
+    return {} if word is None else {"label": called[word]}
 
 
 def neo4j_layout(place: str, names: Sequence[str]) -> TableLayout:
@@ -468,37 +447,34 @@ def neo4j_layout(place: str, names: Sequence[str]) -> TableLayout:
     attributes: dict[str, int] = {}
     kinds: dict[str, Kind] = {}
     lists: set[str] = set()
-    for i, text in enumerate(names):
-        marked, typed = _MARKED.fullmatch(text.strip()), _TYPED.fullmatch(text.strip())
+    for i, text in enumerate(map(str.strip, names)):
+        marked, typed = _MARKED.fullmatch(text), _TYPED.fullmatch(text)
+        name, kind = text, _KINDS["string"]
         if marked:
             mark = marked["mark"].upper()
             if mark == "IGNORE":
                 continue
-            what = _ROLES[mark]
+            what = _MARKS[mark]
             if what in role:
                 raise BadInput(f"{place}: two columns are the :{mark}; tuplet reads one")
             role[what] = i
             if marked["space"]:
                 spaces[what] = marked["space"]
-            if marked["name"] and what == "id":
-                attributes[marked["name"]] = i
-                kinds[marked["name"]] = "text"
+            if not (marked["name"] and what == "id"):
+                continue
+            name = marked["name"]
         elif typed and typed["type"].lower() in _KINDS:
-            attributes[typed["name"]] = i
-            kinds[typed["name"]] = _KINDS[typed["type"].lower()]
+            name, kind = typed["name"], _KINDS[typed["type"].lower()]
             if typed["list"]:
-                lists.add(typed["name"])
-        else:
-            attributes[text.strip()] = i
-            kinds[text.strip()] = "text"
-    if "id" not in role:
+                lists.add(name)
+        attributes[name], kinds[name] = i, kind
+    if "id" in role:
+        role |= label_place(attributes)
+    else:
         for what, mark in (("head", "START_ID"), ("tail", "END_ID"), ("relation", "TYPE")):
             if what not in role:
-                raise BadInput(
-                    f"{place}: a Neo4j header has :ID (nodes) or :START_ID, :END_ID and :TYPE; no :{mark} here"
-                )
-    else:
-        role |= _label(attributes)
+                wanted = "a Neo4j header has :ID (nodes) or :START_ID, :END_ID and :TYPE"
+                raise BadInput(f"{place}: {wanted}; no :{mark} here")
     return TableLayout(
         len(names), role, attributes=attributes, kinds=kinds, lists=frozenset(lists), split=";", spaces=spaces
     )

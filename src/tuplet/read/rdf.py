@@ -20,12 +20,11 @@ import pyoxigraph as ox
 
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import Kind
+from tuplet.graph.names import NAMES
 from tuplet.read.cells import of_kind
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import Choice
-from tuplet.read.text import load
-
-NAMES = "urn:tuplet:name:"
+from tuplet.read.text import load, stem_and_type
 
 
 def plain(name: str) -> str:
@@ -39,40 +38,13 @@ def plain(name: str) -> str:
 
 def with_plain_names(part: FactColumns) -> FactColumns:
     """The same facts, labels and values, of things by their plain names."""
-    values = tuple(
-        replace(
-            batch, name=plain(batch.name), subjects=None if batch.subjects is None else _plain_column(batch.subjects)
-        )
-        for batch in part.values
-    )
     notes: dict[str, Any] = dict(part.notes)
     if "label_attributes" in notes:
         notes["label_attributes"] = [plain(name) for name in notes["label_attributes"]]
     if "type_relation" in notes:
         notes["type_relation"] = plain(notes["type_relation"])
-    return replace(
-        part,
-        head=_plain_column(part.head),
-        relation=_plain_column(part.relation),
-        tail=_plain_column(part.tail),
-        labels={plain(name): label for name, label in part.labels.items()},
-        values=values,
-        notes=notes,
-    )
-
-
-def _plain_column(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    coded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
-    return pa.chunked_array(
-        [
-            pa.DictionaryArray.from_arrays(
-                chunk.indices, pa.array(map(plain, chunk.dictionary.to_pylist()), pa.large_string())
-            )
-            for chunk in coded
-        ],
-        pa.dictionary(pa.int32(), pa.large_string()),
-    )
+    part = part.renamed(plain)
+    return replace(part, notes=notes, values=tuple(replace(batch, name=plain(batch.name)) for batch in part.values))
 
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -242,46 +214,18 @@ def _note(noted: _Noted, name: str, value: Any) -> None:
 _BATCH = 1 << 18
 
 
-def read_ntriples(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What an N-Triples file says."""
-    return read_rdf(path, ox.RdfFormat.N_TRIPLES, columns)
-
-
-def read_turtle(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What a Turtle file says."""
-    return read_rdf(path, ox.RdfFormat.TURTLE, columns)
-
-
-def read_nquads(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What an N-Quads file says."""
-    return read_rdf(path, ox.RdfFormat.N_QUADS, columns)
-
-
-def read_trig(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What a TriG file says."""
-    return read_rdf(path, ox.RdfFormat.TRIG, columns)
-
-
-def read_rdfxml(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What an RDF/XML file says."""
-    return read_rdf(path, ox.RdfFormat.RDF_XML, columns)
-
-
-def read_jsonld(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What a JSON-LD file says."""
-    return read_rdf(path, ox.RdfFormat.JSON_LD, columns)
-
-
-def read_rdf(path: Path, form: ox.RdfFormat, columns: Choice | None = None) -> Iterator[FactColumns]:
-    """What an RDF file says, some at a time."""
+def read_rdf(path: Path, columns: Choice | None = None, form: ox.RdfFormat | None = None) -> Iterator[FactColumns]:
+    """The contents of an RDF file, some at a time; its suffix names the format if `form` does not."""
     if columns:
         raise BadInput(f"{path} is RDF: its subject, predicate and object need no ", Option("columns", None))
-    data = load(path)
-    text = bytes(data)
+    suffix = stem_and_type(path.name)[1]
+    form = form or (ox.RdfFormat.RDF_XML if suffix == ".owl" else None)
+    form = form or ox.RdfFormat.from_extension(suffix[1:])
+    text = bytes(load(path))
     try:
         parser = ox.parse(text, format=form)
         gathered = _Statements(str(path))
-        ours = with_plain_names if NAMES.encode() in text else _same
+        ours = with_plain_names if NAMES.encode() in text else lambda part: part
         yield from map(ours, gathered.parts(list(parser) if may_have_annotations(text) else parser))
         yield ours(gathered.rest(dict(parser.prefixes)))
     except SyntaxError as error:
@@ -298,10 +242,6 @@ def of_graph(graph: Any) -> Iterator[FactColumns]:
     # rdflib knows many prefixes that nobody has bound
     known, used = {} if ours else {prefix: str(iri) for prefix, iri in graph.namespaces()}, gathered.used()
     yield gathered.rest({prefix: iri for prefix, iri in known.items() if iri in used})
-
-
-def _same(part: FactColumns) -> FactColumns:
-    return part
 
 
 def _one_line(message: str) -> str:

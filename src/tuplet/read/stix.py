@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyoxigraph as ox
 
 from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE
@@ -17,7 +18,7 @@ from tuplet.progress import counted
 from tuplet.read.cells import seconds
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import TYPE_RELATION, Choice
-from tuplet.read.rdf import read_jsonld
+from tuplet.read.rdf import read_rdf
 from tuplet.read.text import BOM, load
 
 StixObject: TypeAlias = Mapping[str, Any]
@@ -43,7 +44,7 @@ def read_json(path: Path, columns: Choice | None = None) -> Iterable[FactColumns
             raise BadInput(f"{path} is a STIX bundle: its relationships need no ", Option("columns", None))
         return [of_objects(str(path), document["objects"])]
     if b'"@' in text:
-        return read_jsonld(path, columns)
+        return read_rdf(path, columns, ox.RdfFormat.JSON_LD)
     raise BadInput(f"{path} is neither a STIX bundle nor JSON-LD; facts are read from .csv, .tsv and .parquet too")
 
 
@@ -87,7 +88,7 @@ def of_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     gone = len(whole) - len(known) - len(links)
     if gone:
         remarks.append(f"{where}: {counted(gone, 'object')} revoked or deprecated, left out")
-    return said.columns().said(*remarks[0 if dropped else 1 :])
+    return said.columns().with_remarks(*remarks[0 if dropped else 1 :])
 
 
 def _object(where: str, place: int, one: Any) -> StixObject:

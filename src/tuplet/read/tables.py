@@ -1,4 +1,9 @@
-"""Facts from Parquet files, Arrow tables, data frames and tuples."""
+"""From an Arrow table and a layout to facts, attributes, labels and types; and the tables of Parquet files, data frames
+and tuples.
+
+Remarks say what may not be meant so; nothing is changed. They have no counts of rows that were read in parts: a large
+file is, and what is said of several parts is said once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import MISSING, inferred, normal, of_kind, seconds_of, whole
+from tuplet.read.cells import MISSING, inferred, is_text, normal, of_kind, seconds_of, whole
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import (
     ALL_ROLES,
@@ -30,10 +35,23 @@ from tuplet.read.mapping import (
     layout_of,
     neo4j_layout,
     node_choice,
-    plain,
+    plain_layout,
     unused_remark,
 )
 
+ByPlace: TypeAlias = Mapping[int, pa.Array | pa.ChunkedArray]  # the columns of a table by their place
+
+NO_ROW = -1
+LEAVES_OUT = "; missing= among the columns leaves such rows out"
+_BATCH = 1 << 18  # rows of a Parquet file
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a day",
+    "time": "a time",
+}
+_CODED = pa.dictionary(pa.int32(), pa.large_string())
 _LIKE_MISSING = pa.concat_arrays([MISSING, pa.array(["-", "--", "?", "."], pa.large_string())])
 _MANY = 20  # cells: of fewer, it says little that each holds something else
 _LOOKED_AT = 100_000  # cells
@@ -44,8 +62,257 @@ _SPELLINGS = (
 )
 
 
-def like_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what: str = "an entity") -> list[str]:
-    """What is said of cells that say that there is nothing."""
+class BadRow(Exception):
+    """What is wrong in a row, which is counted from 0; NO_ROW: in a whole column."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row, self.message = row, message
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
+    """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
+    columns, remarks = _cleaned(where, columns, layout)
+    part: TableLayout | None = layout
+    while part is not None:
+        make = _by_entity if "id" in part.role else _by_fact
+        if part.only is None:
+            yield make(where, columns, part, text).with_remarks(*remarks)
+        elif len(rows := pc.indices_nonzero(_is_filled(names_of("", columns[part.only], needed=False)))):
+            try:
+                yield make(where, {i: columns[i].take(rows) for i in part.used}, part, text).with_remarks(*remarks)
+            except BadRow as error:
+                raise BadRow(rows[error.row].as_py() if error.row >= 0 else NO_ROW, error.message) from None
+        part = part.also
+
+
+def _is_filled(cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Which cells hold something."""
+    there = pc.is_valid(cells)
+    return pc.and_(there, pc.fill_null(pc.not_equal(cells, ""), False)) if is_text(cells.type) else there
+
+
+def _cleaned(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
+    """The columns without spaces around texts, if asked for; where words stand for nothing, with empty cells instead,
+    and only the rows that have the names they need."""
+    if layout.trim:
+        columns = {i: whole(column) for i, column in columns.items()}
+        columns = {i: pc.utf8_trim_whitespace(c) if is_text(c.type) else c for i, c in columns.items()}
+    if not layout.missing:
+        return columns, []
+    found: dict[int, pa.Array] = {}
+    for i, column in columns.items():
+        cells = whole(column)
+        if is_text(cells.type):
+            words = pa.array(layout.missing, cells.type)
+            cells = pc.if_else(pc.is_in(cells, words), pa.scalar("", cells.type), cells)
+        found[i] = cells
+    needed = [found[layout.role[role]] for role in ("head", "relation", "tail", "id") if role in layout.role]
+    there = np.logical_and.reduce([_is_filled(cells).to_numpy(zero_copy_only=False) for cells in needed])
+    if there.all():
+        return found, []
+    left_out, rows = int(np.count_nonzero(~there)), pa.array(np.flatnonzero(there))
+    remark = f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a name where one is needed, left out"
+    return {i: cells.take(rows) for i, cells in found.items()}, [f"{where}: {remark}"]
+
+
+def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
+    role = layout.role
+    head, tail = (_in_space(layout, end, names_of(end, columns[role[end]])) for end in ("head", "tail"))
+    remarks = [*_like_missing(where, "head", head), *_like_missing(where, "tail", tail)]
+    if "relation" in role:
+        relation = names_of("relation", columns[role["relation"]])
+        remarks += _like_missing(where, "relation", relation, "a relation")
+    else:
+        relation = pa.chunked_array([_repeat(layout.relation_name, len(head))])
+        plain = {name: whole(end).cast(pa.large_string()) for name, end in (("head", head), ("tail", tail))}
+        remarks += _shared(where, plain)
+    truth = truth_of(columns[role["truth"]]) if "truth" in role else None
+    date = seconds_of(where, _chunked(columns[role["date"]])) if "date" in role else None
+    values, said = _attributes(where, columns, layout, text, None)
+    return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *said))
+
+
+def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
+    names = names_of("id", columns[layout.role["id"]])
+    ids = whole(_in_space(layout, "id", names)).cast(pa.large_string())
+    facts: list[tuple[pa.Array, str, pa.Array]] = []
+    remarks: list[str] = []
+    for name, place in layout.relations:
+        heads, tails = _link(ids, names_of(name, columns[place], needed=False), layout.split)
+        facts.append((heads, name, tails))
+        if text and not layout.split:
+            remarks += _like_lists(where, name, tails)
+        remarks += _like_missing(where, name, tails)
+        if name in layout.unnamed:
+            remarks += _like_values(where, name, tails)
+    remarks += _shared(where, {"id": ids} | {name: tails for _, name, tails in facts})
+    typed = len(facts)
+    if "type" in layout.role:
+        heads, types = _link(ids, names_of("type", columns[layout.role["type"]], needed=False), layout.split)
+        facts.append((heads, TYPE_RELATION, types))
+    if layout.type_name:
+        facts.append((ids, TYPE_RELATION, _repeat(layout.type_name, len(ids)).cast(pa.large_string())))
+    labels = {}
+    if layout.spaces.get("id"):
+        labels = dict(zip(ids.to_pylist(), names.to_pylist(), strict=True))
+    if "label" in layout.role:
+        heads, texts = _link(ids, names_of("label", columns[layout.role["label"]], needed=False), "")
+        labels |= dict(zip(heads.to_pylist(), texts.to_pylist(), strict=True))
+    values, said = _attributes(where, columns, layout, text, ids)
+    remarks += _mixed(where, ids, {batch.name: batch.values for batch in values})
+    head, tail = (pa.chunked_array([part[i] for part in facts], pa.large_string()) for i in (0, 2))
+    relation = pa.chunked_array([_repeat(name, len(heads)) for heads, name, _ in facts], _CODED)
+    notes = {"type_relation": TYPE_RELATION} if len(facts) > typed else {}
+    return FactColumns(
+        head, relation, tail, labels=labels, values=values, nodes=ids, remarks=(*remarks, *said), notes=notes
+    )
+
+
+def _repeat(name: str, count: int) -> pa.Array:
+    """One name many times."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([name], pa.large_string()))
+
+
+def _chunked(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _in_space(layout: TableLayout, role: str, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names of an id space begin with its name: the same id in two spaces is of two entities."""
+    space = layout.spaces.get(role)
+    if not space:
+        return names
+    before, between = (pa.scalar(text, names.type) for text in (f"{space}:", ""))
+    return pc.binary_join_element_wise(before, names, between)
+
+
+def _link(ids: pa.Array, cells: pa.ChunkedArray, split: str) -> tuple[pa.Array, pa.Array]:
+    """Each id with what its cell holds, or with each of several values there."""
+    cells = whole(cells).cast(pa.large_string())
+    if split:
+        parts = pc.split_pattern(cells, split)
+        ids = ids.take(pc.list_parent_indices(parts))
+        cells = pc.utf8_trim_whitespace(pc.list_flatten(parts))
+    some = _is_filled(cells)
+    return ids.filter(some), cells.filter(some)
+
+
+def _attributes(
+    where: str, columns: ByPlace, layout: TableLayout, text: bool, ids: pa.Array | None
+) -> tuple[tuple[AttributeBatch, ...], list[str]]:
+    """The attributes of facts, or of the entities with these ids; and remarks on them."""
+    found: list[AttributeBatch] = []
+    remarks: list[str] = []
+    for name, place in layout.attributes.items():
+        cells, others = whole(columns[place]), None
+        if not text:
+            values = normal(cells)
+            if values is None:
+                remarks.append(f"{where}: column {name!r} of type {cells.type} not read: it holds no plain values")
+        elif name in layout.lists:
+            values = _lists(name, cells, layout)
+        elif name in layout.kinds:
+            values = _without_empty(_of_said_kind(name, cells, layout, cells))
+        else:
+            values, others = inferred(cells)
+            remarks += _other_spellings(where, name, cells)
+        if values is not None and values.null_count < len(values):
+            found.append(AttributeBatch(name, values, ids))
+        if others is not None:
+            found.append(AttributeBatch(name, others, ids))
+            example = others.drop_null()[0].as_py()
+            odd = len(others) - others.null_count
+            remarks.append(f"{where}: {odd:,} of {len(others):,} values of {name!r} are texts, such as {example!r}")
+    return tuple(found), remarks
+
+
+def _of_said_kind(name: str, words: pa.Array, layout: TableLayout, cells: pa.Array) -> pa.Array:
+    """Words of cells as values of the kind that the header names."""
+    kind = layout.kinds[name]
+    values, bad = of_kind(words, kind)
+    if bad is not None:
+        row = pc.index(cells, bad) if words is cells else pc.index(pc.match_substring(cells, bad), True)
+        raise BadRow(row.as_py(), f"{name}: {bad!r} is not {_WORDS[kind]}")
+    return values
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values) if is_text(values.type) else values
+
+
+def _lists(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
+    """Several values in a cell; no value is empty."""
+    parts = pc.split_pattern(cells.cast(pa.large_string()), layout.split)
+    inner = pc.utf8_trim_whitespace(parts.values)
+    if name in layout.kinds:
+        values = _of_said_kind(name, inner, layout, cells)
+    else:
+        values, others = inferred(inner)
+        values = inner if others is not None or pa.types.is_dictionary(values.type) else values
+    return pa.ListArray.from_arrays(parts.offsets, _without_empty(values))
+
+
+def names_of(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True) -> pa.ChunkedArray:
+    """The names in a column; a missing one is an error if it is needed."""
+    column = _chunked(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        known = column.drop_null()
+        if not pc.all(pc.equal(pc.round(known), known)).as_py():
+            raise BadRow(NO_ROW, f"the {role} column holds numbers with fractions, not names")
+        column = column.cast(pa.int64())  # a missing number makes whole ones floating
+    try:
+        strings = column if pa.types.is_string(column.type) else column.cast(pa.large_string())
+    except pa.ArrowException:
+        raise BadRow(NO_ROW, f"the {role} column of type {column.type} does not hold names") from None
+    if needed and strings.null_count:
+        raise BadRow(pc.index(pc.is_null(strings), True).as_py(), f"the {role} is missing{LEAVES_OUT}")
+    if needed and len(strings) and pc.min(pc.binary_length(strings)).as_py() == 0:
+        raise BadRow(pc.index(strings, "").as_py(), f"the {role} is empty{LEAVES_OUT}")
+    return strings
+
+
+def truth_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    """Truth values."""
+    try:
+        numbers = column.cast(pa.float64())
+    except pa.ArrowException:
+        raise BadRow(NO_ROW, "the truth column holds something that is not a number") from None
+    truth: NDArray[np.float64] = whole(numbers).to_numpy(zero_copy_only=False).astype(np.float64)
+    bad = np.flatnonzero(~((truth >= 0) & (truth <= 1)))
+    if len(bad):
+        row = int(bad[0])
+        missing = numbers[row].as_py() is None
+        raise BadRow(row, "the truth is missing" if missing else f"the truth {truth[row]:g} is outside [0, 1]")
+    return truth
+
+
+# --- remarks -----------------------------------------------------------------------------------------------------
+
+
+def _like_lists(where: str, name: str, tails: pa.Array) -> list[str]:
+    """The remark on cells that look as if they held several names."""
+    for mark in (";", "|", ","):
+        found = pc.sum(pc.match_substring(tails, mark)).as_py() or 0
+        if not found:
+            continue
+        if mark == ",":
+            # A comma may be part of a name; it stands between names if what is on its sides comes again and again.
+            parts = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(tails, ",")))
+            if pc.count_distinct(parts).as_py() >= pc.count_distinct(tails).as_py():
+                continue
+        held = f"1 cell of {name!r} holds" if found == 1 else f"{found:,} cells of {name!r} hold"
+        return [f"{where}: {held} {mark!r}; split={mark} among the columns reads several names"]
+    return []
+
+
+def _like_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what: str = "an entity") -> list[str]:
+    """The remark on cells that say that there is nothing."""
     words = cells.filter(pc.is_in(cells, _LIKE_MISSING.cast(cells.type)))
     return [
         f"{where}: cells of {name!r} hold {word!r}, which is {what} like any other; "
@@ -54,23 +321,26 @@ def like_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what:
     ]
 
 
-def like_values(where: str, name: str, cells: pa.Array) -> list[str]:
-    """What is said of a column that nobody called a relation, if it seems to hold values."""
+def _like_values(where: str, name: str, cells: pa.Array) -> list[str]:
+    """The remark on a column that nobody called a relation, if it seems to hold values."""
     if not len(cells):
         return []
     values, others = inferred(cells)
-    keeps = f"attribute={name} among the columns keeps them as values"
-    if others is None and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        return [f"{where}: {name!r} holds numbers, and each is an entity now; {keeps} that compare"]
-    if others is None and (pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)):
-        return [f"{where}: {name!r} holds dates, and each is an entity now; {keeps} that compare"]
+    t, keeps = pa.types, f"attribute={name} among the columns keeps them as values"
+    if others is None:
+        for fits, what in (
+            (t.is_integer(values.type) or t.is_floating(values.type), "numbers"),
+            (t.is_date(values.type) or t.is_timestamp(values.type), "dates"),
+        ):
+            if fits:
+                return [f"{where}: {name!r} holds {what}, and each is an entity now; {keeps} that compare"]
     if len(cells) >= _MANY and 10 * pc.count_distinct(cells).as_py() >= 9 * len(cells):
         return [f"{where}: {name!r} holds something else in nearly every row, so nothing is learnt from it; {keeps}"]
     return []
 
 
-def mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> list[str]:
-    """What is said of ids that have several rows with different values: which of these came together is lost."""
+def _mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> list[str]:
+    """The remark on ids that have several rows with different values: which of these came together is lost."""
     ids = ids[:_LOOKED_AT]
     if pc.count_distinct(ids).as_py() == len(ids):
         return []
@@ -90,8 +360,8 @@ def mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> list
     return []
 
 
-def other_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
-    """What is said of values that are texts only because numbers or days are written in another way here."""
+def _other_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
+    """The remark on values that are texts only because numbers or days are written in another way here."""
     some = cells[:_LOOKED_AT].cast(pa.large_string()).drop_null()
     some = some.filter(pc.not_equal(some, ""))
     for pattern, mended, what in _SPELLINGS:
@@ -105,8 +375,8 @@ def other_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
     return []
 
 
-def shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
-    """What is said of columns with some names in common, which are then one entity each.
+def _shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
+    """The remarks on columns with some names in common, which are then one entity each.
 
     A few of many, or numbers, may be so by chance; people who know people are not.
     """
@@ -122,311 +392,18 @@ def shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
             )
 
 
-ByPlace: TypeAlias = Mapping[int, pa.Array | pa.ChunkedArray]  # the columns of a table by their place
-
-_WORDS = {
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "date": "a day",
-    "time": "a time",
-}
-
-
-NO_ROW = -1
-LEAVES_OUT = "; missing= among the columns leaves such rows out"
-
-
-class BadRow(Exception):
-    """What is wrong in a row, which is counted from 0; NO_ROW: in a whole column."""
-
-    def __init__(self, row: int, message: str) -> None:
-        super().__init__(message)
-        self.row, self.message = row, message
-
-
-def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
-    """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
-    if layout.trim:
-        trimmed = {place: _trimmed(whole(column)) for place, column in columns.items()}
-        yield from facts_of(where, trimmed, replace(layout, trim=False), text)
-        return
-    if layout.missing:
-        whole_rows, remarks = _without_missing(where, columns, layout)
-        filled = replace(layout, missing=())
-        yield from (part.said(*remarks) for part in facts_of(where, whole_rows, filled, text))
-        return
-    if layout.only is None:
-        yield _said_by(where, columns, layout, text)
-    else:
-        there = names_of("", columns[layout.only], needed=False)
-        rows = pc.indices_nonzero(pc.and_(pc.is_valid(there), pc.fill_null(pc.not_equal(there, ""), False)))
-        if len(rows):
-            try:
-                yield _said_by(where, {i: columns[i].take(rows) for i in layout.used}, layout, text)
-            except BadRow as error:
-                raise BadRow(rows[error.row].as_py() if error.row >= 0 else NO_ROW, error.message) from None
-    if layout.also is not None:
-        yield from facts_of(where, columns, layout.also, text)
-
-
-def _is_text(cells: pa.Array) -> bool:
-    return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
-
-
-def _trimmed(cells: pa.Array) -> pa.Array:
-    return pc.utf8_trim_whitespace(cells) if _is_text(cells) else cells
-
-
-def _without_missing(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
-    """The columns with empty cells where a word stands for nothing, and only the rows that have the names they need."""
-    found: dict[int, pa.Array] = {}
-    for i, column in columns.items():
-        cells = whole(column)
-        if _is_text(cells):
-            words = pa.array(layout.missing, cells.type)
-            cells = pc.if_else(pc.is_in(cells, words), pa.scalar("", cells.type), cells)
-        found[i] = cells
-    there: NDArray[np.bool_] | None = None
-    for place in (layout.role[role] for role in ("head", "relation", "tail", "id") if role in layout.role):
-        cells = found[place]
-        some = pc.is_valid(cells)
-        if _is_text(cells):
-            some = pc.and_(some, pc.fill_null(pc.not_equal(cells, ""), False))
-        kept = some.to_numpy(zero_copy_only=False)
-        there = kept if there is None else there & kept
-    if there is None or there.all():
-        return found, []
-    left_out = int(np.count_nonzero(~there))
-    rows = pa.array(np.flatnonzero(there))
-    return {i: cells.take(rows) for i, cells in found.items()}, [
-        f"{where}: {left_out:,} {'row' if left_out == 1 else 'rows'} without a name where one is needed, left out"
-    ]
-
-
-def _said_by(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
-    return _by_entity(where, columns, layout, text) if layout.by_entity else _by_fact(where, columns, layout, text)
-
-
-def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
-    role = layout.role
-    ends = [_in_space(layout, r, names_of(r, columns[role[r]])) for r in ("head", "tail")]
-    relation = (
-        names_of("relation", columns[role["relation"]])
-        if "relation" in role
-        else _same(layout.relation_name, len(ends[0]))
-    )
-    truth = truth_of(columns[role["truth"]]) if "truth" in role else None
-    date = seconds_of(where, _chunked(columns[role["date"]])) if "date" in role else None
-    values, remarks = _attributes(where, columns, layout, text, None)
-    said = [*like_missing(where, "head", ends[0]), *like_missing(where, "tail", ends[1])]
-    if "relation" in role:
-        said += like_missing(where, "relation", _chunked(relation), "a relation")
-    else:
-        plain = [whole(end).cast(pa.large_string()) for end in ends]
-        said += shared(where, dict(zip(("head", "tail"), plain, strict=True)))
-    remarks = (*said, *remarks)
-    return FactColumns(ends[0], _chunked(relation), ends[1], truth, date, values=values, remarks=remarks)
-
-
-def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
-    ids = whole(_in_space(layout, "id", names_of("id", columns[layout.role["id"]]))).cast(pa.large_string())
-    facts: list[tuple[pa.Array, str, pa.Array]] = []
-    remarks: list[str] = []
-    for name, place in layout.relations:
-        heads, tails = _linked(ids, names_of(name, columns[place], needed=False), layout.split)
-        facts.append((heads, name, tails))
-        if text and not layout.split:
-            remarks += _several(where, name, tails)
-        remarks += like_missing(where, name, tails)
-        if name in layout.unnamed:
-            remarks += like_values(where, name, tails)
-    remarks += shared(where, {"id": ids} | {name: tails for _, name, tails in facts})
-    notes = {}
-    if "type" in layout.role:
-        heads, types = _linked(ids, names_of("type", columns[layout.role["type"]], needed=False), layout.split)
-        facts.append((heads, TYPE_RELATION, types))
-        notes["type_relation"] = TYPE_RELATION
-    if layout.type_name:
-        facts.append((ids, TYPE_RELATION, _same(layout.type_name, len(ids)).cast(pa.large_string())))
-        notes["type_relation"] = TYPE_RELATION
-    labels = {}
-    if "label" in layout.role:
-        heads, texts = _linked(ids, names_of("label", columns[layout.role["label"]], needed=False), "")
-        labels = dict(zip(heads.to_pylist(), texts.to_pylist(), strict=True))
-    if layout.spaces.get("id"):
-        plain = whole(names_of("id", columns[layout.role["id"]])).to_pylist()
-        labels = dict(zip(ids.to_pylist(), plain, strict=True)) | labels
-    values, said = _attributes(where, columns, layout, text, ids)
-    remarks += mixed(where, ids, {batch.name: batch.values for batch in values})
-    head, tail = (pa.chunked_array([part[i] for part in facts], pa.large_string()) for i in (0, 2))
-    relation = pa.chunked_array([_same(name, len(heads)) for heads, name, _ in facts], _CODED)
-    return FactColumns(
-        head, relation, tail, labels=labels, values=values, nodes=ids, remarks=(*remarks, *said), notes=notes
-    )
-
-
-_CODED = pa.dictionary(pa.int32(), pa.large_string())
-
-
-def _same(name: str, count: int) -> pa.Array:
-    """One name many times."""
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([name], pa.large_string()))
-
-
-def _chunked(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
-def _in_space(layout: TableLayout, role: str, names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Names of an id space begin with its name: the same id in two spaces is of two entities."""
-    space = layout.spaces.get(role)
-    if not space:
-        return names
-    before, between = (pa.scalar(text, names.type) for text in (f"{space}:", ""))
-    return pc.binary_join_element_wise(before, names, between)
-
-
-def _linked(ids: pa.Array, cells: pa.ChunkedArray, split: str) -> tuple[pa.Array, pa.Array]:
-    """Each id with what its cell holds, or with each of several values there."""
-    cells = whole(cells).cast(pa.large_string())
-    if split:
-        parts = pc.split_pattern(cells, split)
-        ids = ids.take(pc.list_parent_indices(parts))
-        cells = pc.utf8_trim_whitespace(pc.list_flatten(parts))
-    some = pc.and_(pc.is_valid(cells), pc.fill_null(pc.not_equal(cells, ""), False))
-    return ids.filter(some), cells.filter(some)
-
-
-def _several(where: str, name: str, tails: pa.Array) -> list[str]:
-    """What is said where cells look as if they held several names."""
-    for mark in (";", "|"):
-        found = pc.sum(pc.match_substring(tails, mark)).as_py() or 0
-        if found:
-            return [_split_at(where, name, found, mark)]
-    # A comma may be part of a name; it stands between names if what is on its sides comes again and again.
-    lists = pc.match_substring(tails, ",")
-    found = pc.sum(lists).as_py() or 0
-    parts = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(tails, ",")))
-    if found and pc.count_distinct(parts).as_py() < pc.count_distinct(tails).as_py():
-        return [_split_at(where, name, found, ",")]
-    return []
-
-
-def _split_at(where: str, name: str, found: int, mark: str) -> str:
-    several = f"split={mark} among the columns reads several names"
-    held = f"1 cell of {name!r} holds" if found == 1 else f"{found:,} cells of {name!r} hold"
-    return f"{where}: {held} {mark!r}; {several}"
-
-
-def _attributes(
-    where: str, columns: ByPlace, layout: TableLayout, text: bool, ids: pa.Array | None
-) -> tuple[tuple[AttributeBatch, ...], tuple[str, ...]]:
-    """The attributes of facts, or of the entities with these ids; and what is to be said about them."""
-    found: list[AttributeBatch] = []
-    remarks: list[str] = []
-    for name, place in layout.attributes.items():
-        cells, others = whole(columns[place]), None
-        if not text:
-            values = normal(cells)
-            if values is None:
-                remarks.append(f"{where}: column {name!r} of type {cells.type} not read: it holds no plain values")
-        elif name in layout.lists:
-            values = _lists(name, cells, layout)
-        elif name in layout.kinds:
-            values = _said(name, cells, layout)
-        else:
-            values, others = inferred(cells)
-            remarks += other_spellings(where, name, cells)
-        if values is not None and values.null_count < len(values):
-            found.append(AttributeBatch(name, values, ids))
-        if others is not None:
-            found.append(AttributeBatch(name, others, ids))
-            example = others.drop_null()[0].as_py()
-            odd = len(others) - others.null_count
-            remarks.append(f"{where}: {odd:,} of {len(others):,} values of {name!r} are texts, such as {example!r}")
-    return tuple(found), tuple(remarks)
-
-
-def _said(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
-    """Values of the kind that the header names."""
-    kind = layout.kinds[name]
-    values, bad = of_kind(cells, kind)
-    if bad is not None:
-        raise BadRow(pc.index(cells, bad).as_py(), f"{name}: {bad!r} is not {_WORDS[kind]}")
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values) if kind == "text" else values
-
-
-def _lists(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
-    """Several values in a cell; no value is empty."""
-    parts = pc.split_pattern(cells.cast(pa.large_string()), layout.split)
-    inner = pc.utf8_trim_whitespace(parts.values)
-    if name in layout.kinds:
-        values, bad = of_kind(inner, layout.kinds[name])
-        if bad is not None:
-            row = pc.index(pc.match_substring(cells, bad), True).as_py()
-            raise BadRow(row, f"{name}: {bad!r} is not {_WORDS[layout.kinds[name]]}")
-    else:
-        values, others = inferred(inner)
-        values = inner if others is not None or pa.types.is_dictionary(values.type) else values
-    if pa.types.is_large_string(values.type):
-        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
-    return pa.ListArray.from_arrays(parts.offsets, values)
-
-
-def names_of(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True) -> pa.ChunkedArray:
-    """The names in a column; a missing one is an error if it is needed."""
-    column = _chunked(column)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):
-        known = column.drop_null()
-        if not pc.all(pc.equal(pc.round(known), known)).as_py():
-            raise BadRow(NO_ROW, f"the {role} column holds numbers with fractions, not names")
-        column = column.cast(pa.int64())  # a missing number makes whole ones floating
-    try:
-        strings = column if pa.types.is_string(column.type) else column.cast(pa.large_string())
-    except pa.ArrowException:
-        raise BadRow(NO_ROW, f"the {role} column of type {column.type} does not hold names") from None
-    if needed:
-        _refuse_missing(role, strings)
-    return strings
-
-
-def _refuse_missing(role: str, strings: pa.ChunkedArray) -> None:
-    if strings.null_count:
-        raise BadRow(pc.index(pc.is_null(strings), True).as_py(), f"the {role} is missing{LEAVES_OUT}")
-    if len(strings) and pc.min(pc.binary_length(strings)).as_py() == 0:
-        raise BadRow(pc.index(strings, "").as_py(), f"the {role} is empty{LEAVES_OUT}")
-
-
-def truth_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
-    """Truth values."""
-    try:
-        numbers = column.cast(pa.float64())
-    except pa.ArrowException:
-        raise BadRow(NO_ROW, "the truth column holds something that is not a number") from None
-    truth: NDArray[np.float64] = whole(numbers).to_numpy(zero_copy_only=False).astype(np.float64)
-    bad = np.flatnonzero(~((truth >= 0) & (truth <= 1)))
-    if len(bad):
-        row = int(bad[0])
-        missing = numbers[row].as_py() is None
-        raise BadRow(row, "the truth is missing" if missing else f"the truth {truth[row]:g} is outside [0, 1]")
-    return truth
-
-
-_BATCH = 1 << 18  # rows
+# --- tables ------------------------------------------------------------------------------------------------------
 
 
 def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
-    """What a Parquet file says, some rows at a time; only the columns that matter are read."""
+    """The contents of a Parquet file, some rows at a time; only the columns that matter are read."""
     if path.suffix.lower() in (".gz", ".zst"):
         raise BadInput(f"{path}: Parquet is compressed inside; unpack the {path.suffix}")
     seen = 0
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            layout = table_layout(str(path), names, columns, nodes)
+            layout = _table_layout(str(path), names, columns, nodes)
             for batch in file.iter_batches(_BATCH, columns=[names[i] for i in layout.used]):
                 yield from _parts(str(path), pa.Table.from_batches([batch]), names, layout, seen)
                 seen += len(batch)
@@ -438,10 +415,10 @@ def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False)
 
 def of_table(where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
     """What an Arrow table says; `where` is its name in errors."""
-    layout = table_layout(where, table.column_names, columns, nodes)
+    layout = _table_layout(where, table.column_names, columns, nodes)
     if not len(table):
         raise BadInput(f"{where}: no {'nodes' if nodes else 'facts'}")
-    return _parts(where, table, table.column_names, layout, 0)
+    return of_layout(where, table, layout)
 
 
 def of_layout(where: str, table: pa.Table, layout: TableLayout) -> Iterator[FactColumns]:
@@ -455,7 +432,7 @@ def _parts(
     try:
         columns = {i: table.column(names[i]) for i in layout.used}
         for part in facts_of(where, columns, layout, text=False):
-            yield part if before else part.said(*unused_remark(where, layout))
+            yield part if before else part.with_remarks(*unused_remark(where, layout))
     except BadRow as error:
         row = "" if error.row == NO_ROW else f", row {before + error.row + 1}"
         raise BadInput(f"{where}{row}: {error.message}") from None
@@ -491,8 +468,7 @@ def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
     for number, fact in enumerate(facts, start=1):
         if isinstance(fact, str) or not isinstance(fact, Sequence) or len(fact) not in (3, 4):
             raise BadInput(f"fact {number}: expected a tuple of 3 or 4 values, got {fact!r}")
-        if not columns:
-            columns = [[] for _ in fact]
+        columns = columns or [[] for _ in fact]
         if len(fact) != len(columns):
             raise BadInput(f"fact {number}: {len(fact)} values where the first fact has {len(columns)}")
         for role, value in zip(ROLES, fact, strict=False):
@@ -513,7 +489,7 @@ def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
     return of_table("the facts", pa.table(arrays, names=ALL_ROLES[: len(arrays)]))
 
 
-def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes: bool) -> TableLayout:
+def _table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes: bool) -> TableLayout:
     """Where everything stands in a table with columns of these names."""
     if choice is not None and choice.says_something:
         layout = layout_of(where, names, choice)
@@ -532,5 +508,5 @@ def table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes:
             f"{where} needs the columns head, relation and tail (perhaps truth); it has {found}; name them with ",
             Option("columns", None),
         )
-    layout = plain(names, role)
+    layout = plain_layout(names, role)
     return layout if choice is None else replace(layout, missing=choice.missing, trim=choice.trim)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tuplet.errors import CorruptStore
 from tuplet.files import reason
 from tuplet.graph.arrays import FolderWriter, open_directory, write_directory
-from tuplet.graph.attributes import Attributes, is_read_later, of_directory, tables_of
+from tuplet.graph.attributes import Attributes, attributes_of_directory, is_read_later, stored_attributes
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Strings
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
@@ -180,10 +180,8 @@ def delta_name(data: bytes) -> str:
 
 def write_attributes(folder: Path, attributes: Attributes) -> str:
     """Write all attributes of a store into a folder of their own; returns the content hash."""
-    tables = list(tables_of(attributes))
-    arrays = {name: array for i, table in enumerate(tables) for name, array in table.arrays(i).items()}
-    described = {"attributes": [table.described() for table in tables]}
-    return write_directory(folder, ATTRIBUTES, arrays, described, later=is_read_later)
+    arrays, described = stored_attributes(attributes)
+    return write_directory(folder, ATTRIBUTES, arrays, {"attributes": []} | described, later=is_read_later)
 
 
 def read_attributes(folder: Path, manifest: Path) -> Attributes:
@@ -192,6 +190,6 @@ def read_attributes(folder: Path, manifest: Path) -> Attributes:
     if not is_named(folder.name, ATTRIBUTES, opened.hash):
         raise CorruptStore(f"{folder}: not the attributes that {manifest} names")
     try:
-        return of_directory(opened)
+        return attributes_of_directory(opened)
     except (KeyError, ValueError) as error:
         raise CorruptStore(f"{folder} does not hold whole attributes: {error}") from None
