@@ -28,10 +28,11 @@ from tuplet.engines.exact.effort import Effort
 from tuplet.engines.given import judge
 from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.run import refuse_other_graph
+from tuplet.query.ask import status
+from tuplet.query.hints import hints
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.question import Question, read_query
 from tuplet.query.ranking import QueryGraph
-from tuplet.query.status import about, status
 from tuplet.query.witness import Witnesses
 
 LINE = 64  # bytes of a cache line
@@ -68,9 +69,9 @@ def staged(store: tuplet.Store, text: str, k: int) -> list[float]:
     at.append(now())
     witnesses = Witnesses.of(ranking, question.clauses, store.source)
     at.append(now())
-    status(witnesses, ranking, question.clauses, store.source, engine, judge, deadline)
+    status(witnesses, ranking, question.clauses, store.source, engine, judge, None, deadline)
     at.append(now())
-    about(store.source, engine, limits, question.clauses)
+    hints(question.clauses, store.source)
     at.append(now())
     return np.diff(at).tolist()
 

@@ -10,6 +10,7 @@ import pytest
 
 import tuplet
 from tuplet.query.answers import Answers
+from tuplet.query.schema import Origin
 
 PAIRS = "?x, ?y : borders(?x, ?y)"
 
@@ -62,9 +63,11 @@ def test_the_last_line_is_in_words(answers: Answers, world_store: tuplet.Store) 
     assert far.startswith("no answers after the first 500: no later tuple has any truth")
     for limit, claim in (({"only": "predicted"}, "other predicted"), ({"offset": 2}, "later")):
         whole = replace(answers.ranking, bound=0.0)
-        limited = replace(answers, ranking=whole, about={**answers.about, **limit})
+        limits = replace(answers.provenance.limits, **limit)
+        limited = replace(answers, ranking=whole, provenance=replace(answers.provenance, limits=limits))
         assert f"no {claim} tuple has any truth" in limited.summary()
-    told = replace(answers, about={**answers.about, "calibrated": False, "not_calibrated": "3 valid edges"}).summary()
+    origin = Origin(0.1, None, "1f3a", None, calibrated=False, not_calibrated="3 valid edges")
+    told = replace(answers, provenance=replace(answers.provenance, origin=origin)).summary()
     assert told.endswith(" · truth values are not calibrated: 3 valid edges")
 
 

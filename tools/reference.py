@@ -25,7 +25,7 @@ from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing
 from tuplet.query.limits import Limits
-from tuplet.query.witness import Evidence, Fact, StatedFact
+from tuplet.query.schema import Evidence, Fact, StatedFact
 from tuplet.server.limits import ServerLimits
 from tuplet.server.logs import LogSettings
 from tuplet.server.metrics import FAMILIES

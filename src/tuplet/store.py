@@ -5,16 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,9 @@ from tuplet.query.display import Listing, html_table, tag
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
-from tuplet.query.question import Question
+from tuplet.query.question import LONGEST_TEXT, MOST_TEXTS, Question
 from tuplet.query.ranking import QueryGraph
+from tuplet.query.schema import Origin
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.guarantees import Guarantees
@@ -56,326 +57,27 @@ if TYPE_CHECKING:
     from tuplet.truth.edit import EditReport
     from tuplet.truth.new_entities.predict import PredictionReport
 
-
-class StoreAsync(ABC):
-    """The part of a store that event loops use."""
-
-    @abstractmethod
-    def engine(self, name: str | None = None) -> Engine[Any]:
-        """The engine of a name, loaded."""
-
-    @abstractmethod
-    def question(
-        self,
-        query: str | Query,
-        grounding: Mapping[str, Any] | None = None,
-        text: str = "",
-        parameters: Mapping[str, Any] | None = None,
-    ) -> Question:
-        """A query, parsed and bound to the names of this store."""
-
-    @abstractmethod
-    def _pages(
-        self, question: Question, engine: Engine[Any], limits: Limits, brake: Brake | None = None
-    ) -> Iterator[Answers]:
-        """The answers page by page."""
-
-    @keywords(Limits)
-    async def ask_async(
-        self,
-        query: str | Query,
-        engine: str | None = None,
-        limits: Limits | None = None,
-        grounding: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        **fields: Unpack[LimitFields],
-    ) -> Answers:
-        """What `ask` returns, without holding up the event loop; a task that is cancelled ends its search."""
-        from asyncio import to_thread  # the command line asks without it, and starts faster
-
-        wanted = Limits.of(limits, **fields)
-        with _brake() as brake:
-
-            def answer() -> Answers:
-                runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
-                return asking.ask(question, runner, judge, wanted, Deadline(wanted.timeout, brake=brake))
-
-            return await to_thread(answer)
-
-    @keywords(Limits)
-    async def stream_async(
-        self,
-        query: str | Query,
-        engine: str | None = None,
-        limits: Limits | None = None,
-        grounding: Mapping[str, Any] | None = None,
-        **fields: Unpack[LimitFields],
-    ) -> AsyncIterator[Answers]:
-        """The pages of `stream`, each when it is found: `async for page in store.stream_async(query)`."""
-        from asyncio import to_thread
-
-        wanted = Limits.of(limits, **fields)
-        with _brake() as brake:
-
-            def begun() -> Iterator[Answers]:
-                return self._pages(self.question(query, grounding), self.engine(engine), wanted, brake)
-
-            pages = await to_thread(begun)
-            while (page := await to_thread(next, pages, None)) is not None:
-                yield page
-
-
-@contextmanager
-def _brake() -> Iterator[Brake]:
-    """A brake that is pressed when the work is left early: a cancelled task, a loop over pages that was ended."""
-    brake = Brake()
-    try:
-        yield brake
-    finally:
-        brake.stop()
-
-
-RELATIONS = 12  # that are named
-
-
-class StoreDisplay(ABC):
-    """The part of a store that people look at."""
-
-    @abstractmethod
-    def info(self) -> dict[str, Any]:
-        """Sizes, what made the truth values, how reliable they are."""
-
-    @abstractmethod
-    def question(self, query: str | Query) -> Question:
-        """A query, parsed and bound to the names of this store."""
-
-    def plot_reliability(self) -> altair.LayerChart:
-        """Mean truth against the share that are facts, as measured on held-out facts (extra `plots`)."""
-        report = self.info().get("report") or {}
-        if report.get("reliability") is None:
-            raise BadInput("nothing was held out when this store was made: how reliable it is was not measured")
-        tables = {"truth": report["reliability"], "before calibration": report.get("reliability_before")}
-        return display.reliability({name: table for name, table in tables.items() if table is not None})
-
-    def plot_query(self, query: str | Query) -> altair.HConcatChart:
-        """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
-        question = self.question(query)
-        graph = question.source.graph
-        return display.query([_drawn(clause, graph) for clause in question.clauses], question.text)
-
-    def _repr_html_(self) -> str:
-        about = self.info()
-        names, report = about["relation_names"], about.get("report")
-        more = f" and {len(names) - RELATIONS:,} more" if len(names) > RELATIONS else ""
-        rows = [
-            ["entities", f"{about['entities']:,}"],
-            ["relations", ", ".join(names[:RELATIONS]) + more],
-            ["facts", f"{report['facts'] if report else sum(about['edges'].values()):,}"],
-        ]
-        if report:
-            predicted = report["predicted"]
-            rows.append(["predicted", "on demand" if predicted is None else f"{predicted:,}"])
-            rows.append(["what it promises", about["promise"]["sentence"] if about.get("promise") else _why_not(about)])
-        rows += [["try", tag("code", text)] for text in about["try"]]
-        return html_table(["what", "is in it"], rows, repr(self).strip("<>"))
-
-
-def _why_not(about: dict[str, Any]) -> str:
-    why = about.get("why")
-    return f"truth values are not calibrated{f': {why}' if why else ''}"
-
-
-def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
-    entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
-    nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
-    # a constant is drawn once for each edge: it is a value there, and joins nothing
-    edges = []
-
-    def place(node: int) -> int:
-        if node >= 0:
-            return node
-        nodes.append((short(entities.label(~node) or entities.name(~node)), "given"))
-        return len(nodes) - 1
-
-    for edge in clause.edges:
-        label = short(relations.label(edge.relation) or relations.name(edge.relation))
-        kind = "does not hold" if edge.negated else "holds"
-        edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
-    edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
-    return display.Drawn(nodes, edges, clause.described())
-
-
-class StoreEdits(ABC):
-    """The part of a store that changes it."""
-
-    @abstractmethod
-    def _editable(self) -> Path:
-        """Where it is; an error if it cannot be changed."""
-
-    @abstractmethod
-    def _held(self) -> StoreFiles | None:
-        """The generation at hand."""
-
-    @abstractmethod
-    def _edited(self, files: StoreFiles) -> None:
-        """Be the generation after an edit."""
-
-    @abstractmethod
-    def refresh(self) -> bool:
-        """Take the newest generation."""
-
-    def add(
-        self,
-        facts: Any = (),
-        new_entities: bool = False,
-        timeout: float = PATIENCE,
-        seconds: float | None = None,
-        progress: bool | Report = False,
-        model: str | os.PathLike[str] = PACKAGED,
-        attributes: Any = None,
-        replace: bool = False,
-        ray: str | None = None,
-    ) -> EditReport:
-        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
-
-        With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
-        is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
-        folder of kind any-graph, on the Ray cluster at `ray` if there is one; what is left waits for `update`. Writers
-        take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
-
-        `attributes` are values: (entity, attribute, value), a language tag behind a text if it has one; for the
-        attribute of a fact (head, relation, tail) stands in place of the entity. Or a file of them, as `tuplet.read`
-        takes for nodes. They are added to the values that are there; with `replace` they take their place.
-        """
-        from tuplet.truth.edit import with_facts
-        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
-
-        refuse_wrong(seconds, model, new_entities, ray)
-        given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
-        report, files = with_facts(self._editable(), *given)
-        self._edited(files)
-        if new_entities:
-            with shown(progress) as told:
-                report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
-            self._edited(files)
-        return report
-
-    def remove(self, facts: Any = (), timeout: float = PATIENCE, attributes: Any = None) -> EditReport:
-        """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does.
-
-        `attributes` are values to be removed: (entity, attribute, value), or without a value all of the attribute. A
-        removed fact loses its attributes.
-        """
-        from tuplet.truth.edit import without_facts
-
-        given = (_facts(facts), timeout, self._held(), _values(attributes))
-        report, files = without_facts(self._editable(), *given)
-        self._edited(files)
-        return report
-
-    def update(
-        self,
-        seconds: float | None = None,
-        timeout: float = PATIENCE,
-        progress: bool | Report = False,
-        model: str | os.PathLike[str] = PACKAGED,
-        ray: str | None = None,
-    ) -> PredictionReport:
-        """Compute the predictions that new entities wait for, and bring the rows around these up to date.
-
-        It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
-        """
-        from tuplet.truth.new_entities.update import update
-
-        with shown(progress) as told:
-            report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
-        self._edited(files)
-        return report
-
-    def compact(self, timeout: float = PATIENCE) -> bool:
-        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
-        from tuplet.truth.compact import compact
-
-        done = compact(self._editable(), timeout)
-        self.refresh()
-        return done
-
-
-def _facts(facts: Any) -> Any:
-    """Facts as the editor takes them."""
-    if isinstance(facts, list | tuple | KnowledgeGraph):
-        return facts
-    from tuplet.read.read import read
-
-    return read(facts)
-
-
-def _values(attributes: Any) -> Any:
-    """Attributes as the editor takes them; those of a file are read."""
-    if not isinstance(attributes, str | os.PathLike):
-        return attributes
-    from tuplet.read.text import read_values
-
-    return read_values(Path(attributes))
-
-
-# A fork costs some milliseconds: as much as this many queries.
-WORTH_A_FORK = 64
-
-Q = TypeVar("Q")
-# What forked workers call; set before they are made, so that nothing but numbers travels to them.
-_work: Callable[[int], Answers | TupletError] | None = None
-
-
-def answer_all(answer: Callable[[Q], Answers], queries: Sequence[Q], forkable: bool) -> list[Answers | TupletError]:
-    """The answer of each query in order, or the error that it met; `forkable` where the search needs no torch."""
-
-    def one(number: int) -> Answers | TupletError:
-        try:
-            return answer(queries[number])
-        except TupletError as error:
-            return error
-
-    workers = min(os.cpu_count() or 1, len(queries) // WORTH_A_FORK)
-    # Forking is safe while this is the only thread.
-    if workers > 1 and forkable and hasattr(os, "fork") and threading.active_count() == 1:
-        return _forked(one, len(queries), workers)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(one, range(len(queries))))
-
-
-def _forked(one: Callable[[int], Answers | TupletError], count: int, workers: int) -> list[Answers | TupletError]:
-    global _work
-    _work = one
-    parts = [range(start, count, workers) for start in range(workers)]
-    found: list[Answers | TupletError | None] = [None] * count
-    try:
-        with ProcessPoolExecutor(workers - 1, mp_context=multiprocessing.get_context("fork")) as pool:
-            others = [pool.submit(_part, part) for part in parts[1:]]
-            found[0::workers] = [one(number) for number in parts[0]]
-            graph = next((a.graph for a in found if isinstance(a, Answers)), None)
-            for part, other in zip(parts[1:], others, strict=True):
-                for number, answers in zip(part, other.result(), strict=True):
-                    found[number] = replace(answers, graph=graph) if isinstance(answers, Answers) and graph else None
-    except BrokenProcessPool:
-        pass  # a worker died; what is missing is answered below
-    finally:
-        _work = None
-    # What a worker could not answer is asked again here, so that its error is the error itself.
-    return [one(number) if answers is None else answers for number, answers in enumerate(found)]
-
-
-def _part(numbers: range) -> list[Answers | None]:
-    """In a worker: the answers of some queries. The graph is there already; only what was found travels."""
-    assert _work is not None
-    found = [_work(number) for number in numbers]
-    return [replace(a, graph=cast(Any, None)) if isinstance(a, Answers) else None for a in found]
-
-
 PAGE = 100  # answers in the first page of a stream
+RELATIONS = 12  # that are named in a notebook
 
 
-class Store(StoreEdits, StoreDisplay, StoreAsync):
+class StoreState(NamedTuple):
+    """One generation of a store: what it answers from, and what was prepared for it."""
+
+    source: Source
+    meta: StoreMeta | None
+    files: StoreFiles | None
+    questions: Callable[[str], Question]  # bound questions with their plans, the last ones kept
+    engines: dict[str | None, Engine[Any]]
+
+    @staticmethod
+    def of(source: Source, meta: StoreMeta | None, files: StoreFiles | None) -> StoreState:
+        """A generation that was not asked yet."""
+        # the source does not hold the cache: a cycle would keep an old generation in memory
+        return StoreState(source, meta, files, lru_cache(MOST_TEXTS)(partial(Question.of, source)), {})
+
+
+class Store:
     """A knowledge graph, with truth values if it has any, that can be asked.
 
     `tuplet.open(path)` makes one from a directory, `tuplet.build(facts, path)` from facts. Any number of threads and
@@ -394,32 +96,39 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         self.path = path
         self._compacting: Thread | None = None
         # One attribute, so that a thread sees the source and the meta of one generation.
-        self._state: tuple[Source, StoreMeta | None, StoreFiles | None] | None = (source, meta, files)
+        self._state: StoreState | None = StoreState.of(source, meta, files)
         self._turn = threading.Lock()
 
     @staticmethod
     def of(files: StoreFiles) -> Store:
         """The store of a folder that is open already."""
         truth, meta = files.rows() if files.on_demand else files.table, files.meta
-        about = {"threshold": meta.threshold, "calibration": meta.calibration, "store": files.hash}
-        about["predictor"] = " + ".join(map(str, meta.models)) or None
-        about["generation"] = files.generation
-        about |= {"calibrated": meta.calibrated, "not_calibrated": meta.why, "stale": meta.stale, **meta.new.told()}
-        about |= meta.report.told()
+        origin = Origin(
+            meta.threshold,
+            meta.calibration,
+            files.hash,
+            " + ".join(map(str, meta.models)) or None,
+            meta.calibrated,
+            files.generation,
+            meta.why,
+            meta.stale,
+            meta.new.told().get("waiting"),
+            meta.report.told().get("rows_computed"),
+        )
         stated = None if files.facts is None else files.facts.adjacency
         promised = Guarantees.open(Path(files.path), files.folders)
-        source = Source(files.graph, meta.observed, truth, about, stated, promised, meta.borne_out)
+        source = Source(files.graph, meta.observed, truth, origin, stated, promised, meta.borne_out)
         return Store(source, Path(files.path), meta, files)
 
     @property
     def source(self) -> Source:
         """What engines see: graph, observed facts and truth."""
-        return self._opened()[0]
+        return self._opened().source
 
     @property
     def meta(self) -> StoreMeta | None:
         """What made the truth values; None for a plain graph."""
-        return self._opened()[1]
+        return self._opened().meta
 
     @property
     def graph(self) -> KnowledgeGraph:
@@ -433,9 +142,12 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
 
     def engine(self, name: str | None = None) -> Engine[Any]:
         """The engine of a name (or `module:Class`), loaded; the default one without a name."""
-        found: Engine[Any] = settings.find_plugin("engines", name or self.default_engine, modules=True)
-        found.load(self.source)
-        return found
+        state = self._opened()
+        if name not in state.engines:
+            found: Engine[Any] = settings.find_plugin("engines", name or self.default_engine, modules=True)
+            found.load(state.source)
+            state.engines[name] = found
+        return state.engines[name]
 
     def question(
         self,
@@ -444,8 +156,11 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         text: str = "",
         parameters: Mapping[str, Any] | None = None,
     ) -> Question:
-        """A query, parsed and bound to the names of this store."""
-        return Question.of(self.source, query, grounding, text, parameters)
+        """A query, parsed and bound to the names of this store; the last texts are kept with their plans."""
+        state = self._opened()
+        if isinstance(query, str) and grounding is None and parameters is None and len(query) <= LONGEST_TEXT:
+            return state.questions(query)
+        return Question.of(state.source, query, grounding, text, parameters)
 
     @keywords(Limits)
     def ask(
@@ -529,7 +244,7 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         source = self.source
 
         def answer(query: str | Query) -> Answers:
-            return asking.ask(Question.of(source, query), runner, judge, wanted)
+            return asking.ask(self.question(query), runner, judge, wanted)
 
         tabulated = source.truth is None or source.truth.tabulated
         found = answer_all(answer, queries, runner.forks and tabulated)
@@ -620,6 +335,50 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         question = self.question(query, grounding, parameters=parameters)
         return asking.plan_text(question, self.engine(engine), Limits.of(limits, **fields))
 
+    @keywords(Limits)
+    async def ask_async(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> Answers:
+        """What `ask` returns, without holding up the event loop; a task that is cancelled ends its search."""
+        from asyncio import to_thread  # the command line asks without it, and starts faster
+
+        wanted = Limits.of(limits, **fields)
+        with _brake() as brake:
+
+            def answer() -> Answers:
+                runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
+                return asking.ask(question, runner, judge, wanted, Deadline(wanted.timeout, brake=brake))
+
+            return await to_thread(answer)
+
+    @keywords(Limits)
+    async def stream_async(
+        self,
+        query: str | Query,
+        engine: str | None = None,
+        limits: Limits | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **fields: Unpack[LimitFields],
+    ) -> AsyncIterator[Answers]:
+        """The pages of `stream`, each when it is found: `async for page in store.stream_async(query)`."""
+        from asyncio import to_thread
+
+        wanted = Limits.of(limits, **fields)
+        with _brake() as brake:
+
+            def begun() -> Iterator[Answers]:
+                return self._pages(self.question(query, grounding), self.engine(engine), wanted, brake)
+
+            pages = await to_thread(begun)
+            while (page := await to_thread(next, pages, None)) is not None:
+                yield page
+
     def relations(self) -> Listing[RelationRow]:
         """The relations with their facts, predictions and one example each, most used first; prints as a table."""
         return contents.relations(self.source)
@@ -657,16 +416,92 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
             raise BadInput(f"an entity is named by text, not {name!r}")
         return contents.entity(self.source, name, k)
 
+    def add(
+        self,
+        facts: Any = (),
+        new_entities: bool = False,
+        timeout: float = PATIENCE,
+        seconds: float | None = None,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = PACKAGED,
+        attributes: Any = None,
+        replace: bool = False,
+        ray: str | None = None,
+    ) -> EditReport:
+        """Make facts observed at once, without retraining: tuples, a data frame or a file, as `tuplet.read` takes.
+
+        With `new_entities` the facts may name entities that the store does not have. What can be predicted about these
+        is computed then, for `seconds` at most (default 300), by the network that ships with the package or a `model`
+        folder of kind any-graph, on the Ray cluster at `ray` if there is one; what is left waits for `update`. Writers
+        take turns; who has waited `timeout` seconds in vain gets `StoreBusy`, and nothing has changed.
+
+        `attributes` are values: (entity, attribute, value), a language tag behind a text if it has one; for the
+        attribute of a fact (head, relation, tail) stands in place of the entity. Or a file of them, as `tuplet.read`
+        takes for nodes. They are added to the values that are there; with `replace` they take their place.
+        """
+        from tuplet.truth.edit import with_facts
+        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
+
+        refuse_wrong(seconds, model, new_entities, ray)
+        given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
+        report, files = with_facts(self._editable(), *given)
+        self._edited(files)
+        if new_entities:
+            with shown(progress) as told:
+                report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
+            self._edited(files)
+        return report
+
+    def remove(self, facts: Any = (), timeout: float = PATIENCE, attributes: Any = None) -> EditReport:
+        """Stop observing facts: each shows its prediction again, if it has one. Waits its turn, as `add` does.
+
+        `attributes` are values to be removed: (entity, attribute, value), or without a value all of the attribute. A
+        removed fact loses its attributes.
+        """
+        from tuplet.truth.edit import without_facts
+
+        given = (_facts(facts), timeout, self._held(), _values(attributes))
+        report, files = without_facts(self._editable(), *given)
+        self._edited(files)
+        return report
+
+    def update(
+        self,
+        seconds: float | None = None,
+        timeout: float = PATIENCE,
+        progress: bool | Report = False,
+        model: str | os.PathLike[str] = PACKAGED,
+        ray: str | None = None,
+    ) -> PredictionReport:
+        """Compute the predictions that new entities wait for, and bring the rows around these up to date.
+
+        It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
+        """
+        from tuplet.truth.new_entities.update import update
+
+        with shown(progress) as told:
+            report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
+        self._edited(files)
+        return report
+
+    def compact(self, timeout: float = PATIENCE) -> bool:
+        """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
+        from tuplet.truth.compact import compact
+
+        done = compact(self._editable(), timeout)
+        self.refresh()
+        return done
+
     def refresh(self) -> bool:
         """Take the newest generation, which others may have made; says whether there was one."""
-        files = self._opened()[2]
+        files = self._opened().files
         return files is not None and self._take(files)
 
     def _take(self, files: StoreFiles) -> bool:
         """Be the newest generation from now on, read over one that is open; False if it is the one at hand."""
         with self._turn:  # or a thread that has read the folder before others would go back to what it saw then
             files = newest(files.path, files)
-            held = self._opened()[2]
+            held = self._opened().files
             if held is not None and (held.generation, held.hash) == (files.generation, files.hash):
                 return False
             self._state = Store.of(files)._opened()
@@ -683,18 +518,18 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
     @property
     def generation(self) -> int:
         """The number of the state at hand: every change of the folder is a new generation. 0 for a plain graph."""
-        files = self._opened()[2]
+        files = self._opened().files
         return 0 if files is None else files.generation
 
     @property
     def hash(self) -> str:
         """Of everything that answers depend on."""
-        source, _, files = self._opened()
+        source, _, files, *_ = self._opened()
         return source.graph.hash if files is None else files.hash
 
     def newer(self) -> Store | None:
         """The newest generation as a store of its own, beside this one, which stays as it is; None if this is it."""
-        source, _, files = self._opened()
+        source, _, files, *_ = self._opened()
         if files is not None:
             found = newest(files.path, files)
             return None if found is files else Store.of(found)
@@ -703,12 +538,12 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
 
     def beside(self) -> Store:
         """A store of its own at the same generation: what is changed through it leaves this one as it is."""
-        source, meta, files = self._opened()
+        source, meta, files, *_ = self._opened()
         return Store(source, self.path, meta, files)
 
     def info(self) -> dict[str, Any]:
         """Sizes, splits, hashes; of a store also what made its truth values, and how reliable they are."""
-        source, meta, files = self._opened()
+        source, meta, files, *_ = self._opened()
         about = source.graph.info()
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
@@ -719,6 +554,36 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
             about["attributes"] = told
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}
+
+    def plot_reliability(self) -> altair.LayerChart:
+        """Mean truth against the share that are facts, as measured on held-out facts (extra `plots`)."""
+        report = self.info().get("report") or {}
+        if report.get("reliability") is None:
+            raise BadInput("nothing was held out when this store was made: how reliable it is was not measured")
+        tables = {"truth": report["reliability"], "before calibration": report.get("reliability_before")}
+        return display.reliability({name: table for name, table in tables.items() if table is not None})
+
+    def plot_query(self, query: str | Query) -> altair.HConcatChart:
+        """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
+        question = self.question(query)
+        graph = question.source.graph
+        return display.query([_drawn(clause, graph) for clause in question.clauses], question.text)
+
+    def _repr_html_(self) -> str:
+        about = self.info()
+        names, report = about["relation_names"], about.get("report")
+        more = f" and {len(names) - RELATIONS:,} more" if len(names) > RELATIONS else ""
+        rows = [
+            ["entities", f"{about['entities']:,}"],
+            ["relations", ", ".join(names[:RELATIONS]) + more],
+            ["facts", f"{report['facts'] if report else sum(about['edges'].values()):,}"],
+        ]
+        if report:
+            predicted = report["predicted"]
+            rows.append(["predicted", "on demand" if predicted is None else f"{predicted:,}"])
+            rows.append(["what it promises", about["promise"]["sentence"] if about.get("promise") else _why_not(about)])
+        rows += [["try", tag("code", text)] for text in about["try"]]
+        return html_table(["what", "is in it"], rows, repr(self).strip("<>"))
 
     def close(self) -> None:
         """Let go of the files; a closed store cannot be asked."""
@@ -733,9 +598,9 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        source, meta, _ = self._opened()
+        source, meta, *_ = self._opened()
         if self.path is None:
-            return Store, (Source(source.graph, source.splits, source.truth, source.about), None, meta)
+            return Store, (Source(source.graph, source.splits, source.truth, source.origin), None, meta)
         return open_store, (os.path.abspath(self.path), source.splits if meta is None else None)
 
     def __repr__(self) -> str:
@@ -744,18 +609,124 @@ class Store(StoreEdits, StoreDisplay, StoreAsync):
         held = sizes(len(self.graph.entities), len(self.graph.relations))
         return f"<{'Graph' if self.meta is None else 'Store'}: {held}>"
 
-    def _opened(self) -> tuple[Source, StoreMeta | None, StoreFiles | None]:
+    def _opened(self) -> StoreState:
         if self._state is None:
             raise BadInput(f"the store {self.path or ''} is closed".replace("  ", " "))
         return self._state
 
     def _held(self) -> StoreFiles | None:
-        return self._opened()[2]
+        return self._opened().files
 
     def _editable(self) -> Path:
         if self.path is None or self.meta is None:
             raise BadInput("facts are added to a store (tuplet index, tuplet build), not to a plain graph")
         return self.path
+
+
+@contextmanager
+def _brake() -> Iterator[Brake]:
+    """A brake that is pressed when the work is left early: a cancelled task, a loop over pages that was ended."""
+    brake = Brake()
+    try:
+        yield brake
+    finally:
+        brake.stop()
+
+
+def _why_not(about: dict[str, Any]) -> str:
+    why = about.get("why")
+    return f"truth values are not calibrated{f': {why}' if why else ''}"
+
+
+def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
+    entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
+    nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
+    # a constant is drawn once for each edge: it is a value there, and joins nothing
+    edges = []
+
+    def place(node: int) -> int:
+        if node >= 0:
+            return node
+        nodes.append((short(entities.label(~node) or entities.name(~node)), "given"))
+        return len(nodes) - 1
+
+    for edge in clause.edges:
+        label = short(relations.label(edge.relation) or relations.name(edge.relation))
+        kind = "does not hold" if edge.negated else "holds"
+        edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
+    edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
+    return display.Drawn(nodes, edges, clause.described())
+
+
+def _facts(facts: Any) -> Any:
+    """Facts as the editor takes them."""
+    if isinstance(facts, list | tuple | KnowledgeGraph):
+        return facts
+    from tuplet.read.read import read
+
+    return read(facts)
+
+
+def _values(attributes: Any) -> Any:
+    """Attributes as the editor takes them; those of a file are read."""
+    if not isinstance(attributes, str | os.PathLike):
+        return attributes
+    from tuplet.read.text import read_values
+
+    return read_values(Path(attributes))
+
+
+# A fork costs some milliseconds: as much as this many queries.
+WORTH_A_FORK = 64
+
+Q = TypeVar("Q")
+# What forked workers call; set before they are made, so that nothing but numbers travels to them.
+_work: Callable[[int], Answers | TupletError] | None = None
+
+
+def answer_all(answer: Callable[[Q], Answers], queries: Sequence[Q], forkable: bool) -> list[Answers | TupletError]:
+    """The answer of each query in order, or the error that it met; `forkable` where the search needs no torch."""
+
+    def one(number: int) -> Answers | TupletError:
+        try:
+            return answer(queries[number])
+        except TupletError as error:
+            return error
+
+    workers = min(os.cpu_count() or 1, len(queries) // WORTH_A_FORK)
+    # Forking is safe while this is the only thread.
+    if workers > 1 and forkable and hasattr(os, "fork") and threading.active_count() == 1:
+        return _forked(one, len(queries), workers)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(one, range(len(queries))))
+
+
+def _forked(one: Callable[[int], Answers | TupletError], count: int, workers: int) -> list[Answers | TupletError]:
+    global _work
+    _work = one
+    parts = [range(start, count, workers) for start in range(workers)]
+    found: list[Answers | TupletError | None] = [None] * count
+    try:
+        with ProcessPoolExecutor(workers - 1, mp_context=multiprocessing.get_context("fork")) as pool:
+            others = [pool.submit(_part, part) for part in parts[1:]]
+            found[0::workers] = [one(number) for number in parts[0]]
+            graph = next((a.graph for a in found if isinstance(a, Answers)), None)
+            for part, other in zip(parts[1:], others, strict=True):
+                for number, answers in zip(part, other.result(), strict=True):
+                    found[number] = replace(answers, graph=graph) if isinstance(answers, Answers) and graph else None
+    except BrokenProcessPool:
+        pass  # a worker died; what is missing is answered below
+    finally:
+        _work = None
+    # What a worker could not answer is asked again here, so that its error is the error itself.
+    return [one(number) if answers is None else answers for number, answers in enumerate(found)]
+
+
+def _part(numbers: range) -> list[Answers | None]:
+    """In a worker: the answers of some queries. The graph is there already; only what was found travels."""
+    assert _work is not None
+    found = [_work(number) for number in numbers]
+    return [replace(a, graph=cast(Any, None)) if isinstance(a, Answers) else None for a in found]
 
 
 def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = None) -> Store:

@@ -19,7 +19,7 @@ from attribute_worlds import World
 from repeatable import seeds
 from tuplet.errors import BadInput
 from tuplet.query.answers import Answers
-from tuplet.query.value_columns import Named
+from tuplet.query.rows import Named
 from tuplet.store import Store
 
 BLOCKS = seeds(4, 40)

@@ -23,10 +23,10 @@ from tuplet.engines.facts import Checker
 from tuplet.engines.given import judge
 from tuplet.engines.ns3.tensor_memory import TensorMemory, counted, make_room
 from tuplet.errors import BudgetExceeded
+from tuplet.query.ask import status
 from tuplet.query.limits import Brake, Deadline, Limits, Only, OutOfMemory
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
-from tuplet.query.status import status
 from tuplet.query.witness import Witnesses
 from tuplet.server.allocator import give_back
 from tuplet.settings import find_plugin

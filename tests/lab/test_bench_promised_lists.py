@@ -14,7 +14,7 @@ from tuplet.engines import brute
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.printer import to_logic
-from tuplet.query.answers import Guarantee
+from tuplet.query.schema import Guarantee
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.store import Store

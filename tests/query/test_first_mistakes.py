@@ -119,7 +119,8 @@ def test_an_empty_cell_has_shares_of_what_may_be_in_it(tmp_path: Path) -> None:
     guesses = {"head": ["p0"] * 2, "relation": ["from"] * 2, "tail": ["france", "italy"], "truth": [0.12, 0.03]}
     pq.write_table(pa.table(guesses), tmp_path / "guesses.parquet")
     given = tuplet.index(tuplet.read(facts), None, tmp_path / "s", table=tmp_path / "guesses.parquet", progress=False)
-    source = replace(given.source, about={**given.source.about, "calibrated": True})
+    assert given.source.origin is not None
+    source = replace(given.source, origin=replace(given.source.origin, calibrated=True))
     store = tuplet.Store(source)
     cell = "each head of from has one tail in the facts, p0 has none; if there is one, it is france 80 %, italy 20 %"
     assert store.ask("?x : from(p0, ?x)").about["hints"] == [cell]

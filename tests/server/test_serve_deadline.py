@@ -17,8 +17,8 @@ from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.limits import Deadline
+from tuplet.query.rows import READ_ANYWAY
 from tuplet.query.source import Source
-from tuplet.query.value_columns import READ_ANYWAY
 from tuplet.server import models
 from tuplet.server.app import Application
 from tuplet.server.encoding import SLICE, to_json, to_lines

@@ -153,7 +153,8 @@ def _made(store: Store, arguments: argparse.Namespace) -> Any:
     predicted = "computed when asked" if report["predicted"] is None else f"{report['predicted']:,}"
     said = [sizes(about["entities"], about["relations"])]
     said.append(f"{counted(report['facts'], 'fact')}, predictions: {predicted}")
-    if reason := store.source.about.get("not_calibrated"):
+    origin = store.source.origin
+    if reason := origin and origin.not_calibrated:
         what = "truth values are not calibrated" if report["predicted"] != 0 else "nothing is predicted"
         said.append(f"{what}: {reason}")
     if rows := (report.get("candidates") or {}).get("rows"):

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.query import ask as asking
 from tuplet.query.answers import Answer
-from tuplet.query.ask import explained
 from tuplet.query.engine import Engine
 from tuplet.query.hints import missing_facts
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
@@ -58,7 +58,7 @@ def explain(
         raise BudgetExceeded(f"no explanation within {deadline.seconds:g} s", limit="timeout") from None
     one_by_one = (ranking.take(slice(i, i + 1)) for i in range(len(tuples)))  # each keeps its place
     start = deadline.worked()
-    found = [explained(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
+    found = [asking.explain_tuples(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
     return [
         answer if answer.truth else replace(answer, status="none", missing=missing_facts(clauses, source, ids))
         for answer, ids in zip(found, tuples.tolist(), strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,8 +24,20 @@ from tuplet.query import display
 from tuplet.query.display import Markup, data_frame, html_table, measured, tag
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
-from tuplet.query.value_columns import Cell, Named
-from tuplet.query.witness import Evidence, Fact, StatedFact, Status, Witnesses, percent
+from tuplet.query.rows import Cell, Named
+from tuplet.query.schema import (
+    AnswerCount,
+    AnswersDict,
+    Evidence,
+    Fact,
+    Guarantee,
+    Provenance,
+    StatedFact,
+    Status,
+    percent,
+    schema_fields,
+)
+from tuplet.query.witness import Witnesses
 
 if TYPE_CHECKING:
     import altair
@@ -204,24 +215,6 @@ def show_entity(name: str, label: str) -> str:
     return label if same else f"{label} <{name}>"
 
 
-@dataclass(frozen=True)
-class AnswerCount:
-    """How many distinct answers there are, and how many of them to expect to be true: the sum of their truth."""
-
-    name: str
-    answers: int
-    expected: float
-    complete: bool  # False: the search was stopped, there are at least so many
-
-    def __str__(self) -> str:
-        least = "" if self.complete else "at least "
-        return f"{least}{counted(self.answers, 'answer')}; {least}{self.expected:,.6g} of them expected to be true"
-
-    def rows(self) -> list[list[str]]:
-        """A small table."""
-        return [[self.name, "expected"], [f"{self.answers:,}", f"{self.expected:,.6g}"]]
-
-
 def arrow_column(values: list[Cell]) -> Any:
     """Values as an Arrow column of their type; of several types, as text."""
     import pyarrow as pa
@@ -307,7 +300,6 @@ def slim(answers: Answers) -> Answers:
             for key, reasons in answers.evidence.items()
         },
         rates=[answers.rates[old] for old in relations] if len(answers.rates) else (),
-        about=dict(answers.about),
     )
 
 
@@ -318,61 +310,10 @@ def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
 FORMATS = ("table", "json", "csv", "parquet")
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".txt": "table"}
 INTERRUPTIONS = ("timeout", "memory", "work")  # limits that end a search before it is done
+_HEAD = tuple(name for name, (_, always) in schema_fields(AnswersDict).items() if always and name != "answers")
 
 # More answers than MOST are shown by the first and the last ones, as a data frame shows its rows.
 MOST, FIRST, LAST = 60, 20, 5
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What is said of a list, on what ground, and whether that is a promise."""
-
-    kind: str  # confidence or max_false
-    share: float  # the share that was asked for
-    complete: bool  # the list is all of it: what is promised holds
-    everything: bool = False  # only the set of all tuples keeps the promise; the list does for those with any truth
-    ground: str | None = None  # shape, family: queries that were held out; facts; None: the truth values alone
-    shape: str | None = None
-    queries: int = 0  # held-out queries that the promise rests on
-    reach: float | None = None  # the share of held-out answers that have any truth
-    promised: bool = False  # what was held out bears it out: queries of this very shape, or facts (max_false)
-    facts: int = 0  # held-out facts that the promise rests on
-    least: float | None = None  # the smallest share of wrong tuples that these facts can promise of any list
-
-    def words(self) -> str:
-        """One sentence for the last line of a table."""
-        if self.kind == "max_false":
-            return self._of_a_list()
-        if self.ground is None:
-            return "no tuple can be true"
-        if self.ground == "family":
-            return f"not guaranteed, its shape was not held out: {self._of_a_set()}"
-        return self._of_a_set()
-
-    def _of_a_list(self) -> str:
-        said = f"at most {100 * self.share:g} % of these are wrong"
-        if self.promised:
-            said = f"{said}, as {self.facts:,} held-out facts bear out"
-        elif self.least is None:
-            said = f"not promised: by their truth alone {said}"
-        else:
-            ground = f"{self.facts:,} held-out facts bear out a truth of at most {1 - self.least:.2f}"
-            return f"no list can be promised: {ground}, so ask for {math.ceil(100 * self.least) / 100:g} or more"
-        return said if self.complete else f"{said}; the list was cut, it goes on"
-
-    def _of_a_set(self) -> str:
-        said = f"holds a true tuple beyond the facts {100 * self.share:g} times in 100"
-        ground = f"{self.queries:,} held-out queries of its shape"
-        if self.ground == "family":
-            ground = f"by the most cautious of other shapes, {self.shape}"
-        if self.everything:
-            reach = f"{100 * (self.reach or 0):.0f} % of held-out answers have any truth"
-            cut = "" if self.complete else ", but it was cut"
-            held = f"this set holds one of those {100 * self.share:g} times in 100{cut}"
-            return f"only the set of all tuples {said}: {reach}; {held} ({ground})"
-        if not self.complete:
-            return f"the set was cut: only with all its tuples it {said} ({ground})"
-        return f"the set {said} ({ground})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -389,7 +330,7 @@ class Answers(Sequence[Answer]):
     evidence: Mapping[Triple, tuple[Reason, ...] | None]  # for predicted facts; None where the time was up
     crisp: NDArray[np.int8]  # [n] whether the stated facts alone give the tuple: 1, 0, or -1 where it is not known
     elapsed_ms: float
-    about: Mapping[str, Any]  # version, hashes, threshold, limits: what a reader needs to repeat this
+    provenance: Provenance
     rates: Sequence[float] = ()  # of each relation its base rate, where truth is calibrated
     columns: tuple[int | list[Cell], ...] | None = None  # of each variable its place in a tuple, or its values
     form: Form = "select"
@@ -399,7 +340,7 @@ class Answers(Sequence[Answer]):
     @property
     def exact(self) -> bool:
         """Whether the order shown is provably the order over all tuples, ties aside."""
-        return self.ranking.exact
+        return bool(self.ranking.exact)
 
     @property
     def bound(self) -> float:
@@ -411,7 +352,7 @@ class Answers(Sequence[Answer]):
         """Of a query that asks whether there is an answer: whether there is; None if a limit came first."""
         if self.form != "ask":
             return None
-        threshold = self.about.get("ask_threshold", 0.0)
+        threshold = self.provenance.limits.ask_threshold or 0.0
         if len(self) and self.ranking.truth[0] >= threshold:
             return True
         return None if self.pruned and self.bound >= threshold else False
@@ -424,18 +365,17 @@ class Answers(Sequence[Answer]):
     @property
     def calibrated(self) -> bool | None:
         """Whether the truth of what is predicted passed a learned calibration; None where nothing is predicted."""
-        return self.about.get("calibrated")
+        return None if self.provenance.origin is None else self.provenance.origin.calibrated
 
     @property
     def stale(self) -> float | None:
         """The share of the facts that changed since the truth values were made, where it is more than a tenth."""
-        return self.about.get("stale")
+        return None if self.provenance.origin is None else self.provenance.origin.stale
 
     @property
     def guarantee(self) -> Guarantee | None:
         """What is promised of the list, where `confidence` or `max_false` asked for a promise."""
-        found = self.about.get("guarantee")
-        return None if found is None else Guarantee(**found)
+        return self.provenance.guarantee
 
     def __len__(self) -> int:
         return len(self.ranking.tuples)
@@ -543,23 +483,19 @@ class Answers(Sequence[Answer]):
     def _statuses(self) -> list[Status | None]:
         return self.witnesses.statuses(self.crisp)
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What you need to repeat the answers, in the JSON schema."""
+        return self.provenance.to_dict()
+
     def head(self) -> dict[str, Any]:
         """The JSON schema without the answers: what was asked, and what is known of the rest."""
-        return {
-            "query": self.query,
-            "variables": list(self.variables),
-            "engine": self.engine,
-            "k": None if self.k is None else int(self.k),
-            "exact": bool(self.exact),
-            "bound": self.bound,
-            "pruned": self.pruned,
-            "calibrated": self.calibrated,
-            "stale": self.stale,
-            "elapsed_ms": self.elapsed_ms,
-            "about": dict(self.about),
-            **({"boolean": self.holds} if self.form == "ask" else {}),
-            **({"count": asdict(self.number)} if self.number is not None else {}),
-        }
+        found = {name: getattr(self, name) for name in _HEAD}
+        if self.form == "ask":
+            found["boolean"] = self.holds
+        if self.number is not None:
+            found["count"] = asdict(self.number)
+        return found | {"variables": list(self.variables)}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON schema of an answer."""
@@ -688,7 +624,8 @@ class Answers(Sequence[Answer]):
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
         if self.guarantee is not None:
             parts.append(self.guarantee.words())
-        reason = self.about.get("not_calibrated")
+        origin = self.provenance.origin
+        reason = None if origin is None else origin.not_calibrated
         if self.calibrated is False:
             parts.append(f"truth values are not calibrated{f': {reason}' if reason else ''}")
         elif reason:
@@ -698,20 +635,20 @@ class Answers(Sequence[Answer]):
             parts.append(
                 f"{made} {100 * self.stale:.0f} % of the facts changed; build again (tuplet build, tuplet index)"
             )
-        parts += map(self.graph.prefixes.short, self.about.get("hints", []))
-        if (share := self.about.get("rows_computed")) is not None:
-            parts.append(f"{100 * share:.0f} % of the rows were computed in the time given: more may be true")
-        if waiting := self.about.get("waiting"):
-            parts.append(
-                f"nothing is predicted yet about {counted(waiting, 'new entity', 'new entities')} (tuplet update)"
-            )
+        parts += map(self.graph.prefixes.short, self.provenance.hints)
+        if origin is not None and origin.rows_computed is not None:
+            share = f"{100 * origin.rows_computed:.0f} %"
+            parts.append(f"{share} of the rows were computed in the time given: more may be true")
+        if origin is not None and origin.waiting:
+            entities = counted(origin.waiting, "new entity", "new entities")
+            parts.append(f"nothing is predicted yet about {entities} (tuplet update)")
         return " · ".join(parts)
 
     def _order(self) -> str:
         if self.exact:
             return "order proven" if not self.pruned else f"order proven, but not every status is known: {self.pruned}"
         if self.pruned in INTERRUPTIONS:
-            limit = self.about.get(str(self.pruned))
+            limit = self.provenance.limits.timeout
             return f"best found so far: {self.pruned}{f' {limit:g} s' if self.pruned == 'timeout' and limit else ''}"
         return f"order not proven{f': {self.pruned}' if self.pruned else ''}"
 
@@ -724,17 +661,18 @@ class Answers(Sequence[Answer]):
 
     def _where(self) -> str:
         """What is said of the rest is about the store, which matters where rows are missing in it."""
-        return " in the store" if "rows_computed" in self.about else ""
+        origin = self.provenance.origin
+        return "" if origin is None or origin.rows_computed is None else " in the store"
 
     def _others(self, other: str = "other ") -> str:
         """The tuples that a claim about the rest is about: those behind the ones shown, of those that `only` keeps."""
-        only = self.about.get("only")
-        only = only if self.form != "ask" or self.about.get("ask_threshold") else "observed"
+        limits = self.provenance.limits
+        only = limits.only if self.form != "ask" or limits.ask_threshold else "observed"
         return ("later " if self._offset else other) + (f"{only} " if only else "")
 
     @property
     def _offset(self) -> int:
-        return int(self.about.get("offset", 0))
+        return self.provenance.limits.offset
 
     def plot(self, most: int = 20) -> altair.Chart:
         """The first answers as bars of truth, coloured by status (extra `plots`)."""

@@ -1,29 +1,38 @@
-"""The whole pipeline on one screen: text → query → clauses → query graphs → plan → ranking → answers."""
+"""The whole pipeline on one screen: parse → bind → plan → run → explain.
+
+`Question.of` parses a text and binds its names (question.py); each of its readings plans and runs on an engine
+(`BoundReading.rank`); here the ranking becomes answers with names, witnesses, statuses and evidence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet._version import __version__
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.printer import to_logic
 from tuplet.query.answers import Answers
-from tuplet.query.ask_values import ask_values, ranked
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
 from tuplet.query.guarantees import guaranteed
+from tuplet.query.hints import hints
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
-from tuplet.query.loose import is_loose, loose_given, loose_plan
+from tuplet.query.loose import is_loose, judged, loose_given, loose_plan
 from tuplet.query.question import Question
-from tuplet.query.ranking import Ranking
-from tuplet.query.status import Judge, about, status
+from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.rows import FoundRows, find_rows
+from tuplet.query.schema import Guarantee, Provenance
+from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 
+# Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
+Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline, int | None], NDArray[np.int8]]
 MOST_PLANS = 4  # that are printed where a query means several things
 
 
@@ -37,18 +46,18 @@ def ask(
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
     start = deadline.worked()
-    limits = typed(limits.settled(question.tree.limit, question.tree.offset), engine)
+    limits = check_options(limits.settled(question.tree.limit, question.tree.offset), engine)
     if limits.guaranteed:
         limits = replace(limits, only="predicted")
         ranking, guarantee = guaranteed(question, engine, limits, deadline)
-        return explained(question, ranking, engine, judge, limits, deadline, start, {"guarantee": asdict(guarantee)})
-    if not question.plain:
-        return ask_values(question, engine, judge, limits, deadline, start)
-    ranking = ranked(question.readings[0], question.source, engine, limits, deadline)
-    return explained(question, ranking, engine, judge, limits, deadline, start)
+        return explain_tuples(question, ranking, engine, judge, limits, deadline, start, guarantee)
+    if question.plain:
+        ranking = question.readings[0].rank(question.source, engine, limits, deadline)
+        return explain_tuples(question, ranking, engine, judge, limits, deadline, start)
+    return explain(question, find_rows(question, engine, limits, deadline), engine, judge, limits, deadline, start)
 
 
-def typed(limits: Limits, engine: Engine[Any]) -> Limits:
+def check_options(limits: Limits, engine: Engine[Any]) -> Limits:
     """The same limits with the options of the engine checked and in their types: they may have been typed as text."""
     if not limits.options:
         return limits
@@ -56,7 +65,7 @@ def typed(limits: Limits, engine: Engine[Any]) -> Limits:
     return replace(limits, options={name: getattr(settings, name) for name in limits.options})
 
 
-def explained(
+def explain_tuples(
     question: Question,
     ranking: Ranking,
     engine: Engine[Any],
@@ -64,31 +73,103 @@ def explained(
     limits: Limits,
     deadline: Deadline,
     start: float,
-    promised: Mapping[str, Any] = {},
+    guarantee: Guarantee | None = None,
 ) -> Answers:
-    """A ranking with names, witnesses and statuses: what people see."""
-    source, clauses = question.source, question.clauses
-    ranking = (ranking if engine.arranges else in_name_order(ranking, source.graph)).after(limits.offset)
-    witnesses = Witnesses.of(ranking, clauses, source, stated=not engine.needs_truth)
-    crisp, pruned = status(witnesses, ranking, clauses, source, engine, judge, limits.memory, deadline)
+    """Tuples of entities, from the offset on, as answers."""
+    ranking = (ranking if engine.arranges else in_name_order(ranking, question.source.graph)).after(limits.offset)
+    found = FoundRows.from_tuples([variable.name for variable in question.free], ranking)
+    return explain(question, found, engine, judge, limits, deadline, start, guarantee)
+
+
+def explain(
+    question: Question,
+    found: FoundRows,
+    engine: Engine[Any],
+    judge: Judge,
+    limits: Limits,
+    deadline: Deadline,
+    start: float,
+    guarantee: Guarantee | None = None,
+) -> Answers:
+    """Rows with names, witnesses and statuses: what people see."""
+    source, ranking = question.source, found.ranking
+    parts, crisp = list[Witnesses](), [np.zeros(0, np.int8)]
+    for bound, tuples in zip(question.readings, found.rankings, strict=False):
+        witnesses = Witnesses.of(tuples, bound.clauses, source, stated=not engine.needs_truth)
+        known, late = status(witnesses, tuples, bound.clauses, source, engine, judge, limits.memory, deadline)
+        parts.append(witnesses)
+        crisp.append(known)
+        if late and (found.order is None or not ranking.pruned):
+            ranking = replace(ranking, pruned=late)
+    order = np.arange(0) if found.order is None else found.order
+    witnesses = parts[0] if found.order is None else Witnesses.merged(parts, order)
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
-        pruned = "timeout"  # some was not looked for, or not all of it was found
+        ranking = replace(ranking, pruned="timeout")  # some was not looked for, or not all of it was found
+    # where a relation is a variable, that an entity does not fit one of its choices is no slip
+    clauses = question.clauses if len(question.readings) == 1 else ()
     return Answers(
         query=question.text,
-        variables=tuple(variable.name for variable in question.free),
+        variables=found.names,
         engine=engine.name,
         k=None if limits.k == "all" else limits.k,
-        ranking=replace(ranking, pruned=pruned) if pruned else ranking,
+        ranking=ranking,
         witnesses=witnesses,
         graph=source.graph,
-        crisp=crisp,
+        crisp=crisp[1] if found.order is None else np.concatenate(crisp)[order],
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         with_witness=limits.witness,
         elapsed_ms=round(1000 * (deadline.worked() - start), 3),
-        about={**about(source, engine, limits, clauses), **promised},
+        provenance=Provenance(
+            __version__,
+            source.graph.hash,
+            "all" if source.splits is None else source.splits,
+            limits,
+            source.origin if engine.needs_truth else None,
+            tuple(hints(clauses, source, engine.needs_truth)),
+            guarantee,
+        ),
+        columns=found.columns,
+        form="select" if found.hides_count else question.tree.form,
+        number=found.count,
     )
+
+
+def status(
+    witnesses: Witnesses,
+    ranking: Ranking,
+    clauses: Clauses,
+    source: Source,
+    engine: Engine[Any],
+    judge: Judge,
+    memory: int | None,
+    deadline: Deadline,
+) -> tuple[NDArray[np.int8], str | None]:
+    """Which tuples the facts alone give: 1 yes, 0 no, -1 not known because a limit came first; and what stopped it.
+
+    A witness made of facts settles it at once; the others, whose best witness rests on a prediction although another
+    one may not, are judged. Without existential variables there is no other one.
+    """
+    if not engine.needs_truth:
+        return np.ones(len(ranking.tuples), dtype=np.int8), None
+    crisp = witnesses.rest_on_facts().astype(np.int8)
+    for clause, assigned in zip(clauses, ranking.assignments, strict=False):
+        if not clause.edges:  # conditions alone, which are about what is stated
+            crisp[(assigned >= 0).all(axis=1)] = 1
+    if ranking.exact and all(len(c.free) == len(c.variables) for c in clauses):
+        return crisp, None
+    open_cases = (crisp == 0).nonzero()[0]
+    if not len(open_cases):
+        return crisp, None
+    within = lambda part, where, tuples, until: judge(part, where, tuples, until, memory)  # noqa: E731
+    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], within, deadline)
+    if crisp.min() >= 0:
+        return crisp, None
+    return crisp, "timeout" if deadline.over() else "memory"
+
+
+MOST_PLANS = 4  # that are printed where a query means several things
 
 
 def score(

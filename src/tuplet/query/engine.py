@@ -55,6 +55,7 @@ class Engine(ABC, Generic[P]):
     prunes: ClassVar[bool] = False  # what it does not list counts as missed, whatever its truth
     served: ClassVar[bool] = True  # may be asked over HTTP
     looks_often: ClassVar[bool] = False  # its searches look at their deadline as often as the brake says (`slice`)
+    plans_by_limits: ClassVar[bool] = True  # False: the same plan serves every call with the same query
     arranges: ClassVar[bool] = False  # among equals its tuples come in the order of their names
     conditions: ClassVar[tuple[type[BoundCondition], ...]] = ()  # the kinds of conditions on variables that it keeps to
     options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass of knobs

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import Argument, BadInput
-from tuplet.query.answers import Guarantee
-from tuplet.query.ask_values import ranked
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking, query_family, query_shape
+from tuplet.query.schema import Guarantee
 from tuplet.query.witness import Witnesses
 from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
 
@@ -80,7 +79,7 @@ class _Search:
     def first(self, count: int) -> Ranking:
         """The best tuples of the question."""
         limits = replace(self.limits, k=count, offset=0)
-        return ranked(self.question.readings[0], self.question.source, self.engine, limits, self.deadline)
+        return self.question.readings[0].rank(self.question.source, self.engine, limits, self.deadline)
 
     @property
     def most(self) -> int:
@@ -164,7 +163,9 @@ def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float
     return _found("family", others, confidence)
 
 
-def _found(ground: str, shapes: Sequence[ShapeScores], confidence: float) -> tuple[float | None, Guarantee]:
+def _found(
+    ground: Literal["shape", "family"], shapes: Sequence[ShapeScores], confidence: float
+) -> tuple[float | None, Guarantee]:
     """The lowest level of some shapes, and the promise of a set that is not there yet.
 
     Where it takes everything, the level is that of the true tuples that the table reaches.

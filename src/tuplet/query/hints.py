@@ -9,8 +9,8 @@ import numpy as np
 from tuplet.lang.ast import Atom, Attribute, Compare, Formula, atoms
 from tuplet.query.answers import show_entity
 from tuplet.query.ranking import Clauses, Edge, QueryGraph
+from tuplet.query.schema import Fact
 from tuplet.query.source import Source
-from tuplet.query.witness import Fact
 
 ENDS = ("head", "tail")
 ENOUGH = 20  # facts: of fewer, that each stands alone says little
@@ -87,7 +87,7 @@ def _if_there_is_one(source: Source, entity: int, relation: int, place: int) -> 
     chances of its candidates add up to one.
     """
     view = 2 * relation + place
-    if source.truth is None or not source.truth.tabulated or not source.about.get("calibrated"):
+    if source.truth is None or not source.truth.tabulated or not source.calibrated:
         return ""
     lengths = source.facts.view(view).lengths
     if len(lengths) < ENOUGH or lengths.max() > 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,25 +17,49 @@ from tuplet.lang.parse import EXAMPLE, parse
 from tuplet.lang.printer import to_logic, written
 from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind, bind_clauses, resolve
+from tuplet.query.engine import Engine, Plan
 from tuplet.query.interpretations import Reading, is_plain, readings
-from tuplet.query.ranking import Clauses
+from tuplet.query.limits import Deadline, Limits
+from tuplet.query.loose import is_loose, loose_ranking
+from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
 
-KEPT = 256  # texts whose meaning is kept, for those who ask again
-LONGEST_KEPT = 4096  # characters of such a text
+MOST_TEXTS = 256  # questions that a store keeps, with their plans, for the next time they are asked
+LONGEST_TEXT = 4096  # characters of such a question
 
 
 @dataclass(frozen=True)
 class BoundReading:
-    """One thing that a query means on a source: what it shows, and its clauses as query graphs."""
+    """One interpretation of a query on a source: what it shows, and its clauses as query graphs."""
 
     reading: Reading
     clauses: Clauses
+    plans: dict[str, Plan] = field(default_factory=dict, compare=False, repr=False)  # by engine
+
+    def plan(self, source: Source, engine: Engine[Any], limits: Limits) -> Any:
+        """The plan of an engine; one that depends on nothing but the source is made once."""
+        if engine.plans_by_limits or not (source.truth is None or source.truth.tabulated):
+            return engine.planned(self.clauses, source, limits)
+        if engine.name not in self.plans:
+            self.plans[engine.name] = engine.planned(self.clauses, source, limits)
+        return self.plans[engine.name]
+
+    def rank(self, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline) -> Ranking:
+        """The best tuples."""
+        if not self.clauses:
+            return nothing(len(self.reading.free))
+        if any(not (clause.variables or clause.edges) for clause in self.clauses):
+            # conditions on named entities alone, whose values are as they should be
+            none = np.empty((1, 0), np.int32)
+            return Ranking(none, np.ones(1), (none,) * len(self.clauses), exact=True, bound=0.0)
+        if any(map(is_loose, self.clauses)):
+            return loose_ranking(self.clauses, source, engine, limits, deadline)
+        return engine.run(self.plan(source, engine, limits), limits, deadline)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A query on a source: as text, as a syntax tree, and as what it means there."""
+    """A query on a source: as text, as a syntax tree, and bound to the names there."""
 
     source: Source
     text: str
@@ -51,22 +75,23 @@ class Question:
         text: str = "",
         parameters: Mapping[str, Any] | None = None,
     ) -> Question:
-        """The question of a text or a syntax tree; `text` is what a tree was read from: errors point into it."""
+        """Parse a text (or take a syntax tree, read from `text`: errors point into it) and bind it to the source."""
         graph = source.graph
         try:
             if isinstance(query, Query):
-                shown = text or to_logic(query)
-                tree, found = query, _as_it_stands(query, graph, text)
+                tree, shown = query, text or to_logic(query)
             elif isinstance(query, str):
-                shown = text = query
-                tree, found = _read(source, query, grounding, parameters)
+                tree, shown, text = read_query(query, grounding, graph, parameters), query, query
             else:
                 raise BadInput(f"a query is text, not {type(query).__name__}")
-            plain = found is not None
-            found = _meant(tree, source, text) if found is None else found
+            if is_plain(tree, graph):
+                columns = tuple(Column(variable.name, variable) for variable in tree.free)
+                found: tuple[BoundReading, ...] = (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
+                return Question(source, shown, tree, found, tree.form == "select")
+            found = _bound_readings(tree, source, text)
         except UnknownName as error:
             raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
-        return Question(source, shown, tree, found, tree.form == "select" and (plain or _shows_entities(tree, found)))
+        return Question(source, shown, tree, found, tree.form == "select" and _shows_entities(tree, found))
 
     @property
     def clauses(self) -> Clauses:
@@ -106,37 +131,7 @@ def _shows_entities(tree: Query, found: tuple[BoundReading, ...]) -> bool:
     return reading.free == tree.free and not reading.order and tuple(c.what for c in reading.columns) == tree.free
 
 
-def _read(
-    source: Source, text: str, grounding: Mapping[str, Any] | None, parameters: Mapping[str, Any] | None
-) -> tuple[Query, tuple[BoundReading, ...] | None]:
-    """A text as a syntax tree, with its reading if it is plain; of the last texts both are kept."""
-    if grounding is not None or parameters is not None or len(text) > LONGEST_KEPT:
-        return _read_plain(source.graph, text, grounding, parameters)
-    kept: Callable[[str], tuple[Query, tuple[BoundReading, ...] | None]] | None = source.prepared.get("texts")
-    if kept is None:  # holds the graph alone: a cycle would keep an old source in memory
-        kept = source.prepared["texts"] = lru_cache(KEPT)(partial(_read_plain, source.graph))
-    return kept(text)
-
-
-def _read_plain(
-    graph: KnowledgeGraph,
-    text: str,
-    grounding: Mapping[str, Any] | None = None,
-    parameters: Mapping[str, Any] | None = None,
-) -> tuple[Query, tuple[BoundReading, ...] | None]:
-    tree = read_query(text, grounding, graph, parameters)
-    return tree, _as_it_stands(tree, graph, text)
-
-
-def _as_it_stands(tree: Query, graph: KnowledgeGraph, text: str) -> tuple[BoundReading, ...] | None:
-    """The one reading of a query that speaks of nothing but entities and relations; None for any other query."""
-    if not is_plain(tree, graph):
-        return None
-    columns = tuple(Column(variable.name, variable) for variable in tree.free)
-    return (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
-
-
-def _meant(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:
+def _bound_readings(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:
     graph, words = source.graph, source.attribute_words
     misfits: list[WrongKind] = []
     try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.graph.names import relation_counts
 from tuplet.query.ranking import Clauses
+from tuplet.query.schema import Origin
 from tuplet.truth.calibration.bounds import BorneOut
 from tuplet.truth.guarantees import Guarantees, base_rates, promise
 from tuplet.truth.store_meta import StoreMeta
@@ -28,11 +28,15 @@ class Source:
     graph: KnowledgeGraph
     splits: tuple[str, ...] | None = None  # the splits that count as observed; None: all
     truth: Truth | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)  # what made the truth: threshold, calibration, predictor
-
+    origin: Origin | None = None  # what made the truth values
     stated: Adjacency | None = None  # the observed facts, where they are known without looking at splits
     guarantees: Guarantees | None = None  # what held-out queries showed, where `tuplet guarantee` was run
     borne_out: BorneOut | None = None  # how much of a predicted truth held-out facts bear out
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether every predicted fact passed a learned calibration."""
+        return self.origin is not None and bool(self.origin.calibrated)
 
     @cached_property
     def facts(self) -> Adjacency:
@@ -56,9 +60,9 @@ class Source:
     @cached_property
     def base_rates(self) -> list[float]:
         """Of each relation the chance that an open pair is a missing fact; empty where truth is not calibrated."""
-        if not self.about.get("calibrated") or self.splits is None:
+        if not self.calibrated or self.origin is None or self.splits is None:
             return []
-        facts, calibration = relation_counts(self.facts), self.about.get("calibration") or {}
+        facts, calibration = relation_counts(self.facts), self.origin.calibration or {}
         rates = base_rates(self.graph.split_edges, self.splits, facts, self.open_pairs, calibration)
         return [float(rate) for rate in rates]
 

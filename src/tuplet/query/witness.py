@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.query.ranking import Clauses, Edge, Ranking
+from tuplet.query.schema import Status
 from tuplet.query.source import Source
 from tuplet.truth.calibration.bounds import BorneOut
-
-# `none` is said of a given tuple that nothing makes true.
-Status: TypeAlias = Literal["observed", "mixed", "predicted", "none"]
 
 
 class Step(NamedTuple):
@@ -163,98 +160,3 @@ class Witnesses:
             None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
             for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class StatedFact:
-    """A fact that speaks for a predicted one, in names."""
-
-    head: str
-    relation: str
-    tail: str
-    head_label: str = ""
-    tail_label: str = ""
-
-    def labelled(self) -> str:
-        """The fact with labels in place of names, where there are any."""
-        return f"{self.relation}({self.head_label or self.head}, {self.tail_label or self.tail})"
-
-    def shared(self, other: StatedFact) -> str:
-        """The same, with a dot in place of the end that differs in another fact."""
-        differs = ("head", "head_label") if self.tail == other.tail else ("tail", "tail_label")
-        return replace(self, **dict.fromkeys(differs, "·")).labelled()
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Stated facts that together speak for a predicted one: a path between its ends, or a similar entity that has it.
-
-    The weight of a path is the share of the pairs joined by the same steps that have the relation; that of a similar
-    entity is how much it shares with the one in question.
-    """
-
-    kind: Literal["path", "similar"]
-    facts: tuple[StatedFact, ...]
-    weight: float
-
-    def __str__(self) -> str:
-        """One line; of what two similar entities share, each thing once.
-
-        >>> both = StatedFact("benin", "borders", "togo"), StatedFact("ghana", "borders", "togo")
-        >>> print(Evidence("similar", (StatedFact("ghana", "has_coast_on", "atlantic"), *both), 0.25))
-        0.2500  similar  has_coast_on(ghana, atlantic); both borders(·, togo)
-        """
-        said = [fact.labelled() for fact in self.facts]
-        if self.kind == "similar":
-            pairs = zip(self.facts[1::2], self.facts[2::2], strict=True)
-            said = [f"{said[0]}; both {', '.join(one.shared(other) for one, other in pairs)}"]
-        return f"{percent(self.weight)}  {self.kind:<7}  {', '.join(said)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The evidence in the JSON schema."""
-        return {"kind": self.kind, "facts": [asdict(fact) for fact in self.facts], "weight": self.weight}
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One atom of a witness, in names."""
-
-    clause: int
-    head: str
-    relation: str
-    tail: str
-    negated: bool
-    truth: float
-    observed: bool
-    head_label: str = ""
-    tail_label: str = ""
-    evidence: tuple[Evidence, ...] | None = None  # of a predicted one, if it was asked for and there was time
-    lift: float | None = None  # of a predicted one of a calibrated store: its truth over the base rate of the relation
-
-    @property
-    def kind(self) -> str:
-        """How the atom comes to its truth, in one word."""
-        if self.negated:
-            return "but stated" if self.observed else "not stated"
-        return "observed" if self.observed else "predicted"
-
-    def __str__(self) -> str:
-        return f"{'!' if self.negated else ''}{self.relation}({self.head}, {self.tail})"
-
-    def labelled(self) -> str:
-        """The atom with labels in place of names, where there are any."""
-        ends = f"{self.head_label or self.head}, {self.tail_label or self.tail}"
-        return f"{'!' if self.negated else ''}{self.relation}({ends})"
-
-
-def percent(truth: float) -> str:
-    """A truth value for people: four digits, more where it is tiny; 1 is said only of 1.
-
-    >>> percent(1.0), percent(0.71234), percent(0.99999), percent(0.0000123)
-    ('1', '0.7123', '0.9999', '1.23e-05')
-    """
-    if truth in (0.0, 1.0):
-        return f"{truth:.0f}"
-    if truth < 0.001:
-        return f"{truth:.3g}"
-    return f"{math.floor(truth * 10_000) / 10_000:.4f}" if truth > 0.9999 else f"{truth:.4f}"

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Form
 from tuplet.query.limits import Limits
-from tuplet.query.witness import Fact, Status
+from tuplet.query.schema import Fact, Status
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, StrictStr | StrictInt]

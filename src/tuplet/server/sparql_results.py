@@ -19,7 +19,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Name, Query
 from tuplet.query.answers import Answers
 from tuplet.query.limits import Deadline
-from tuplet.query.value_columns import Named
+from tuplet.query.rows import Named
 from tuplet.server.encoding import encode, in_time
 
 T = TypeVar("T")

@@ -32,6 +32,7 @@ class Crisp(Engine[Join]):
     exact = True
     needs_truth = False
     forks = True
+    plans_by_limits = False
     conditions = ALL_CONDITIONS
 
     def load(self, source: Source) -> None:

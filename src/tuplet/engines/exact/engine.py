@@ -35,6 +35,7 @@ class Exact(Engine[BestFirst]):
     summary = "the true joint top-k, proven, with a bound on every tuple that is not shown (default)"
     exact = True
     forks = True
+    plans_by_limits = False
     looks_often = True
     arranges = True
     conditions = ALL_CONDITIONS

@@ -174,7 +174,7 @@ def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunS
             "entities": len(source.graph.entities),
             "relations": len(source.graph.relations),
             "observed": list(source.splits) if source.splits is not None else "all",
-            **source.about,
+            **({} if source.origin is None else asdict(source.origin)),
         },
     )
 

@@ -1,26 +1,30 @@
-"""What an answer shows beside entities: values of attributes, and the relations that a variable stands for.
+"""Answers that show more than entities: values, relations, numbers of answers, yes or no.
 
-A tuple of entities becomes one row for each choice of values, as an attribute may have several. Rows that show the same
-are one, with the largest truth; those of several readings are merged.
+Tuples become rows, rows of several readings are merged, and rows that show the same are one. So the engine may have to
+be asked for more tuples than rows are wanted.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Condition, Constant, Free, Name, Order, Value
-from tuplet.query.bind import ConditionBinder, compared_values
+from tuplet.query.bind import ConditionBinder, compared_values, resolve
+from tuplet.query.engine import Engine
 from tuplet.query.interpretations import Reading
-from tuplet.query.limits import Deadline
-from tuplet.query.ranking import Ranking
+from tuplet.query.limits import Deadline, Limits
+from tuplet.query.question import BoundReading, Question
+from tuplet.query.ranking import Ranking, nothing
+from tuplet.query.schema import AnswerCount
 
 
 class Named(str):
@@ -239,3 +243,160 @@ def entity_columns(readings: Sequence[Reading]) -> list[bool]:
 def column_names(columns: Sequence[Column]) -> tuple[str, ...]:
     """The names of the columns."""
     return tuple(column.name for column in columns)
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The rows to show, and the tuples they come from."""
+
+    names: tuple[str, ...]  # of the columns
+    ranking: Ranking  # the entities of each row, its truth, and what is known of the rest
+    rankings: list[Ranking]  # for each reading the tuples of its rows
+    order: NDArray[np.int64] | None = None  # of each row its place among these; None: the rows are the tuples
+    columns: tuple[int | list[Cell], ...] | None = None  # for each column its place in a tuple, or its values
+    count: AnswerCount | None = None  # of a query that counts: its one row, in place of the rows
+    hides_count: bool = False  # it is left out by LIMIT 0 or OFFSET 1
+
+    @staticmethod
+    def from_tuples(names: Sequence[str], ranking: Ranking) -> FoundRows:
+        """Tuples of entities as rows."""
+        return FoundRows(tuple(names), ranking, [ranking])
+
+    def counted(self, name: str, number: int, expected: float, hides_count: bool) -> FoundRows:
+        """The number of rows and the sum of their truth, without the rows."""
+        none = np.zeros(0, np.int64)
+        count = AnswerCount(name, number, expected, self.ranking.pruned is None)
+        columns: tuple[int | list[Cell], ...] = tuple(c if isinstance(c, int) else [] for c in self.columns or ())
+        ranking, rankings = self.ranking.take(none), [ranking.take(none) for ranking in self.rankings]
+        if hides_count:
+            return FoundRows((name,), replace(ranking, bound=1.0), rankings, none, ([],), hides_count=True)
+        return FoundRows(self.names, ranking, rankings, none, columns, count)
+
+
+def find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline: Deadline) -> FoundRows:
+    """The rows of a question that shows values, counts, or wants to know whether there is any answer."""
+    tree = question.tree
+    if tree.form == "ask":
+        only = "observed" if limits.ask_threshold is None else limits.only
+        return _find_rows(question, engine, replace(limits, k=1, offset=0, only=only), deadline)
+    if tree.form != "count":
+        return _find_rows(question, engine, limits, deadline)
+    everything = replace(limits, k="all", offset=0)
+    name, hides_count = tree.counted or "count", limits.k == 0 or limits.offset > 0
+    if len(question.readings) == 1 and _tuples_are_rows(_reader(question.readings[0], question)):
+        # millions of tuples that are only counted need not become rows
+        ranking = question.readings[0].rank(question.source, engine, everything, deadline)
+        names = tuple(column.name for column in question.readings[0].reading.columns)
+        found = FoundRows(names, ranking, [ranking], columns=tuple(range(len(names))))
+    else:
+        found = _find_rows(question, engine, everything, deadline)
+    return found.counted(name, len(found.ranking.truth), float(found.ranking.truth.sum()), hides_count)
+
+
+def _find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline: Deadline) -> FoundRows:
+    """The rows of a question: as many tuples are asked for as it takes."""
+    source, readings = question.source, question.readings
+    if not readings:
+        names = tuple(c.name for c in question.tree.shown) or tuple(v.name for v in question.tree.free)
+        columns: tuple[int | list[Cell], ...] = tuple([] for _ in names)
+        return FoundRows(names, nothing(0), [], np.zeros(0, np.int64), columns)
+    order = [bound.reading.order for bound in readings]
+    # An order is about all answers where none is truer than another; else about those that are shown.
+    everything = limits.k == "all" or (bool(order[0]) and not engine.needs_truth)
+    wanted = None if everything else limits.count(1 << 62)
+    entities = entity_columns([bound.reading for bound in readings])
+    readers = [_reader(bound, question) for bound in readings]
+    rank = source.graph.entities.sort_rank
+    in_turn = all(_in_turn(bound.reading) for bound in readings)
+    size = wanted
+    while True:
+        tuples: Limits = replace(limits, k="all" if size is None else size, offset=0)
+        rankings = [bound.rank(source, engine, tuples, deadline) for bound in readings]
+        found: list[AnswerRow] = []
+        for number, reader in enumerate(readers):
+            rows, read = reader.rows(number, rankings[number], entities, order[number], deadline)
+            found += rows
+            rankings[number] = _read(rankings[number], read)
+        rows = distinct(found, lambda entity: int(rank[entity]), entities)
+        more = [ranking for ranking in rankings if size is not None and len(ranking.tuples) >= size]
+        if not more or wanted is None or deadline.over():
+            break
+        if len(rows) >= wanted and (in_turn or all(rows[wanted - 1].truth > ranking.truth[-1] for ranking in more)):
+            break  # with ties, further tuples might show what comes first
+        size = 4 * (size or 1)
+    bound = max((ranking.bound for ranking in rankings), default=0.0)
+    names = tuple(column.name for column in readings[0].reading.columns)
+    return _cut(rows, rankings, order[0], limits, names, entities, bound, not everything)
+
+
+def _in_turn(reading: Reading) -> bool:
+    """Whether rows come in the order of their tuples: the first columns are the variables."""
+    columns = [column.what for column in reading.columns if not isinstance(column.what, Name)]
+    return tuple(columns[: len(reading.free)]) == reading.free
+
+
+def _tuples_are_rows(reader: ColumnReader) -> bool:
+    """Whether each tuple is one row, unlike all others: the columns are its variables, and no value matters."""
+    columns, free = [column.what for column in reader.reading.columns], reader.reading.free
+    return len(columns) == len(free) and set(columns) == set(free) and not (reader.own or reader.pairs)
+
+
+def _read(ranking: Ranking, read: int) -> Ranking:
+    """A ranking of which there was time to read so many tuples."""
+    if read == len(ranking.tuples):
+        return ranking
+    bound = max(ranking.bound, float(ranking.truth[read]))
+    return replace(ranking.take(np.arange(read)), exact=False, bound=bound, pruned="timeout")
+
+
+def _cut(
+    rows: list[AnswerRow],
+    rankings: list[Ranking],
+    order: Sequence[Order],
+    limits: Limits,
+    names: tuple[str, ...],
+    entities: list[bool],
+    bound: float,
+    first: bool,
+) -> FoundRows:
+    """The rows that are shown; `first` if the best by truth are chosen before they are put in order."""
+    begin, end = limits.offset, None if limits.k == "all" else limits.count(1 << 62)
+    if not first:
+        rows = in_order(rows, order)
+    left_out = [*rows[:begin], *(rows[end:] if end is not None else [])]
+    later = [row.truth for row in left_out[begin:]]
+    rows = rows[begin:end]
+    if first:
+        rows = in_order(rows, order)
+    taken: list[Ranking] = []
+    place = np.zeros(len(rows), np.int64)
+    before = 0
+    for number, ranking in enumerate(rankings):
+        mine = [i for i, row in enumerate(rows) if row.reading == number]
+        taken.append(ranking.take(np.array([rows[i].place for i in mine], np.int64)))
+        place[mine] = before + np.arange(len(mine))
+        before += len(mine)
+    cells = list(zip(*(row.cells for row in rows), strict=True)) or [()] * len(names)
+    at = [j for j, alone in enumerate(entities) if alone]
+    tuples = np.array([cells[j] for j in at], np.int32).reshape(len(at), len(rows)).T
+    columns = tuple(at.index(j) if alone else list(cells[j]) for j, alone in enumerate(entities))
+    truth = np.array([row.truth for row in rows])
+    exact = all(ranking.exact for ranking in rankings)
+    pruned = next((ranking.pruned for ranking in rankings if ranking.pruned), None)
+    ranking = Ranking(np.ascontiguousarray(tuples), truth, (), exact, max([bound, *later]), pruned)
+    return FoundRows(names, ranking, taken, place, columns)
+
+
+def _reader(bound: BoundReading, question: Question) -> ColumnReader:
+    graph, text = question.source.graph, question.text
+
+    def node(term: Any) -> int:
+        return ~resolve(term.name, "entity", graph.entities, text)  # only named entities are looked up here
+
+    binder = ConditionBinder(
+        question.source.attribute_words,
+        node,
+        lambda atom: resolve(atom.relation, "relation", graph.relations, text),
+        text,
+    )
+    return ColumnReader(bound.reading, binder, graph)
