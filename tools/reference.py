@@ -25,7 +25,16 @@ from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing
 from tuplet.query.limits import Limits
-from tuplet.query.schema import Evidence, Fact, StatedFact
+from tuplet.query.schema import (
+    AnswerCount,
+    AnswerDict,
+    AnswersDict,
+    Evidence,
+    Fact,
+    StatedFact,
+    json_schema,
+    schema_fields,
+)
 from tuplet.server.limits import ServerLimits
 from tuplet.server.logs import LogSettings
 from tuplet.server.metrics import FAMILIES
@@ -81,9 +90,88 @@ A mistake in input, data or limits raises a subclass of `tuplet.TupletError`; th
 (`--force`). An error has the fields of its base as well."""
 
 
+TYPES = "../../src/tuplet/server/web/answers.d.ts"
+MARKS = "<!-- fields: made by `make reference` -->\n", "<!-- end of fields -->\n"
+
+
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    return {"cli.md": cli(), "settings.md": settings(), "python.md": python(), "metrics.md": metrics()}
+    made = {"cli.md": cli(), "settings.md": settings(), "python.md": python(), "metrics.md": metrics()}
+    return made | {"answers.md": answers(), TYPES: typescript(AnswersDict)}
+
+
+# The JSON of an answer
+
+
+def answers() -> str:
+    """The page on answers: written by hand, but for the tables of fields."""
+    before, rest = (FOLDER / "answers.md").read_text(encoding="utf-8").split(MARKS[0])
+    kinds = {
+        "": AnswersDict,
+        "One of the `answers`": AnswerDict,
+        "One fact of a `witness`": Fact,
+        "`count`": AnswerCount,
+    }
+    tables = [f"{f'**{title}**' if title else ''}\n\n{schema_table(kind)}\n" for title, kind in kinds.items()]
+    return before + MARKS[0] + "\n".join(tables) + "\n" + MARKS[1] + rest.split(MARKS[1])[1]
+
+
+def schema_table(kind: Any) -> str:
+    """The fields of a type of the answer's schema."""
+    rows = ["| key | type | meaning |", "|---|---|---|"]
+    for name, (hint, _) in schema_fields(kind).items():
+        schema = json_schema(hint, "", {})
+        rows.append(f"| `{name}` | {_type_words(schema)} | {_cell(schema.get('description'))} |")
+    return "\n".join(rows)
+
+
+def _type_words(schema: dict[str, Any]) -> str:
+    match schema:
+        case {"$ref": name}:
+            return str(name).lower()
+        case {"anyOf": parts}:
+            return ", ".join(map(_type_words, parts))
+        case {"enum": values}:
+            return ", ".join("null" if value is None else f"`{value}`" for value in values)
+        case {"type": "array", "items": items}:
+            return f"list of {_type_words(items)}"
+        case {"type": list() as kinds}:
+            return ", ".join(kinds)
+        case _:
+            return str(schema.get("type", "any"))
+
+
+def typescript(kind: Any) -> str:
+    """A type of the answer's schema, and all that it names, as TypeScript."""
+    components: dict[str, dict[str, Any]] = {}
+    json_schema(kind, "", components)
+    found = ["// Made from query/schema.py by `make reference`."]
+    for name, schema in components.items():
+        fields = []
+        for key, part in schema["properties"].items():
+            optional = "" if key in schema["required"] else "?"
+            fields.append(f"  /** {part.get('description', '')} */\n  {key}{optional}: {_script(part)};")
+        found.append("\n".join([f"export interface {name} {{", *fields, "}"]))
+    return "\n\n".join(found) + "\n"
+
+
+def _script(schema: dict[str, Any]) -> str:
+    plain = {"integer": "number"}
+    match schema:
+        case {"$ref": name}:
+            return str(name)
+        case {"anyOf": parts}:
+            return " | ".join(map(_script, parts))
+        case {"enum": values}:
+            return " | ".join("null" if value is None else f'"{value}"' for value in values)
+        case {"type": "array", "items": items}:
+            return f"Array<{_script(items)}>"
+        case {"type": "object"}:
+            return f"Record<string, {_script(schema.get('additionalProperties', {}))}>"
+        case {"type": kinds}:
+            return " | ".join(plain.get(kind, kind) for kind in (kinds if isinstance(kinds, list) else [kinds]))
+        case _:
+            return "unknown"
 
 
 # What a server counts
