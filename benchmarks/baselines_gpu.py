@@ -335,8 +335,8 @@ def given(settings: list[str], name: str) -> dict[str, Any]:
 
 
 def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
+    from tuplet.predict.base import TrainingEdges
     from tuplet.predict.config import preset, suitable
-    from tuplet.predict.edges import TrainingEdges
     from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
     from tuplet.predict.training import RunOptions
@@ -357,7 +357,7 @@ def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
     from tuplet.lab.baselines.trained.train import train
-    from tuplet.predict.edges import TrainingEdges
+    from tuplet.predict.base import TrainingEdges
     from tuplet.predict.training import RunOptions
 
     name, config = arguments.child, configured(arguments)

@@ -30,12 +30,11 @@ import torch
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.truth.calibration.calibrate import THRESHOLD, candidates_of, known_edges, marked
 from tuplet.truth.calibration.features import GROUPS, LOWEST
-from tuplet.truth.calibration.fit import fit
-from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.fit import SplitCorrection, fit
 from tuplet.truth.candidates.score import score_candidates
 from tuplet.truth.candidates.sources import choose
 from tuplet.truth.edges import Predictions, observed_facts
-from tuplet.truth.make import PLAIN_THRESHOLD
+from tuplet.truth.recipes import PLAIN_THRESHOLD
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreMeta

@@ -21,13 +21,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from tuplet.build_plan import NEGATIVES, SAMPLED_BATCH
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.device import tuned_cpu
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.link_task import LinkTask
 from tuplet.predict.training import Position
+from tuplet.truth.trained import NEGATIVES, SAMPLED_BATCH
 
 KINDS = {"all": TrainConfig(batch=1000), "sampled": TrainConfig(batch=SAMPLED_BATCH, negatives=NEGATIVES)}
 

@@ -28,7 +28,7 @@ import numpy as np
 import tuplet
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.truth.calibration.reliability import reliability
-from tuplet.truth.new_entities.stale import stale_rows
+from tuplet.truth.new_entities.predict import stale_rows
 from tuplet.truth.store_folder import StoreFiles
 
 Fact = tuple[str, str, str]

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.progress import Progress
 from tuplet.truth.candidates.score import FLOOR, finished_relations, score_candidates
 from tuplet.truth.candidates.sources import choose

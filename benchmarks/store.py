@@ -51,9 +51,10 @@ def main() -> None:
     parser.add_argument("--observed", default="train,valid")
     parser.add_argument("--times", type=int, default=5, help="processes that open the store")
     arguments = parser.parse_args()
+    from tuplet.build import make
     from tuplet.read.read import read
     from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.make import TableRecipe, make
+    from tuplet.truth.recipes import Given
 
     work = arguments.work or Path(tempfile.mkdtemp())
     path = work / f"{arguments.dataset.name}.store"
@@ -61,7 +62,7 @@ def main() -> None:
     graph = read(arguments.dataset)
     graph_read = time.perf_counter()
     observed = arguments.observed.split(",")
-    store = make(graph, TableRecipe(arguments.table, observed, calibration="given"), path, force=True)
+    store = make(graph, Given(arguments.table, observed, calibration="given"), path, force=True)
     indexed = time.perf_counter()
     report: dict[str, Any] = {
         "dataset": arguments.dataset.name,

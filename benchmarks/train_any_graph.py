@@ -24,15 +24,14 @@ import torch
 from train_gpu import read_graph, seconds_per_step
 
 from tuplet.errors import TupletError
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig, preset
 from tuplet.predict.device import pick_device
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load_for, save
-from tuplet.predict.paths.any_graph_task import MixedTask
-from tuplet.predict.run_folder import stored_config
-from tuplet.predict.training import RunOptions, TrainingRun
+from tuplet.predict.paths.task import MixedTask
+from tuplet.predict.training import RunOptions, TrainingRun, stored_config
 
 SETTINGS = "steps", "rank", "layers", "batch", "learning_rate", "start", "seed"
 

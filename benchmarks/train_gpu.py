@@ -29,15 +29,14 @@ import torch
 
 from tuplet import __version__
 from tuplet.errors import TupletError
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PRESETS, TrainConfig, preset, suitable
 from tuplet.predict.device import pick_device, precision, tuned_cpu
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
-from tuplet.predict.run_folder import stored_config
 from tuplet.predict.train import task_for, train
-from tuplet.predict.training import Position, RunOptions, Task
+from tuplet.predict.training import Position, RunOptions, Task, stored_config
 from tuplet.settings import changed, describe, to_mapping
 
 SPLITS = ("train", "valid", "test")

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from tuplet.build import with_valid
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.reliability import TENTHS, JudgedTuples, as_text, everything, families, judge
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import JOINT
-from tuplet.pipeline import with_valid
 from tuplet.query.source import Source
 from tuplet.store import Store, open_store
 from tuplet.truth.calibration.reliability import SURE, reliability

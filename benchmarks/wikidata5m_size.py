@@ -31,15 +31,15 @@ from large_graph import make, type_and_degree_mrr, write_arrays
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from tuplet.predict import model_folder
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.edges import TrainingEdges
-from tuplet.predict.run_folder import stored_config
 from tuplet.predict.train import train
-from tuplet.predict.training import RunOptions
+from tuplet.predict.training import RunOptions, stored_config
 from tuplet.progress import Progress
 from tuplet.settings import to_mapping
 from tuplet.truth.candidates.rows import HalfLinks
-from tuplet.truth.candidates.score import FLOOR, CandidateScorer, finished_relations
+from tuplet.truth.candidates.score import FLOOR, finished_relations
+from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import HALF_LINKS, CandidateSources, choose
 from tuplet.truth.rules import Calibration
 

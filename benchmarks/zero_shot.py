@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
 from train_gpu import lines, read_graph
 
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig, going_on, suitable
 from tuplet.predict.device import pick_device
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for
 from tuplet.predict.train import train

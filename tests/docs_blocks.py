@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:tuplet|python (?:benchmarks|tools)/\S+\.py|make|pip install) ?[^`]*)`")
-STARTS = ("tuplet", "python", "torchrun", "pip", "make")
+STARTS = ("tuplet", "python", "pip", "make")
 BEFORE = re.compile(r"^(?:\$ |sudo |do |[A-Z_]+=\S* )+|^\S*/bin/(?=tuplet|pip)")
 
 

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 import tuplet
-from tuplet import build_models
-from tuplet.build_models import PLAN, ModelRequest, ModelRun, choose, graph_sizes
-from tuplet.build_plan import MachineSpeed, index_seconds
+from tuplet.build import build, with_valid
 from tuplet.errors import BadInput, TupletError
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.pipeline import build, with_valid
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PRESETS, TrainConfig
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.progress import Report
+from tuplet.truth import trained
 from tuplet.truth.candidates import sources
+from tuplet.truth.trained import PLAN, MachineSpeed, ModelRequest, ModelRun, choose, graph_sizes, index_seconds
 
 FACTS = [(f"e{i}", f"r{k}", f"e{(i * (k + 2) + k) % 60}") for k in range(3) for i in range(60)]
 GRAPH = with_valid(tuplet.read(FACTS), 0.05, 0)
@@ -95,7 +94,7 @@ def test_scoring_is_estimated_where_a_path_network_is_alone() -> None:
 def test_a_large_graph_is_planned_by_the_ends_that_its_rows_will_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = TrainingEdges.of(GRAPH)
     assert not graph_sizes(edges).nearest
-    monkeypatch.setattr(build_models, "BOUNDED_FROM", 10)
+    monkeypatch.setattr(trained, "BOUNDED_FROM", 10)
     monkeypatch.setattr(sources, "PER_FACT", 2)
     near, whole = graph_sizes(edges), graph_sizes(edges, on_gpu=True)
     assert (near.nearest, whole.nearest) == (True, False)

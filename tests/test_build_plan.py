@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.build_plan import RESERVE, BuildPlan, GraphSizes, MachineSpeed, ladder, plan
 from tuplet.predict.config import TrainConfig
+from tuplet.truth.trained import RESERVE, BuildPlan, GraphSizes, MachineSpeed, ladder, plan
 
 SPEEDS = st.builds(
     MachineSpeed,

@@ -13,18 +13,17 @@ import torch
 
 import tuplet
 from repeatable import SOAK
-from tuplet import build_packaged
-from tuplet.build_packaged import RowWork, beside, joins, with_and_without
+from tuplet.build import with_valid
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut
-from tuplet.pipeline import with_valid
 from tuplet.predict import model_folder
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import PathModel
 from tuplet.store import Store
+from tuplet.truth import packaged
 from tuplet.truth.calibration import fit
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.candidates import scorer
@@ -32,8 +31,9 @@ from tuplet.truth.candidates.score import finished_relations, score_candidates
 from tuplet.truth.candidates.scorer import RowProgress
 from tuplet.truth.candidates.sources import CandidateSources
 from tuplet.truth.edges import HIGHEST_PREDICTION
-from tuplet.truth.new_entities.learn import edge_numbers
+from tuplet.truth.packaged import RowWork, beside, joins, with_and_without
 from tuplet.truth.rules import Calibration
+from tuplet.truth.scored import edge_numbers
 from tuplet.truth.store_folder import StoreFiles
 
 TIMED = 2  # calls that compute rows to see how long one takes
@@ -346,7 +346,7 @@ def test_the_network_joins_a_model_that_knows_nothing(tmp_path: Path, monkeypatc
     found = beside(graph, [model], 1, 1e9, "cpu", tmp_path, told)
     assert found == [model_folder.located("packaged")]
     assert said[-1].startswith("the packaged network joins: MRR of ")
-    monkeypatch.setattr(build_packaged, "joins", unwanted)
+    monkeypatch.setattr(packaged, "joins", unwanted)
     assert beside(graph, [model], 1, 0.0, "cpu", tmp_path, told) == found, "decided once"
 
 

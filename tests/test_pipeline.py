@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import tuplet
+from tuplet.build import build, with_valid
 from tuplet.errors import BadInput, TupletError
-from tuplet.pipeline import build, with_valid
 from tuplet.predict import model_folder
 from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.predict.embeddings import ComplEx

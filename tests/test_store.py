@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tuplet
+from tuplet.build import choose_recipe, make
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
 from tuplet.predict.config import TrainConfig
 from tuplet.read.read import read
-from tuplet.truth.make import index
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
 QUERY = "?x, ?y : exists ?z . likes(?x, ?z) & knows(?z, ?y) & ?x != ?y"
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = root / "facts.tsv"
     file.write_text("".join("\t".join(fact) + "\n" for fact in facts()))
     built = tuplet.build(file, root / "a.store", config=QUICK, keep_model=root / "a.model", calibration="softmax-count")
-    index(built.graph, root / "a.model", root / "rows.store", on_demand=True, calibration="softmax-count")
+    make(built.graph, choose_recipe(root / "a.model", on_demand=True, calibration="softmax-count"), root / "rows.store")
     return root
 
 
@@ -177,7 +177,7 @@ def test_a_weighted_graph_needs_no_predictor(tmp_path: Path) -> None:
 
 
 def test_facts_change_at_once(made: Path, tmp_path: Path, store: tuplet.Store) -> None:
-    index(store.graph, made / "a.model", tmp_path / "s", on_demand=store.path == made / "rows.store")
+    make(store.graph, choose_recipe(made / "a.model", on_demand=store.path == made / "rows.store"), tmp_path / "s")
     changed = tuplet.open(tmp_path / "s")
     assert changed.add([("p00", "knows", "new")], new_entities=True).new_entities == ("new",)
     assert changed.ask("?x : knows(?x, new)")[0]["x"] == "p00"

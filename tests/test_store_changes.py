@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tuplet
+from tuplet.build import choose_recipe, make
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.files import locked
@@ -21,7 +22,6 @@ from tuplet.read.read import read
 from tuplet.truth.compact import ENOUGH, compact, compact_behind
 from tuplet.truth.delta import Delta
 from tuplet.truth.edit import add_facts
-from tuplet.truth.make import index
 from tuplet.truth.on_demand import TruthOnDemand
 from tuplet.truth.store_folder import StoreFiles
 
@@ -38,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stores: a plain one, with rows on demand, with a hidden split, of given truth; and facts for the last."""
     root = tmp_path_factory.mktemp("changes")
     built = tuplet.build(FACTS, root / "a.store", config=QUICK, keep_model=root / "a.model", progress=False)
-    index(built.graph, root / "a.model", root / "rows.store", on_demand=True)
-    index(built.graph, root / "a.model", root / "hidden.store", observed=("train",))
+    make(built.graph, choose_recipe(root / "a.model", on_demand=True), root / "rows.store")
+    make(built.graph, choose_recipe(root / "a.model", observed=("train",)), root / "hidden.store")
     tuplet.build([("a", "r", "b", 0.5), ("b", "r", "c", 0.5)], root / "many.store", progress=False)
     many = "".join(f"a\tr\tn{i}\t0.5\n" for i in range(ENOUGH + 1))
     (root / "many.tsv").write_text(many)

@@ -23,8 +23,8 @@ from tuplet._version import __version__
 from tuplet.errors import TupletError
 
 if _TYPE_CHECKING:
+    from tuplet.build import build, index, read, train
     from tuplet.engines.listed import engines
-    from tuplet.pipeline import build, index, read, train
     from tuplet.query.answers import Answer, Answers
     from tuplet.query.limits import Limits
     from tuplet.query.source import Source
@@ -57,13 +57,13 @@ _PLACES = {
     "Limits": "tuplet.query.limits:Limits",
     "Source": "tuplet.query.source:Source",
     "Store": "tuplet.store:Store",
-    "build": "tuplet.pipeline:build",
+    "build": "tuplet.build:build",
     "engines": "tuplet.engines.listed:engines",
-    "index": "tuplet.pipeline:index",
+    "index": "tuplet.build:index",
     "info": "tuplet.store:info",
     "open": "tuplet.store:open_store",
-    "read": "tuplet.pipeline:read",
-    "train": "tuplet.pipeline:train",
+    "read": "tuplet.build:read",
+    "train": "tuplet.build:train",
 }
 
 

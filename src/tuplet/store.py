@@ -43,7 +43,7 @@ from tuplet.query.schema import Origin
 from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.guarantees import Guarantees
-from tuplet.truth.new_entities import stale
+from tuplet.truth.new_entities import predict
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation, is_store, newest, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
 
@@ -477,7 +477,7 @@ class Store:
 
         It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
         """
-        from tuplet.truth.new_entities.update import update
+        from tuplet.truth.new_entities.predict import update
 
         with shown(progress) as told:
             report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
@@ -547,7 +547,7 @@ class Store:
         about = source.graph.info()
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
-            about |= stale.told(files)
+            about |= predict.told(files)
         if source.guarantees is not None:
             about["guarantees"] = {one.name: one.queries for one in source.guarantees.shapes.values()}
         if told := contents.told(source.graph):

@@ -13,7 +13,6 @@ import pytest
 
 import tuplet
 from repeatable import SOAK
-from tuplet import build_hold_outs
 from tuplet.cli.commands import main
 from tuplet.cli.demo import hidden
 from tuplet.errors import BadInput
@@ -21,8 +20,9 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.run import run
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import shape
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PACKAGED
-from tuplet.predict.edges import TrainingEdges
+from tuplet.truth import trained
 from tuplet.truth.candidates import score as relation_parts
 from tuplet.truth.candidates.score import ShardSize
 from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, arrived, digest_of
@@ -145,7 +145,7 @@ def test_rows_of_new_entities_are_those_of_one_process(
 def test_the_packaged_network_gives_its_rows_on_a_cluster_by_command(
     address: str, graph: KnowledgeGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_hold_outs, "MOST_FACTS", 0)  # else its facts are few enough to be hidden in turn, here
+    monkeypatch.setattr(trained, "MOST_FACTS", 0)  # else its facts are few enough to be hidden in turn, here
     graph.save(tmp_path / "graph")
     (tmp_path / "new.tsv").write_text("newcomer\tborders\tfrance\nnewcomer\tborders\tspain\n")
     for name, more in (("one", []), ("ray", ["--ray", address])):

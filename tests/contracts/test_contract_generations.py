@@ -20,12 +20,13 @@ from store_model import ENGINES, Change, EdgeModel, StoreModel, answers, files_o
 import tuplet
 from random_queries import random_query
 from repeatable import SOAK, seeds
+from tuplet.build import choose_recipe, make
 from tuplet.errors import BadInput
 from tuplet.graph import versions
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import compact, store_folder
-from tuplet.truth.make import FactsRecipe, index, make
+from tuplet.truth.recipes import Facts
 
 BLOCKS = seeds(3, 100)
 STORES, CHANGES = (5, 30) if SOAK else (2, 12)
@@ -84,7 +85,7 @@ def pair(tmp_path: Path) -> tuple[tuplet.Store, tuplet.Store]:
 
 
 def made(path: Path) -> None:
-    make(tuplet.read([("a", "r", "b"), ("b", "r", "c")]), FactsRecipe(["train"]), path, force=True)
+    make(tuplet.read([("a", "r", "b"), ("b", "r", "c")]), Facts(["train"]), path, force=True)
 
 
 def test_a_content_that_comes_back_is_a_new_generation(pair: tuple[tuplet.Store, tuplet.Store]) -> None:
@@ -242,7 +243,11 @@ def test_a_store_on_demand_is_edited_like_a_table(block: int, tmp_path: Path) ->
     model_folder.save(model, tmp_path / "model")
     for on_demand in (False, True):
         where = tmp_path / f"{on_demand}"
-        index(graph, tmp_path / "model", where, threshold=0.02, calibration="softmax-count", on_demand=on_demand)
+        make(
+            graph,
+            choose_recipe(tmp_path / "model", threshold=0.02, calibration="softmax-count", on_demand=on_demand),
+            where,
+        )
     names = StoreModel(False, False, graph.entities.names(range(entities)), graph.relations.names(range(relations)))
     names.edges = {fact: EdgeModel(given=1.0) for fact in facts}
     tabled, demanded = tuplet.open(tmp_path / "False"), tuplet.open(tmp_path / "True")

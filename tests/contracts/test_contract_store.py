@@ -15,9 +15,10 @@ import pytest
 import tuplet
 from random_queries import random_query
 from repeatable import SOAK, seeds
+from tuplet.build import make
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Query
-from tuplet.truth.make import TableRecipe, make
+from tuplet.truth.recipes import Given
 
 BLOCKS = seeds(4, 200)
 GRAPHS, QUERIES = (10, 50) if SOAK else (3, 25)
@@ -44,7 +45,7 @@ def random_store(rng: np.random.Generator, path: Path) -> tuplet.Store:
     columns = {name: [triples[i][j] for i in listed] for j, name in enumerate(("head", "relation", "tail"))}
     table = pa.table(columns | {"truth": given[listed], "source": observed[listed].astype(np.uint8)})
     pq.write_table(table, path / "truth.parquet")
-    make(graph, TableRecipe(path / "truth.parquet", ("train",), 0.001, "given"), path / "some.store", force=True)
+    make(graph, Given(path / "truth.parquet", ("train",), 0.001, "given"), path / "some.store", force=True)
     return tuplet.open(path / "some.store")
 
 

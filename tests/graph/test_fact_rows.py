@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import tuplet
+from tuplet.build import make
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.truth import store_folder
-from tuplet.truth.make import FactsRecipe, make
+from tuplet.truth.recipes import Facts
 from tuplet.truth.store_folder import StoreFiles
 
 ENTITIES = 3000
@@ -48,7 +49,7 @@ def are_mapped(facts: Adjacency) -> bool:
 
 def test_facts_are_mapped_and_not_filtered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
-    make(graph_of(hidden=True), FactsRecipe(OBSERVED), path)
+    make(graph_of(hidden=True), Facts(OBSERVED), path)
     one, other = tuplet.open(path), tuplet.open(path)
     assert are_mapped(one.source.facts)
     assert are_mapped(other.source.facts)
@@ -71,7 +72,7 @@ def test_facts_are_mapped_and_not_filtered(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_hides_nothing_has_no_facts_beside_its_graph(tmp_path: Path) -> None:
-    make(graph_of(hidden=False), FactsRecipe(OBSERVED), tmp_path / "s")
+    make(graph_of(hidden=False), Facts(OBSERVED), tmp_path / "s")
     store = tuplet.open(tmp_path / "s")
     assert part(tmp_path / "s", "facts") == []
     assert store.source.facts is store.graph.adjacency
@@ -79,7 +80,7 @@ def test_a_store_that_hides_nothing_has_no_facts_beside_its_graph(tmp_path: Path
 
 def test_what_was_hidden_and_is_added_needs_no_rows_of_its_own(tmp_path: Path) -> None:
     graph = graph_of(hidden=True)
-    make(graph, FactsRecipe(OBSERVED), tmp_path / "s")
+    make(graph, Facts(OBSERVED), tmp_path / "s")
     store = tuplet.open(tmp_path / "s")
     heads, relation, tails = graph.edges("test")
     vocabularies = (graph.entities, graph.relations, graph.entities)
@@ -97,7 +98,7 @@ def test_a_store_without_them_is_read_as_before_and_gets_them_when_it_is_compact
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_folder, "hides", lambda graph, splits: False)
-    make(graph_of(hidden=True), FactsRecipe(OBSERVED), tmp_path / "s")
+    make(graph_of(hidden=True), Facts(OBSERVED), tmp_path / "s")
     monkeypatch.undo()
     store = tuplet.open(tmp_path / "s")
     assert part(tmp_path / "s", "facts") == []
@@ -110,7 +111,7 @@ def test_a_store_without_them_is_read_as_before_and_gets_them_when_it_is_compact
 
 
 def test_damaged_facts_are_found_when_their_relation_is_asked(tmp_path: Path) -> None:
-    make(graph_of(hidden=True), FactsRecipe(OBSERVED), tmp_path / "s")
+    make(graph_of(hidden=True), Facts(OBSERVED), tmp_path / "s")
     file = part(tmp_path / "s", "facts")[0] / "neighbour.npy"
     raw = bytearray(file.read_bytes())
     raw[-1] ^= 1

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import tuplet
+from tuplet.build import build
 from tuplet.cli.commands import main
-from tuplet.cli.demo import bundled, hidden
-from tuplet.pipeline import build
+from tuplet.cli.demo import hidden
 from tuplet.predict.config import TrainConfig
+from tuplet.read.datasets import bundled
 
 QUERY = "SELECT ?x ?y WHERE { ?x :borders ?y . ?y :borders :france }"
 TRIANGLE = "?x, ?y, ?z : borders(?x, ?y) & borders(?y, ?z) & borders(?z, ?x)"

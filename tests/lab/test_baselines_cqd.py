@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from tuplet.build import train
 from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lab.baselines.options import CqdOptions
 from tuplet.lab.baselines.symbolic.cqd import BASELINE, atoms_of, embedded, objective, optimise, replaced
-from tuplet.pipeline import train
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, DistMult, TransE
 from tuplet.predict.model_folder import load, save

@@ -24,7 +24,7 @@ from tuplet.lab.baselines.trained.training_queries import (
     write_pool,
 )
 from tuplet.predict import model_folder as files
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.training import RunOptions
 

@@ -73,14 +73,14 @@ def test_rows_become_a_result_folder(world: tuple[Path, QuerySet]) -> None:
     import torch
 
     import tuplet
+    from tuplet.build import choose_recipe, make
     from tuplet.predict.embeddings import ComplEx
     from tuplet.predict.model_folder import save
-    from tuplet.truth.make import index
 
     graph = KnowledgeGraph.open(folder / "graph")
     model = ComplEx.create(len(graph.entities), len(graph.relations), 2, 1.0, 2, torch.Generator().manual_seed(0))
     save(model, folder / "model", {"graph": graph.hash})
-    index(graph, folder / "model", folder / "store", observed=["train"])
+    make(graph, choose_recipe(folder / "model", observed=["train"]), folder / "store")
     assert tuplet.open(folder / "store")
     rows: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for shape, members in queries.by_shape().items():

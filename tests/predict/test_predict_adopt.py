@@ -18,8 +18,7 @@ from tuplet.errors import BadInput
 from tuplet.predict.adopt import adopt
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.evaluate import evaluate
-from tuplet.predict.model_folder import describe, load
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import describe, load, model_class
 
 GRAPH = ring()
 EVERYONE = torch.arange(24)

@@ -11,16 +11,13 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput
+from tuplet.predict.base import TrainingEdges, Triples
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.edges import TrainingEdges, Triples
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
-from tuplet.predict.paths.any_graph_task import MixedTask
-from tuplet.predict.paths.meetings import CASES, FAN_OUTS, LEVELS, SHARES, Telling
-from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths.message_graph import CASES, FAN_OUTS, LEVELS, SHARES, MessageGraph, Telling
 from tuplet.predict.paths.model import DENSE, AnyGraphModel
-from tuplet.predict.paths.questions import Questions
-from tuplet.predict.paths.views import FEWEST, told_less, view_of
+from tuplet.predict.paths.task import FEWEST, MixedTask, Questions, told_less, view_of
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions, TrainingRun
 

@@ -10,8 +10,7 @@ from predict_data import EMBEDDINGS
 
 from tuplet.errors import BadInput
 from tuplet.predict.embeddings import ComplEx, DistMult, EmbeddingModel, RotatE, TransE
-from tuplet.predict.model_folder import load, save
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import load, model_class, save
 
 ALL = [(kind, norm) for kind in EMBEDDINGS for norm in ((1, 2) if kind == "transe" else (2,))]
 

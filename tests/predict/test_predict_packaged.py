@@ -11,7 +11,7 @@ import pytest
 import tuplet
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import CARD, describe, load_for, located
 

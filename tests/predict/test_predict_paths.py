@@ -14,23 +14,19 @@ import torch
 from predict_data import ring, splits_of
 
 from tuplet.errors import BadInput, CorruptStore
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.predict.device import tuned_cpu
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import DESCRIPTION, describe, load, load_embeddings, load_for, save
-from tuplet.predict.paths import cores
-from tuplet.predict.paths.aggregate import plain_aggregate
-from tuplet.predict.paths.cpu_layer import compiled_layer
-from tuplet.predict.paths.lesson import NO_ANSWER
+from tuplet.predict.paths import model as cores
+from tuplet.predict.paths.cpu_kernels import compiled_layer
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
-from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight
-from tuplet.predict.paths.questions import Questions
-from tuplet.predict.paths.task import PathTask, hides_pairs
-from tuplet.predict.run_folder import Interrupted
+from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight, plain_aggregate
+from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions, hides_pairs
 from tuplet.predict.train import TrainingResult, train
-from tuplet.predict.training import Position, RunOptions
+from tuplet.predict.training import Interrupted, Position, RunOptions
 
 SMALL = TrainConfig(
     model="paths", rank=8, layers=3, steps=30, batch=10, targets=2, learning_rate=0.01, evaluate_every=5, patience=0,

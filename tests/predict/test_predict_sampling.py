@@ -12,9 +12,8 @@ from predict_data import ring
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, TransE
-from tuplet.predict.loss import objective, sampled_objective
+from tuplet.predict.link_task import EntitySampler, SampledRows, objective, sampled_objective, update_rows
 from tuplet.predict.model_folder import describe
-from tuplet.predict.sampling import EntitySampler, SampledRows, update_rows
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
 

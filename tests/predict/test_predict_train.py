@@ -21,17 +21,14 @@ from predict_data import EMBEDDINGS, benchmark, ring, splits_of
 from repeatable import SOAK
 from tuplet import settings
 from tuplet.errors import BadInput, CorruptStore, TupletError
-from tuplet.predict import optimizers
+from tuplet.predict import device as optimizers
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PRESETS, TrainConfig, suitable
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import ComplEx, DistMult
-from tuplet.predict.link_task import reciprocal
-from tuplet.predict.loss import fitting_block, objective
-from tuplet.predict.model_folder import describe, load, read_tensors
-from tuplet.predict.predictors import model_class
-from tuplet.predict.run_folder import BEST, CHECKPOINT, Interrupted, RunFolder
+from tuplet.predict.link_task import fitting_block, objective, reciprocal
+from tuplet.predict.model_folder import describe, load, model_class, read_tensors
 from tuplet.predict.train import train
-from tuplet.predict.training import RunOptions
+from tuplet.predict.training import BEST, CHECKPOINT, Interrupted, RunFolder, RunOptions
 
 SMALL = TrainConfig(
     rank=8, epochs=12, batch=16, evaluate_every=3, patience=0, checkpoint_seconds=0.0, regularisation=0.01

@@ -19,11 +19,9 @@ from tuplet.errors import BadInput, CorruptStore
 from tuplet.predict import config as train_config
 from tuplet.predict.config import TrainConfig, preset
 from tuplet.predict.embeddings import ComplEx
-from tuplet.predict.model_folder import DESCRIPTION, describe, load, read_tensors, save
-from tuplet.predict.predictors import model_class, ready
-from tuplet.predict.run_folder import CHECKPOINT, RunFolder
+from tuplet.predict.model_folder import DESCRIPTION, describe, load, model_class, read_tensors, ready, save
 from tuplet.predict.train import TrainingResult, train
-from tuplet.predict.training import RunOptions
+from tuplet.predict.training import CHECKPOINT, RunFolder, RunOptions
 
 CONFIG = TrainConfig(rank=4, epochs=3, batch=1, evaluate_every=1, patience=0)
 
@@ -222,7 +220,7 @@ import sys
 from predict_data import ring
 from tuplet import registry
 from tuplet.errors import BadInput
-from tuplet.predict.predictors import model_class, ready
+from tuplet.predict.model_folder import model_class, ready
 from tuplet.predict.model_folder import load
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions

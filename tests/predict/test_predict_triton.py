@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 COMPARE = """
 import json, numpy as np, torch
 from tuplet.predict.paths import triton_kernels as kernels
-from tuplet.predict.paths.aggregate import plain_aggregate
+from tuplet.predict.paths.network import plain_aggregate
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.network import PathLayer, Sight
 

@@ -26,7 +26,7 @@ from repeatable import examples
 from tuplet.cli.commands import main
 from tuplet.engines.given import judge
 from tuplet.graph.adjacency import Adjacency
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import model_class
 from tuplet.query.ask import ask
 from tuplet.query.evidence import LEAST, MOST, EvidenceFinder, Reason
 from tuplet.query.limits import Deadline, Limits

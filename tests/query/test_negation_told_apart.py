@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import tuplet
-from tuplet.truth.make import FactsRecipe, make
+from tuplet.build import make
+from tuplet.truth.recipes import Facts
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> tuplet.Store:
     facts = [("a", "r", "b", 0.4), ("a", "s", "b", 0.8), ("c", "s", "b", 0.8), ("c", "t", "b", 0.5)]
-    make(tuplet.read(facts), FactsRecipe(("train",)), tmp_path / "w.store")
+    make(tuplet.read(facts), Facts(("train",)), tmp_path / "w.store")
     return tuplet.open(tmp_path / "w.store")
 
 

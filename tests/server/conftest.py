@@ -18,8 +18,9 @@ import pytest
 from running_server import Server, Start
 
 import tuplet
-from tuplet.cli.demo import bundled, hidden
-from tuplet.truth.make import index
+from tuplet.build import choose_recipe, make
+from tuplet.cli.demo import hidden
+from tuplet.read.datasets import bundled
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +42,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         columns["source"] += [source] * n
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     pq.write_table(table.set_column(4, "source", table["source"].cast(pa.uint8())), folder / "truth.parquet")
-    index(graph, None, folder / "world.store", table=folder / "truth.parquet")
+    make(graph, choose_recipe(table=folder / "truth.parquet"), folder / "world.store")
     return folder / "world.store"
 
 

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuplet.build import make
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import edge_key, relation_views
 from tuplet.graph.arrays import RelationSpill
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
-from tuplet.truth.make import TableRecipe, make
 from tuplet.truth.parquet import GivenTable, read_table
+from tuplet.truth.recipes import Given
 from tuplet.truth.table import TruthTable
 
 ENTITIES, RELATIONS = 12, 5
@@ -65,7 +66,7 @@ def test_a_store_is_made_of_the_bytes_that_its_parts_have_in_memory(
 ) -> None:
     rng = np.random.default_rng(7)
     graph, file = some_graph(rng, weighted, weighted), some_file(tmp_path / "t.parquet", rng, coded)
-    store = make(graph, TableRecipe(file, memory=memory), tmp_path / "s")
+    store = make(graph, Given(file, memory=memory), tmp_path / "s")
     given = GivenTable.read(file, graph)
     given.table().save(tmp_path / "table")
     given.agreeing_graph().save(tmp_path / "graph")
@@ -83,7 +84,7 @@ def test_the_graph_keeps_dates_and_hidden_facts_when_codes_change_others(tmp_pat
     graph = KnowledgeGraph.of(*names, [0, 1, 2], [0, 0, 0], [1, 2, 0], [1, 1, 3], date=[5, 6, 7])
     rows = {"head": ["a", "c"], "relation": ["r", "r"], "tail": ["b", "b"], "truth": [0.5, 0.5], "source": [0, 2]}
     pq.write_table(pa.table(rows), tmp_path / "t.parquet")
-    made = make(graph, TableRecipe(tmp_path / "t.parquet"), tmp_path / "s").graph
+    made = make(graph, Given(tmp_path / "t.parquet"), tmp_path / "s").graph
     heads, _, tails, entry = made.adjacency.triples()
     found = zip(heads.tolist(), tails.tolist(), made.split[entry].tolist(), made.date[entry].tolist(), strict=True)
     missing = int(np.iinfo(np.int64).min)

@@ -16,17 +16,16 @@ from hypothesis import strategies as st
 from repeatable import examples
 from tuplet.truth.calibration import fit as learned
 from tuplet.truth.calibration.bounds import BINS
-from tuplet.truth.calibration.fit import Trial, fit_together
-from tuplet.truth.calibration.hidden_twice import promise_together
+from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit_together
 from tuplet.truth.calibration.hold_out import (
     HeldOutResult,
     HiddenPart,
     calibrate_hidden,
     hide_in_turn,
     missing_as_often,
+    promise_together,
     trial_of,
 )
-from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.scored import ScoredEdges
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tuplet.build import choose_recipe, make
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -21,13 +22,11 @@ from tuplet.store import open_store
 from tuplet.truth.calibration import fit as learned
 from tuplet.truth.calibration.calibrate import CalibrationResult, calibrate, candidates_of, known_edges
 from tuplet.truth.calibration.features import Candidates
-from tuplet.truth.calibration.fit import LEAST_VALID, Curve, LearnedCalibration, fold_of
-from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.fit import LEAST_VALID, Curve, LearnedCalibration, SplitCorrection, fold_of
 from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.edges import Predictions
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.make import index
 from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import NewEntities
@@ -253,7 +252,7 @@ def _write(path: Path, graph: KnowledgeGraph, edges: Predictions, certain: float
 def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     graph, edges = world()
     file = _write(tmp_path / "t.parquet", graph, edges)
-    store = index(graph, None, tmp_path / "s", table=file, calibration="learned")
+    store = make(graph, choose_recipe(table=file, calibration="learned"), tmp_path / "s")
     assert store.meta.calibration["name"] == "learned"
     assert store.meta.threshold == 0.0005
     report = store.meta.report
@@ -281,13 +280,13 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     older = {key: value for key, value in store.meta.calibration.items() if key != "borne_out"}
     assert replace(store.meta, calibration=older).borne_out is None
     assert replace(store.meta, new=NewEntities(calibration={})).borne_out is None
-    given = index(graph, None, tmp_path / "given", table=file)
+    given = make(graph, choose_recipe(table=file), tmp_path / "given")
     assert given.meta.calibration is None
     assert given.meta.borne_out is None
     assert given.meta.calibrated is False
     assert given.hash != store.hash
     # where everything is observed, a table made elsewhere says nothing about how reliable it is
-    everything = index(graph, None, tmp_path / "all", table=file, calibration="given", observed=SPLITS)
+    everything = make(graph, choose_recipe(table=file, calibration="given", observed=SPLITS), tmp_path / "all")
     assert everything.meta.report.reliability is None
     assert given.meta.report.reliability["split"] == "test"
     assert given.learned() is None
@@ -296,13 +295,13 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
 def test_a_table_of_certain_facts_is_taken_as_it_is(tmp_path: Path) -> None:
     graph, edges = world()
     file = _write(tmp_path / "t.parquet", graph, edges, certain=1.0)
-    store = index(graph, None, tmp_path / "s", table=file)
+    store = make(graph, choose_recipe(table=file), tmp_path / "s")
     assert store.meta.report.not_learned is None
     assert store.meta.calibration is None
     with pytest.raises(BadInput, match="no learned calibration: the file lists valid edges as certain"):
-        index(graph, None, tmp_path / "t", table=file, calibration="learned")
+        make(graph, choose_recipe(table=file, calibration="learned"), tmp_path / "t")
     some = _write(tmp_path / "some.parquet", graph, edges, certain=0.2)  # the predictor may well be sure of a few
-    assert index(graph, None, tmp_path / "u", table=some, calibration="learned").meta.calibrated
+    assert make(graph, choose_recipe(table=some, calibration="learned"), tmp_path / "u").meta.calibrated
 
 
 def test_cross_validated_where_there_is_no_test_split() -> None:
@@ -330,25 +329,26 @@ def test_truth_means_the_same_where_the_test_split_is_observed() -> None:
 def test_a_model_is_indexed_with_a_learned_calibration(tmp_path: Path) -> None:
     graph, _ = world()
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
-    store = index(graph, tmp_path / "m", tmp_path / "s")
+    store = make(graph, choose_recipe(tmp_path / "m"), tmp_path / "s")
     assert store.meta.calibration["name"] == "learned"
     assert any(".log-" in name for name in store.meta.calibration["names"])
     assert open_store(tmp_path / "s").ask("?x : r0(e1, ?x)").about["calibration"] == {"name": "learned"}
-    plain = index(graph, tmp_path / "m", tmp_path / "p", calibration="softmax-count")
+    plain = make(graph, choose_recipe(tmp_path / "m", calibration="softmax-count"), tmp_path / "p")
     assert plain.meta.calibration["name"] == "softmax-count"
     assert plain.meta.threshold == 0.005
-    demand = index(graph, tmp_path / "m", tmp_path / "d", on_demand=True)
+    demand = make(graph, choose_recipe(tmp_path / "m", on_demand=True), tmp_path / "d")
     assert demand.meta.calibration["name"] == "softmax-count"
     assert "on demand" in demand.meta.report.not_learned
     with pytest.raises(BadInput, match=r"no learned calibration: .* needs the whole table"):
-        index(graph, tmp_path / "m", tmp_path / "e", calibration="learned", on_demand=True)
+        make(graph, choose_recipe(tmp_path / "m", calibration="learned", on_demand=True), tmp_path / "e")
 
 
 def test_a_threshold_cuts_what_is_listed_not_what_is_learned_from(tmp_path: Path) -> None:
     graph, _ = world()
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.55, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     usual, high, low = (
-        index(graph, tmp_path / "m", tmp_path / f"{least}", threshold=least) for least in (None, 0.02, 0.0001)
+        make(graph, choose_recipe(tmp_path / "m", threshold=least), tmp_path / f"{least}")
+        for least in (None, 0.02, 0.0001)
     )
     _same(high.learned(), usual.learned())
     listed = usual.table.predictions().reaching(0.02)
@@ -373,10 +373,10 @@ class _OneFavourite:
 
 def test_what_cannot_be_learned_from_is_bounded_by_what_was_found(tmp_path: Path) -> None:
     graph, _ = world()
-    store = index(graph, _OneFavourite(), tmp_path / "s")
+    store = make(graph, choose_recipe(_OneFavourite()), tmp_path / "s")
     assert "valid edges among the candidates, 300 needed" in store.meta.report.not_learned
     assert store.meta.calibration["name"] == "bounded"
-    sure = index(graph, _OneFavourite(), tmp_path / "w", calibration="softmax-count").table.predictions()
+    sure = make(graph, choose_recipe(_OneFavourite(), calibration="softmax-count"), tmp_path / "w").table.predictions()
     assert sure.prediction.max() > 0.5, "that is what the predictor says"
     listed = store.table.predictions().prediction
     assert listed.max(initial=0) < 0.1, "and this is how often it was right"
@@ -386,7 +386,7 @@ def test_the_report_counts_the_held_out_edges_that_are_listed(tmp_path: Path) ->
     graph, _ = world()
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     for observed, held_out in ((("train",), ("valid", "test")), (("train", "valid"), ("test",))):
-        store = index(graph, tmp_path / "m", tmp_path / "s", observed=observed, threshold=0.4, force=True)
+        store = make(graph, choose_recipe(tmp_path / "m", observed=observed, threshold=0.4), tmp_path / "s", force=True)
         heads, relation, tails = graph.edges(*held_out)
         listed = [store.table.value(*edge) > 0 for edge in zip(heads, relation, tails, strict=True)]
         assert 0 < np.mean(listed) < 1
@@ -401,12 +401,12 @@ def test_too_few_valid_edges(tmp_path: Path) -> None:
     split[np.flatnonzero(split == VALID)[LEAST_VALID - 1 :]] = TEST
     few = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
-    store = index(few, tmp_path / "m", tmp_path / "s")
+    store = make(few, choose_recipe(tmp_path / "m"), tmp_path / "s")
     assert store.meta.calibration["name"] == "bounded"
     assert store.meta.report.not_learned == "299 valid edges, 300 needed; no truth is above what they bear out"
     assert store.meta.calibrated is False
     with pytest.raises(BadInput, match="no learned calibration: 299 valid edges, 300 needed"):
-        index(few, tmp_path / "m", tmp_path / "t", calibration="learned")
+        make(few, choose_recipe(tmp_path / "m", calibration="learned"), tmp_path / "t")
 
 
 @pytest.mark.parametrize(("candidates", "less"), [(100, 0.08), (20_000, 0.015)])

@@ -20,8 +20,8 @@ from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
 from tuplet.truth.calibration import fit
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.new_entities import learn, predict, update
-from tuplet.truth.new_entities.stale import facts_met, known_facts, stale_rows
+from tuplet.truth.new_entities import learn, predict
+from tuplet.truth.new_entities.predict import facts_met, known_facts, stale_rows
 from tuplet.truth.store_folder import StoreFiles
 
 PEOPLE, TOWNS = 120, 8
@@ -336,7 +336,7 @@ def test_rows_around_new_entities_are_not_begun_without_time_for_all(
     store: Store, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add(NEW, new_entities=True, model=network)
-    monkeypatch.setattr(update, "_moved", None)  # whoever began would see
+    monkeypatch.setattr(predict, "_moved", None)  # whoever began would see
     said: list[str] = []
     done = store.update(seconds=1e-6, model=network, progress=lambda *told: said.append(told[-1]))
     assert done.stale_rows > 0

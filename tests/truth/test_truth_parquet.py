@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tuplet
+from tuplet.build import choose_recipe, make
 from tuplet.errors import TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.read.read import read
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.make import index
 from tuplet.truth.parquet import read_table
 from tuplet.truth.store_folder import StoreFiles
 
@@ -63,7 +63,7 @@ def test_the_graph_decides_without_source(tmp_path: Path) -> None:
 
 def test_predictions_below_a_given_threshold_are_dropped(tmp_path: Path) -> None:
     rows = [("a", "knows", "b", 0.1), ("a", "knows", "c", 0.7), ("c", "knows", "b", 0.3)]
-    store = index(graph(), None, tmp_path / "s", table=write(tmp_path / "t.parquet", rows), threshold=0.7)
+    store = make(graph(), choose_recipe(table=write(tmp_path / "t.parquet", rows), threshold=0.7), tmp_path / "s")
     assert (store.table.value(0, 0, 2), store.table.value(2, 0, 1)) == (np.float32(0.7), 0.0)
     assert remove_facts(tmp_path / "s", [("a", "knows", "b")]).shown_as_predicted == 0
 
@@ -84,7 +84,7 @@ def test_source_codes_decide(tmp_path: Path) -> None:
 def test_the_graph_of_the_store_follows_the_codes(tmp_path: Path) -> None:
     """Or else a join on the facts and the truth values would contradict each other."""
     rows = [("a", "knows", "b", 0.5, 0), ("a", "knows", "c", 0.25, 1), ("c", "knows", "a", 0.9, 2)]
-    index(graph(), None, tmp_path / "s", table=write(tmp_path / "t.parquet", rows, "source"))
+    make(graph(), choose_recipe(table=write(tmp_path / "t.parquet", rows, "source")), tmp_path / "s")
     store = tuplet.open(tmp_path / "s")
     for engine in ("crisp", "exact", "brute"):
         found = store.ask("?x, ?y : knows(?x, ?y)", only="observed", engine=engine)
@@ -174,7 +174,7 @@ def test_store_of_a_benchmark_table(tmp_path: Path) -> None:
     if not file.exists():
         pytest.skip(f"{file} is absent")
     known = read(data / "nell995")
-    store = index(known, None, tmp_path / "nell.store", table=file, calibration="given")
+    store = make(known, choose_recipe(table=file, calibration="given"), tmp_path / "nell.store")
     again = StoreFiles.open(tmp_path / "nell.store")
     assert again.hash == store.hash
     assert again.table.edges == 862_367

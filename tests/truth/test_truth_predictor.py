@@ -14,14 +14,14 @@ from test_truth_store import ENTITIES, RELATIONS, small_graph
 from test_truth_sweep import as_dense, build_table, dense, random_edges, random_model
 
 import tuplet
-from tuplet.cli import main
+from tuplet.build import choose_recipe, make
+from tuplet.cli.commands import main
 from tuplet.errors import BadInput
 from tuplet.predict import base
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.candidates import rows
-from tuplet.truth.make import index
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import ModelMeta
@@ -82,7 +82,7 @@ def test_five_names_give_the_same_table(most: int, arrays: bool, monkeypatch: py
 
 def test_index_takes_an_object(tmp_path: Path) -> None:
     graph = small_graph()
-    index(graph, Popularity(graph), tmp_path / "pop.store", threshold=0.02, calibration="softmax-count")
+    make(graph, choose_recipe(Popularity(graph), threshold=0.02, calibration="softmax-count"), tmp_path / "pop.store")
     store = tuplet.open(tmp_path / "pop.store")
     about = store.info()
     assert about["model"] == {"kind": "Popularity", "note": "an object in Python; there is no model folder"}
@@ -119,7 +119,7 @@ def test_index_takes_a_class_by_module_and_name(tmp_path: Path, capsys: pytest.C
     graph.save(tmp_path / "g")
     arguments = ["index", str(tmp_path / "g"), "test_truth_predictor:Registered", "--threshold", "0.02", "--quiet"]
     assert main([*arguments, "-o", str(tmp_path / "by-name")]) == 0
-    by_object = index(graph, Popularity(graph), tmp_path / "by-object", threshold=0.02)
+    by_object = make(graph, choose_recipe(Popularity(graph), threshold=0.02), tmp_path / "by-object")
     by_name = StoreFiles.open(tmp_path / "by-name")
     assert by_name.table.truth.tolist() == by_object.table.truth.tolist()
     assert by_name.meta.models == (ModelMeta("test_truth_predictor:Registered"),)
@@ -164,11 +164,11 @@ def test_what_is_no_predictor_is_refused_in_one_line(tmp_path: Path) -> None:
     ]
     for thing, message in cases:
         with pytest.raises(BadInput, match=message):
-            index(graph, thing, tmp_path / "s")
+            make(graph, choose_recipe(thing), tmp_path / "s")
     with pytest.raises(BadInput, match="need a model folder to copy, and Popularity is an object"):
-        index(graph, popular, tmp_path / "s", on_demand=True)
+        make(graph, choose_recipe(popular, on_demand=True), tmp_path / "s")
     with pytest.raises(BadInput, match="unknown argument of index 'treshold'; did you mean 'threshold'"):
-        index(graph, popular, tmp_path / "s", treshold=0.1)
+        make(graph, choose_recipe(popular, treshold=0.1), tmp_path / "s")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -183,10 +183,16 @@ def test_calibrations_of_others_go_by_module_and_name(tmp_path: Path, monkeypatc
     module.plain_softmax = lambda count, log_observed, normaliser: normaliser  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "someones_rules", module)
     graph = small_graph()
-    ours = index(graph, Popularity(graph), tmp_path / "a", threshold=0.02, calibration="softmax-count")
-    theirs = index(graph, Popularity(graph), tmp_path / "b", threshold=0.02, calibration="someones_rules:plain_softmax")
+    ours = make(graph, choose_recipe(Popularity(graph), threshold=0.02, calibration="softmax-count"), tmp_path / "a")
+    theirs = make(
+        graph,
+        choose_recipe(Popularity(graph), threshold=0.02, calibration="someones_rules:plain_softmax"),
+        tmp_path / "b",
+    )
     assert theirs.meta.calibration == {"name": "someones_rules:plain_softmax"}
     more, fewer = ours.table.predictions(), theirs.table.predictions()
     assert set(zip(*fewer[:3], strict=True)) < set(zip(*more[:3], strict=True))  # without the counts truth is smaller
     with pytest.raises(BadInput, match="a name of its own"):
-        index(graph, "no.model", tmp_path / "c", on_demand=True, calibration="someones_rules:plain_softmax")
+        make(
+            graph, choose_recipe("no.model", on_demand=True, calibration="someones_rules:plain_softmax"), tmp_path / "c"
+        )

@@ -20,18 +20,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repeatable import SOAK, examples
+from tuplet.build import choose_recipe, make
 from tuplet.errors import BadInput, CorruptStore, StoreBusy, TupletError, UnknownName
 from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict import model_folder as files
-from tuplet.predict.edges import fingerprint
+from tuplet.predict.base import fingerprint
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth import edit
 from tuplet.truth.candidates import score
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.make import FactsRecipe, index, make
+from tuplet.truth.recipes import Facts
 from tuplet.truth.rules import Calibration
 from tuplet.truth.store_folder import StoreFiles, is_store, read_store
 from tuplet.truth.store_meta import StoreChanges
@@ -65,7 +66,11 @@ def small_model(folder: Path) -> Path:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store and its model."""
     root = tmp_path_factory.mktemp("made")
-    index(small_graph(), small_model(root / "model"), root / "a.store", threshold=0.02, calibration="softmax-count")
+    make(
+        small_graph(),
+        choose_recipe(small_model(root / "model"), threshold=0.02, calibration="softmax-count"),
+        root / "a.store",
+    )
     return root
 
 
@@ -97,7 +102,11 @@ def test_index_tells_what_it_made(made: Path) -> None:
 
 def test_only_train_observed_measures_on_valid(made: Path, tmp_path: Path) -> None:
     rule = "softmax-count"
-    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, observed=["train"], calibration=rule)
+    store = make(
+        small_graph(),
+        choose_recipe(made / "model", threshold=0.02, observed=["train"], calibration=rule),
+        tmp_path / "s",
+    )
     assert store.meta.report.reliability["split"] == "valid"
     whole = StoreFiles.open(made / "a.store").table
     for h, r, t in zip(*store.graph.edges("valid"), strict=True):
@@ -114,8 +123,10 @@ def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Pa
     heads, relation, tails, entry = graph.adjacency.triples()
     split = np.where(graph.split[entry] == 3, 1, graph.split[entry]).astype(np.uint8)
     graph = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
-    everything = index(graph, made / "model", tmp_path / "all", threshold=0.02, calibration=rule)
-    honest = index(graph, made / "model", tmp_path / "train", threshold=0.02, observed=["train"], calibration=rule)
+    everything = make(graph, choose_recipe(made / "model", threshold=0.02, calibration=rule), tmp_path / "all")
+    honest = make(
+        graph, choose_recipe(made / "model", threshold=0.02, observed=["train"], calibration=rule), tmp_path / "train"
+    )
     assert everything.meta.report.reliability == honest.meta.report.reliability
     assert everything.meta.report.reliability["split"] == "valid"
     assert sum(everything.meta.report.reliability["facts"]) > 0
@@ -124,7 +135,9 @@ def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Pa
 
 def test_on_demand_store_equals_the_table(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "demand.store"
-    store = index(small_graph(), made / "model", path, threshold=0.02, on_demand=True, calibration="softmax-count")
+    store = make(
+        small_graph(), choose_recipe(made / "model", threshold=0.02, on_demand=True, calibration="softmax-count"), path
+    )
     assert store.on_demand
     table = StoreFiles.open(made / "a.store").table
     for _ in range(2):  # the second time from what the first one kept
@@ -156,12 +169,12 @@ def test_a_model_of_another_graph_of_the_same_size_is_refused(tmp_path: Path) ->
     edges = {split: graph.edges(split) for split in ("train", "valid", "test")}
     for number, learned_from in enumerate((graph.hash, fingerprint(edges))):
         files.save(weights, tmp_path / "own", {"graph": learned_from})
-        index(graph, tmp_path / "own", tmp_path / f"{number}", threshold=0.02)
+        make(graph, choose_recipe(tmp_path / "own", threshold=0.02), tmp_path / f"{number}")
     files.save(weights, tmp_path / "other", {"graph": "0" * 64})
     with pytest.raises(BadInput, match=r"was trained on another graph \(000000000000…, this one is .*other_graph=True"):
-        index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02)
+        make(graph, choose_recipe(tmp_path / "other", threshold=0.02), tmp_path / "s")
     assert not (tmp_path / "s").exists()
-    index(graph, tmp_path / "other", tmp_path / "s", threshold=0.02, other_graph=True)
+    make(graph, choose_recipe(tmp_path / "other", threshold=0.02, other_graph=True), tmp_path / "s")
 
 
 def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,14 +183,21 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, calibration="softmax-count", progress=stop)
+        make(
+            small_graph(),
+            choose_recipe(made / "model", threshold=0.02, calibration="softmax-count"),
+            tmp_path / "s",
+            progress=stop,
+        )
     assert [entry.name for entry in tmp_path.iterdir()] == [".s.work"]
     missing = sorted({0, 1, 2} - {int(part.stem) for part in tmp_path.rglob("*.npz")})
     assert missing in ([], [2])  # the last relation may have begun already
     computed: list[int] = []
     original = score.CandidateScorer.links
     monkeypatch.setattr(score.CandidateScorer, "links", lambda self, r: (computed.append(r), original(self, r))[1])
-    store = index(small_graph(), made / "model", tmp_path / "s", threshold=0.02, calibration="softmax-count")
+    store = make(
+        small_graph(), choose_recipe(made / "model", threshold=0.02, calibration="softmax-count"), tmp_path / "s"
+    )
     assert computed == missing
     assert store.hash == StoreFiles.open(made / "a.store").hash
     assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
@@ -186,19 +206,23 @@ def test_an_interrupted_index_goes_on_where_it_was(made: Path, tmp_path: Path, m
 def test_refusals(made: Path, tmp_path: Path) -> None:
     graph, model = small_graph(), made / "model"
     with pytest.raises(BadInput, match="already exists"):
-        index(graph, model, made / "a.store")
+        make(graph, choose_recipe(model), made / "a.store")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("")
     with pytest.raises(BadInput, match="it is not a store"):
-        index(graph, model, tmp_path / "full", force=True)
+        make(graph, choose_recipe(model), tmp_path / "full", force=True)
     with pytest.raises(BadInput, match="unknown calibration 'softmax-cont'; did you mean 'softmax-count'"):
-        index(graph, model, tmp_path / "s", calibration="softmax-cont")
+        make(graph, choose_recipe(model, calibration="softmax-cont"), tmp_path / "s")
     with pytest.raises(UnknownName, match="unknown split 'trian'; did you mean 'train'"):
-        index(graph, model, tmp_path / "s", observed=["trian"])
+        make(graph, choose_recipe(model, observed=["trian"]), tmp_path / "s")
     with pytest.raises(BadInput, match="not trained on this graph"):
-        index(KnowledgeGraph.of(Vocabulary.of(["a"]), Vocabulary.of(["r"]), [0], [0], [0]), model, tmp_path / "s")
+        make(
+            KnowledgeGraph.of(Vocabulary.of(["a"]), Vocabulary.of(["r"]), [0], [0], [0]),
+            choose_recipe(model),
+            tmp_path / "s",
+        )
     with pytest.raises(BadInput, match="threshold"):
-        index(graph, model, tmp_path / "s", threshold=2)
+        make(graph, choose_recipe(model, threshold=2), tmp_path / "s")
     assert list(tmp_path.iterdir()) == [tmp_path / "full"]
     with pytest.raises(BadInput, match="no such store"):
         StoreFiles.open(tmp_path / "nothing")
@@ -208,7 +232,7 @@ def test_refusals(made: Path, tmp_path: Path) -> None:
 
 def test_weighted_graph_needs_no_predictor(tmp_path: Path) -> None:
     graph = small_graph(weighted=True)
-    store = make(graph, FactsRecipe(["train", "valid", "test"]), tmp_path / "w.store")
+    store = make(graph, Facts(["train", "valid", "test"]), tmp_path / "w.store")
     heads, relation, tails, entry = graph.adjacency.triples()
     assert graph.weight is not None
     for h, r, t, weight in zip(heads, relation, tails, graph.weight[entry], strict=True):
@@ -400,7 +424,7 @@ def use(path: Path) -> None:
 def test_damaged_files_are_named(made: Path, tmp_path: Path) -> None:
     rng = random.Random(0)
     original = made / "a.store"
-    index(small_graph(), made / "model", tmp_path / "d", threshold=0.02, on_demand=True)
+    make(small_graph(), choose_recipe(made / "model", threshold=0.02, on_demand=True), tmp_path / "d")
     for source in (original, tmp_path / "d"):
         for file in every_file(source):
             for damage in ("truncate", "edit", "delete", "empty"):
@@ -446,7 +470,9 @@ def test_damage_inside_the_manifest(made: Path, tmp_path: Path) -> None:
 def test_swapped_parts_are_noticed(made: Path, tmp_path: Path) -> None:
     path = tmp_path / "s"
     shutil.copytree(made / "a.store", path)
-    other = index(small_graph(), made / "model", tmp_path / "o", threshold=0.03, calibration="softmax-count")
+    other = make(
+        small_graph(), choose_recipe(made / "model", threshold=0.03, calibration="softmax-count"), tmp_path / "o"
+    )
     table = StoreFiles.open(path).folders["table"]
     shutil.rmtree(path / table)
     shutil.copytree(tmp_path / "o" / other.folders["table"], path / table)
@@ -461,7 +487,7 @@ def test_force_repairs_a_damaged_store(made: Path, tmp_path: Path) -> None:
     for file in every_file(path):
         if file.suffix == ".npy":
             file.write_bytes(b"nothing")
-    index(small_graph(), made / "model", path, threshold=0.02, calibration="softmax-count", force=True)
+    make(small_graph(), choose_recipe(made / "model", threshold=0.02, calibration="softmax-count"), path, force=True)
     assert StoreFiles.open(path).hash == wanted
 
 
@@ -474,9 +500,12 @@ print("ready", flush=True)
 while True:
     {action}
 """
-IMPORTS = {"index": "from test_truth_store import small_graph; from tuplet.truth.make import index", "change": ""}
+IMPORTS = {
+    "index": "from test_truth_store import small_graph; from tuplet.build import choose_recipe as recipe, make",
+    "change": "",
+}
 ACTIONS = {
-    "index": "index(small_graph(), {model!r}, {path!r}, threshold=0.02, calibration='softmax-count', force=True)",
+    "index": "make(small_graph(), recipe({model!r}, threshold=0.02, calibration='softmax-count'), {path!r}, True)",
     "change": 'add_facts({path!r}, [("e0", "r0", "e29")]); remove_facts({path!r}, [("e0", "r0", "e29")])',
 }
 
@@ -523,6 +552,8 @@ def test_killed_first_index_leaves_nothing_or_a_store(made: Path, tmp_path: Path
             os.kill(process.pid, signal.SIGKILL)
         if path.exists():
             assert StoreFiles.open(path).hash == wanted
-        index(small_graph(), made / "model", path, threshold=0.02, calibration="softmax-count", force=True)
+        make(
+            small_graph(), choose_recipe(made / "model", threshold=0.02, calibration="softmax-count"), path, force=True
+        )
         assert StoreFiles.open(path).hash == wanted
     assert not [entry for entry in tmp_path.iterdir() if "tuplet-new" in entry.name or entry.name.endswith(".work")]

@@ -18,7 +18,7 @@ from tuplet import settings as registry
 from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import model_class
 from tuplet.truth.calibration.reliability import reliability
 from tuplet.truth.candidates import rows
 from tuplet.truth.candidates.score import finished_relations, score_candidates

@@ -11,23 +11,23 @@ import pytest
 import torch
 
 import tuplet
-from tuplet.build_hold_outs import train_again
-from tuplet.build_models import ModelRun
+from tuplet.build import make
 from tuplet.errors import BadInput
 from tuplet.graph import newest as newest_facts
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.newest import NewestHoldOut, as_of, with_newest_valid
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.model_folder import describe
 from tuplet.truth.calibration import fit as learned
 from tuplet.truth.calibration.calibrate import calibrate, candidates_of, known_edges
 from tuplet.truth.calibration.features import GROUPS, column_names, columns
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.edges import Predictions
-from tuplet.truth.make import PredictorRecipe, make
+from tuplet.truth.recipes import Predicted
 from tuplet.truth.scored import ScoredEdges
+from tuplet.truth.trained import ModelRun, train_again
 
 DAY = 86_400
 ENTITIES = 60
@@ -229,6 +229,6 @@ def test_embeddings_learn_anew_and_path_networks_read_other_facts(tmp_path: Path
         about = describe(again)
         assert about["epochs"] == describe(models[0])["best_epoch"]
         assert about["graph"] == as_of(graph, number).hash
-    store = make(graph, PredictorRecipe(models, calibration="learned", later=later), tmp_path / "s")
+    store = make(graph, Predicted(models, calibration="learned", later=later), tmp_path / "s")
     assert store.meta.calibration is not None
     assert store.meta.calibration["holdout"]["windows"] == 2

@@ -75,7 +75,7 @@ def run(
     say: Callable[[str], None], progress: bool | Report = True, keep: str | None = None, force: bool = False
 ) -> None:
     """The demonstration; `keep` leaves the store there, `force` replaces one that is there."""
-    from tuplet.pipeline import build
+    from tuplet.build import build
     from tuplet.truth.store_folder import refuse_existing
 
     if keep:

@@ -61,7 +61,7 @@ class History:
         """The graph of the past."""
         import pyarrow as pa
 
-        from tuplet.pipeline import read
+        from tuplet.build import read
 
         def table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
             return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
@@ -100,7 +100,7 @@ def run(
     force: bool = False,
 ) -> None:
     """The demonstration; `keep` leaves the store there, `force` replaces one that is there."""
-    from tuplet.pipeline import build
+    from tuplet.build import build
     from tuplet.truth.store_folder import refuse_existing
 
     if keep:

@@ -43,8 +43,7 @@ def _source(files: list[str]) -> str | list[str]:
 
 def run_train(arguments: argparse.Namespace) -> Any:
     """`tuplet train`."""
-    from tuplet.pipeline import train
-    from tuplet.predict.process_group import is_follower
+    from tuplet.build import train
 
     trained = train(
         arguments.graph,
@@ -56,8 +55,6 @@ def run_train(arguments: argparse.Namespace) -> Any:
         progress=not arguments.quiet,
         **given(arguments, TrainConfig),
     )
-    if is_follower():  # of several processes one speaks
-        return None
     if arguments.json:
         metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
         return {"model": str(trained.folder), "epochs": trained.epochs, "metrics": metrics}
@@ -88,7 +85,7 @@ def run_adopt(arguments: argparse.Namespace) -> Any:
 
 def run_index(arguments: argparse.Namespace) -> Any:
     """`tuplet index`."""
-    from tuplet.pipeline import index
+    from tuplet.build import index
 
     store = index(
         arguments.graph,
@@ -114,7 +111,7 @@ def run_index(arguments: argparse.Namespace) -> Any:
 
 def run_build(arguments: argparse.Namespace) -> Any:
     """`tuplet build`."""
-    from tuplet.pipeline import build
+    from tuplet.build import build
 
     store = build(
         _source(arguments.source),
@@ -209,7 +206,7 @@ def run_edit(arguments: argparse.Namespace) -> Any:
 
 def run_update(arguments: argparse.Namespace) -> Any:
     """`tuplet update`."""
-    from tuplet.truth.new_entities.update import update
+    from tuplet.truth.new_entities.predict import update
 
     with shown(not arguments.quiet) as told:
         settings = {"model": arguments.model, "ray": arguments.ray}

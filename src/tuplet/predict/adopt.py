@@ -31,8 +31,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, evaluate
-from tuplet.predict.model_folder import DESCRIPTION, save
-from tuplet.predict.predictors import model_class
+from tuplet.predict.model_folder import DESCRIPTION, model_class, save
 
 ORDERS = ("blocks", "interleaved")
 

@@ -10,6 +10,7 @@ from tuplet.errors import BadInput, unknown
 from tuplet.settings import check, knob
 
 PACKAGED = "packaged"  # the name of the model that ships with the package
+MINUTES = 15.0  # of all the work of a build, unless somebody says otherwise
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""Where torch computes, and how: the device, the precision of its products, its settings on the CPU."""
+"""Where torch computes, and how: the device, the precision of its products, its settings on the CPU, optimizers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import unwrap
 
 import torch
+from torch.optim import Optimizer
 
 from tuplet.errors import BadInput, Option
 
@@ -72,3 +74,34 @@ def tuned_cpu(device: torch.device, products: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         torch.set_flush_denormal(False)
+
+
+class _Uncompiled(Optimizer):
+    """An optimizer of torch without its compiler.
+
+    An optimizer imports the compiler of torch when it is made, to tell it to keep out: two seconds at the start of
+    every training, for something that is not used here. These have the same methods as they are inside.
+    """
+
+    add_param_group = unwrap(Optimizer.add_param_group)
+    zero_grad = unwrap(Optimizer.zero_grad)
+    state_dict = unwrap(Optimizer.state_dict)
+    load_state_dict = unwrap(Optimizer.load_state_dict)
+
+
+class Adagrad(_Uncompiled, torch.optim.Adagrad):
+    """Adagrad."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    """Adam."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class AdamW(_Uncompiled, torch.optim.AdamW):
+    """Adam with decoupled weight decay."""
+
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, device_of, row_scores
-from tuplet.predict.edges import Splits, Triples
+from tuplet.predict.base import LinkPredictor, Splits, Triples, device_of, row_scores
 
 _ON_GPU = 512 << 20  # bytes of scores and masks at a time
 _CACHED = 32 << 20  # on a CPU, which looks at them several times: about as many as its caches hold,

@@ -1,31 +1,172 @@
-"""Training of link predictors that are tables of embeddings.
+"""Training of link predictors that are tables of embeddings: 1-vs-all cross entropy, relation prediction, N3.
 
-A round is an epoch over the reciprocal edges, measured by the filtered MRR of the valid edges.
-The order of the edges in an epoch depends on (seed, epoch) alone. With valid edges the model is the best one by valid
-MRR; without, the last. Everything about the run itself is in `training`.
+CE(t | h, r) + w · CE(r | h, t) + λ · Σ|·|³ / batch        (Lacroix et al. 2018; Chen et al. 2021)
+
+A round is an epoch over the reciprocal edges, measured by the filtered MRR of the valid edges. The order of the edges
+in an epoch depends on (seed, epoch) alone. With valid edges the model is the best one by valid MRR; without, the last.
+On large graphs the cross entropy is sampled: a step knows the entities of its batch, which it reads in any case, and
+some drawn at random, each of which counts for as many as it stands for. The run itself is in `training`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
 
 from tuplet.errors import BadInput
+from tuplet.predict.base import TrainingEdges, Triples
 from tuplet.predict.config import PRESETS, TrainConfig, ranked_edges
-from tuplet.predict.edges import TrainingEdges, Triples
+from tuplet.predict.device import Adagrad, Adam
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
-from tuplet.predict.loss import fitting_block, objective, sampled_objective
-from tuplet.predict.optimizers import Adagrad, Adam
-from tuplet.predict.predictors import model_class
-from tuplet.predict.sampling import EntitySampler, update_rows
+from tuplet.predict.model_folder import model_class
 from tuplet.predict.training import PatientTask, Position
 from tuplet.progress import counted
+
+
+class SampledRows(NamedTuple):
+    """The entities that one step reads and changes."""
+
+    rows: Tensor  # ids, rising [n]
+    log_chance: Tensor  # log of the chance of each to be drawn [n]
+
+
+class EntitySampler:
+    """Draws the entities of each step of an epoch; what it draws depends on the generator of the epoch alone.
+
+    >>> edges = torch.tensor([[0, 0, 1], [1, 1, 0], [1, 0, 2], [2, 1, 1]])
+    >>> sampler = EntitySampler(edges, entities=5, negatives=2)
+    >>> sampler.shuffle(torch.Generator().manual_seed(2))
+    >>> drawn = sampler.draw(edges[:2], 0)  # their 0 and 1, and two by lot
+    >>> drawn.rows.tolist()
+    [0, 1, 3, 4]
+    >>> [round(chance, 3) for chance in drawn.log_chance.exp().tolist()]  # of 0: 1 - (1 - 2/3) * (1 - 2/5)
+    [0.8, 1.0, 0.4, 0.4]
+    """
+
+    def __init__(self, edges: Tensor, entities: int, negatives: int) -> None:
+        self.edges, self.entities, self.negatives = len(edges), entities, min(negatives, entities)
+        heads, tails = edges[:, 0], edges[:, 2]
+        # In how many edges each entity is: a loop is one edge.
+        self.degree = torch.bincount(torch.cat([heads, tails[tails != heads]]), minlength=entities).double()
+        self.log_chance: dict[int, Tensor] = {}  # by the size of the batch: the last one of an epoch is smaller
+
+    def shuffle(self, generator: torch.Generator) -> None:
+        """Begin an epoch: another order of the entities, from which each step takes the next ones."""
+        self.order = torch.randperm(self.entities, generator=generator).to(self.degree.device)
+
+    def draw(self, batch: Tensor, number: int) -> SampledRows:
+        """The entities of the step with that number in its epoch. [n, 3]"""
+        where = torch.arange(number * self.negatives, (number + 1) * self.negatives, device=batch.device)
+        negatives = self.order[where % self.entities]
+        rows = torch.unique(torch.cat([batch[:, 0], batch[:, 2], negatives]))
+        if len(batch) not in self.log_chance:
+            self.log_chance[len(batch)] = self._log_chance(len(batch))
+        return SampledRows(rows, self.log_chance[len(batch)][rows])
+
+    def _log_chance(self, size: int) -> Tensor:
+        """log of the chance that an entity comes to an edge without it: with the rest of the batch or by lot."""
+        rest, drawn = self.edges - 1, size - 1
+        others = rest - self.degree  # edges without the entity; it stays away if the batch is of these alone
+        missed = torch.lgamma(others + 1) - torch.lgamma((others - drawn).clamp_min(0) + 1)
+        missed += math.lgamma(rest - drawn + 1) - math.lgamma(rest + 1)
+        missed = torch.where(others >= drawn, missed.exp(), 0.0)
+        return (1 - missed * (1 - self.negatives / self.entities)).log().float()
+
+
+@torch.no_grad()
+def update_rows(optimizer: torch.optim.Adagrad, table: Tensor, rows: Tensor, values: Tensor, gradient: Tensor) -> None:
+    """A step of Adagrad on some rows of a table, whose values are at hand: no other row is read or written."""
+    settings, total = optimizer.param_groups[0], optimizer.state[table]["sum"]
+    squares = total.index_select(0, rows).addcmul_(gradient, gradient)
+    total.index_copy_(0, rows, squares)
+    root = squares.sqrt_().add_(settings["eps"])
+    table.index_copy_(0, rows, values.addcdiv(gradient, root, value=-settings["lr"]))
+
+
+def objective(
+    model: EmbeddingModel, edges: Tensor, regularisation: float, relation_weight: float, entity_block: int
+) -> Tensor:
+    """Loss of a batch of reciprocal edges [n, 3] → a scalar. `entity_block` ≥ entities scores all of them at once."""
+    head_id, relation_id, tail_id = edges.unbind(1)
+    # One gather for both ends: its way back fills one table-sized gradient instead of two.
+    head, tail = model.entity.index_select(0, torch.cat([head_id, tail_id])).chunk(2)
+    relation = model.relation.index_select(0, relation_id)
+    query = model.query(head, relation)
+    if entity_block >= model.entities:
+        loss = cross_entropy(model.score_all(query, model.entity), tail_id)
+    else:
+        loss = (logsumexp(model, query, entity_block) - model.score(query, tail)).mean()
+    return loss + _further(model, head, relation, tail, relation_id, regularisation, relation_weight)
+
+
+def _further(
+    model: EmbeddingModel,
+    head: Tensor,
+    relation: Tensor,
+    tail: Tensor,
+    relation_id: Tensor,
+    regularisation: float,
+    relation_weight: float,
+) -> Tensor:
+    """Relation prediction and N3."""
+    loss = head.new_zeros(())
+    if relation_weight:
+        loss = loss + relation_weight * cross_entropy(model.relation_scores(head, tail), relation_id)
+    if regularisation:
+        loss = loss + regularisation / len(head) * model.penalty(head, relation, tail)
+    return loss
+
+
+def sampled_objective(
+    model: EmbeddingModel,
+    entity: Tensor,
+    drawn: SampledRows,
+    edges: Tensor,
+    regularisation: float,
+    relation_weight: float,
+) -> Tensor:
+    """`objective` on the rows of some entities alone, `entity` [n, width] → a scalar.
+
+    The sum of exp(score) over all entities is estimated from those drawn, each divided by its chance. The head and the
+    tail of an edge are always among them and count once. So the estimate has the right mean, and if all are drawn it is
+    the sum itself.
+    """
+    head_id, tail_id = torch.searchsorted(drawn.rows, edges[:, ::2].T.contiguous())
+    relation_id = edges[:, 1]
+    head, tail = entity.index_select(0, torch.cat([head_id, tail_id])).chunk(2)
+    relation = model.relation.index_select(0, relation_id)
+    query = model.query(head, relation)
+    weight = -drawn.log_chance.expand(len(edges), -1)
+    weight = weight.scatter(1, torch.stack([head_id, tail_id], 1), 0.0)
+    loss = cross_entropy(model.score_all(query, entity) + weight, tail_id)
+    return loss + _further(model, head, relation, tail, relation_id, regularisation, relation_weight)
+
+
+def logsumexp(model: EmbeddingModel, query: Tensor, entity_block: int) -> Tensor:
+    """log Σ exp of the scores of each query against all entities [n], never holding more than one block of scores.
+
+    A block's scores are recomputed on the way back: memory is that of one block, for one more matrix product.
+    """
+
+    def of_block(query: Tensor, rows: Tensor) -> Tensor:
+        return model.score_all(query, rows).float().logsumexp(1)
+
+    parts = [checkpoint(of_block, query, rows, use_reentrant=False) for rows in torch.split(model.entity, entity_block)]
+    return torch.stack(parts).logsumexp(0)
+
+
+def fitting_block(model: EmbeddingModel, batch: int, memory: int) -> int:
+    """How many entities can be scored at once within `memory` bytes: scores, their softmax and their gradient."""
+    return max(1, min(model.entities, memory // (batch * model.cells_per_score * 3 * 4)))
 
 
 class LinkTask(PatientTask):
@@ -62,66 +203,47 @@ class LinkTask(PatientTask):
         config, device, edges = self.config, self.device, self.edges
         generator = torch.Generator().manual_seed(_mix(config.seed, -1))
         sizes = edges.entities, edges.relations, config.rank
-        self.model = self.kind.create(*sizes, config.init_scale, config.norm, generator).to(self.tables_on)
+        self.model = self.kind.create(*sizes, config.init_scale, config.norm, generator).to(device)
         tables = [table.requires_grad_(True) for table in (self.model.entity, self.model.relation)]
         kind = Adam if config.optimizer == "adam" else Adagrad
         self.optimizer = kind(tables, lr=config.learning_rate)
-        self.triples = self.reciprocal_edges()
+        self.triples = reciprocal(edges.splits["train"], edges.relations).to(device)
         self.sampler = EntitySampler(self.triples, edges.entities, config.negatives) if config.negatives else None
         self.known = KnownAnswers(edges.splits, edges.entities, edges.relations, device)
         memory = torch.cuda.get_device_properties(device).total_memory // 8 if device.type == "cuda" else 1 << 30
         self.block = config.entity_block or fitting_block(self.model, config.batch, memory)
 
-    @property
-    def tables_on(self) -> torch.device:
-        """Where the tables of the model lie."""
-        return self.device
-
-    def reciprocal_edges(self) -> Tensor:
-        """The train edges in both directions, where they are used."""
-        return reciprocal(self.edges.splits["train"], self.edges.relations).to(self.device)
-
     def parameters(self) -> Mapping[str, Tensor]:
         return {"entity": self.model.entity, "relation": self.model.relation}
 
     def step(self, position: Position) -> tuple[Tensor, int]:
-        config = self.config
-        batch, number = self.batch_of(position.step)
-        if self.sampler is not None:
-            return self._sampled_step(self.sampler, batch, number), len(batch)
-        loss = objective(self.model, batch, config.regularisation, config.relation_weight, self.block)
+        model, weights = self.model, (self.config.regularisation, self.config.relation_weight)
+        epoch, number = divmod(position.step, self.steps_per_epoch)
+        if epoch != self.epoch:
+            self._begin_epoch(epoch)
+        batch = self.batches[number]
+        if self.sampler is None:
+            loss = objective(model, batch, *weights, self.block)
+        else:  # only the rows of some entities are read and changed
+            drawn = self.sampler.draw(batch, number)
+            entity = model.entity.detach().index_select(0, drawn.rows).requires_grad_(True)
+            loss = sampled_objective(model, entity, drawn, batch, *weights)
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
-        self.optimizer.step()
+        self.optimizer.step()  # if sampled, of the relations alone: the entity table has no gradient
+        if self.sampler is not None:
+            assert isinstance(self.optimizer, torch.optim.Adagrad)
+            assert entity.grad is not None
+            update_rows(self.optimizer, model.entity, drawn.rows, entity.detach(), entity.grad)
         return loss.detach(), len(batch)
 
-    def batch_of(self, step: int) -> tuple[Tensor, int]:
-        """The edges of a step, and its number in its epoch."""
-        epoch, number = divmod(step, self.steps_per_epoch)
-        if epoch != self.epoch:
-            self.epoch, self.batches = epoch, self._batches(epoch)
-        return self.batches[number], number
-
-    def _sampled_step(self, sampler: EntitySampler, batch: Tensor, number: int) -> Tensor:
-        """A step that reads and changes the rows of some entities alone."""
-        config, table = self.config, self.model.entity
-        drawn = sampler.draw(batch, number)
-        entity = table.detach().index_select(0, drawn.rows).requires_grad_(True)
-        loss = sampled_objective(self.model, entity, drawn, batch, config.regularisation, config.relation_weight)
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        self.optimizer.step()  # of the relations: the entity table has no gradient
-        assert isinstance(self.optimizer, torch.optim.Adagrad)
-        assert entity.grad is not None
-        update_rows(self.optimizer, table, drawn.rows, entity.detach(), entity.grad)
-        return loss.detach()
-
-    def _batches(self, epoch: int) -> tuple[Tensor, ...]:
+    def _begin_epoch(self, epoch: int) -> None:
+        """Put the edges into the order of an epoch."""
         generator = torch.Generator().manual_seed(_mix(self.config.seed, epoch))
         order = torch.randperm(len(self.triples), generator=generator)
         if self.sampler is not None:
             self.sampler.shuffle(generator)
-        return torch.split(self.triples[order.to(self.device)], self.config.batch)
+        self.epoch, self.batches = epoch, torch.split(self.triples[order.to(self.device)], self.config.batch)
 
     def amount(self, position: Position) -> tuple[float, float, str]:
         return position.step, self.steps, f"steps, epoch {self._epoch(position)}/{self.epochs}"
@@ -139,7 +261,7 @@ class LinkTask(PatientTask):
 
     def _evaluated(self, split: str) -> LinkMetrics:
         ranked = ranked_edges(self.edges.count(split), self.edges.entities)
-        return evaluate(self.model.to(self.device), self.edges.splits[split], self.known, self.device, ranked)
+        return evaluate(self.model, self.edges.splits[split], self.known, self.device, ranked)
 
     def results(self, position: Position) -> dict[str, Any]:
         for table in self.parameters().values():

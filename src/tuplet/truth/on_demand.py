@@ -25,11 +25,10 @@ from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Ints
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder
-from tuplet.predict.base import LinkPredictor, device_of, edge_scores, row_scores
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.calibration.bounds import MeasuredBounds
-from tuplet.truth.calibration.split_correction import SplitCorrection
+from tuplet.truth.calibration.fit import SplitCorrection
 from tuplet.truth.candidates.score import RelationCache, joined
 from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING

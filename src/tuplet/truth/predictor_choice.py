@@ -52,15 +52,14 @@ def open_predictor(
 ) -> tuple[LinkPredictor, ModelMeta]:
     """The predictor, opened or made if need be, and what a store says about it."""
     from tuplet.predict import model_folder
-    from tuplet.predict.base import check_predictor
-    from tuplet.predict.edges import TrainingEdges
+    from tuplet.predict.base import TrainingEdges, check_predictor
 
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
         if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
             about = model_meta(Path(name), graph, other_graph)
             return model_folder.load_for(TrainingEdges.of(graph), Path(name), device), about
-        from tuplet.predict.predictors import ready
+        from tuplet.predict.model_folder import ready
 
         found, kind = check_predictor(ready(name, graph)), name
     else:
@@ -97,6 +96,6 @@ def _refuse_sizes(graph: KnowledgeGraph, model: object, about: Mapping[str, Any]
 
 def _fingerprint(graph: KnowledgeGraph) -> str:
     """What a model says of its graph if it was trained on arrays of edges alone."""
-    from tuplet.predict.edges import fingerprint
+    from tuplet.predict.base import fingerprint
 
     return fingerprint({split: graph.edges(split) for split in SPLIT_CODE})

@@ -95,6 +95,11 @@ class ScoredEdges:
     def __len__(self) -> int:
         return len(self.heads)
 
+    @property
+    def edges(self) -> EdgeColumns:
+        """Heads, relations and tails."""
+        return self.heads, self.relation, self.tails
+
     def may_miss(self, relations: int, least: float) -> Floats | None:
         """Of each relation the truth that an edge may have in a row that leaves it out; None: `least` in all.
 
@@ -119,3 +124,9 @@ class ScoredEdges:
         voices = known.any(1).sum(0)
         truth = (each.sum(0) / np.maximum(voices, 1)).astype(np.float32)
         return Predictions(self.heads, self.relation, self.tails, truth)
+
+
+def edge_numbers(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:
+    """One number per edge, in order of (relation, head, tail)."""
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
+    return (relation * entities + heads) * entities + tails

@@ -177,7 +177,7 @@ class StoreFiles:
     def rows(self, device: str = "cpu", memory: int | None = None) -> TruthOnDemand:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder
-        from tuplet.predict.edges import TrainingEdges
+        from tuplet.predict.base import TrainingEdges
         from tuplet.truth.calibration.bounds import MeasuredBounds
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from itertools import starmap
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.edges import TrainingEdges
-from tuplet.predict.paths.any_graph import AnyGraphNetwork
-from tuplet.predict.paths.cores import shared
-from tuplet.predict.paths.meetings import Telling
-from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.network import PathNetwork, RowNetwork
+from tuplet.predict.base import TrainingEdges
+from tuplet.predict.paths.message_graph import MessageGraph, Telling
+from tuplet.predict.paths.network import AnyGraphNetwork, PathNetwork, RowNetwork
+
+Result = TypeVar("Result")
+
+
+def shared(work: Callable[..., Result], parts: Iterable[Sequence[Any]]) -> list[Result]:
+    """`work(*part)` of each part, in order; which thread takes a part does not matter to its result.
+
+    >>> shared(pow, [(2, 3), (3, 2)])
+    [8, 9]
+    """
+    given = list(parts)
+    threads, before = min(len(given), len(os.sched_getaffinity(0))), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        if threads <= 1:
+            return list(starmap(work, given))
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda part: work(*part), given))
+    finally:
+        torch.set_num_threads(before)
+
 
 DENSE = 60  # facts an entity: graphs with fewer are sparse
 _ROWS = 64  # computed at a time on a GPU

@@ -4,7 +4,10 @@ Bellman–Ford with learned messages (Zhu et al. 2021, NBFNet): an asked row (en
 entity; in each layer every edge passes on the product of what its source holds and of a vector of its own relation,
 which depends on the relation that is asked for; an entity sums its messages up by mean, deviation, maximum and minimum,
 scaled by its degree (Corso et al. 2020, PNA). What an entity holds in the end is scored. Nothing is learned about
-single entities, so a score rests on paths alone. Needs torch and numpy alone.
+single entities, so a score rests on paths alone.
+
+A network of any graph (as in ULTRA, Galkin et al. 2024) has no vector of a relation by its name: it first walks along
+the meetings of the kinds of edges, and reads a vector of each off what that leaves there. Needs torch and numpy alone.
 """
 
 from __future__ import annotations
@@ -15,10 +18,46 @@ import torch
 from torch import nn
 from torch.nn.functional import layer_norm, relu
 
-from tuplet.predict.paths.aggregate import Summary, aggregate
-from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths.message_graph import MEETINGS, MessageGraph
 
 Tensor = torch.Tensor
+Summary = tuple[Tensor, Tensor, Tensor, Tensor]  # mean, standard deviation, largest, smallest
+
+LEAST_VARIANCE = 1e-6  # below it the deviation is that of this one, and has no slope
+
+
+def aggregate(
+    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
+) -> Summary:
+    """Mean, deviation, largest and smallest message into each entity. [entities, w], [2 · relations, w] → [entities, w]
+
+    `degree` is what `graph.degrees(visible)` says. Channels are independent of each other, so a batch of queries lies
+    side by side in one row: w = queries · width.
+    """
+    if x.is_cuda:
+        from tuplet.predict.paths.triton_kernels import triton_aggregate
+
+        return triton_aggregate(x, relation, boundary, graph, visible, degree)
+    return plain_aggregate(x, relation, boundary, graph, visible, degree)
+
+
+def plain_aggregate(
+    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
+) -> Summary:
+    """The same in plain torch: what the compiled kernels are checked against."""
+    seen = torch.nonzero(visible).view(-1)
+    target = graph.target[seen].long()
+    message = x[graph.source[seen].long()] * relation[graph.relation[seen].long()]
+    index = target[:, None].expand_as(message)
+    mean = boundary.scatter_add(0, index, message) / degree[:, None]
+    square = boundary.square().scatter_add(0, index, message.square()) / degree[:, None]
+    deviation = (square - mean.square()).clamp(min=LEAST_VARIANCE).sqrt()
+    return (
+        mean,
+        deviation,
+        boundary.scatter_reduce(0, index, message, "amax"),
+        boundary.scatter_reduce(0, index, message, "amin"),
+    )
 
 
 class RelationTable(nn.Linear):
@@ -55,7 +94,7 @@ class PathLayer(nn.Module):
 
             parts = aggregate(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
             return triton_update(x, *parts, sight.scale, *weights)
-        from tuplet.predict.paths.cpu_layer import compiled_layer
+        from tuplet.predict.paths.cpu_kernels import compiled_layer
 
         return compiled_layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)
 
@@ -130,3 +169,52 @@ def walk(
     for layer in layers:
         x = layer(x, start, asked, graph, sight)
     return x
+
+
+class MeetingVectors(nn.Module):
+    """A vector of every way in which relations meet, whatever is asked for."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(1 + 0.1 * torch.randn(MEETINGS, width))  # about 1: as in `RelationTable`
+
+    def forward(self, asked: Tensor) -> Tensor:
+        """[queries, width] → [meetings, queries · width]"""
+        return self.vectors.repeat(1, len(asked))
+
+
+class RelationReading(nn.Module):
+    """A vector of every kind of edge, read off the description of its relation."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        nn.init.normal_(self.last.weight, std=0.1 / width**0.5)
+        nn.init.ones_(self.last.bias)  # as in `RelationTable`
+
+    def forward(self, described: Tensor) -> Tensor:
+        """[kinds, queries, width] → [kinds, queries · width]"""
+        found: Tensor = self.last(relu(self.first(described)))
+        return found.flatten(1)
+
+
+class AnyGraphNetwork(RowNetwork):
+    """Scores of all entities for rows (entity, relation) of any graph."""
+
+    def __init__(self, width: int = 32, layers: int = 6) -> None:
+        super().__init__(width, [PathLayer(RelationReading(width), width) for _ in range(layers)])
+        self.begin = nn.Parameter(torch.ones(1, width))
+        self.meetings = nn.ModuleList(PathLayer(MeetingVectors(width), width) for _ in range(layers))
+
+    def describe(self, graph: MessageGraph, relation: Tensor) -> Tensor:
+        """Every relation, as seen from each of those that are asked for. [asked] → [2 · relations, asked, width]"""
+        begin = self.begin.expand(len(relation), -1)
+        described = walk(self.meetings, graph.meetings, relation, begin, begin)
+        return described.view(2 * graph.relations, len(relation), self.width).float()
+
+    def forward(self, graph: MessageGraph, entity: Tensor, relation: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Scores [rows, entities] of rows [rows], seeing all edges or those marked. float32"""
+        each, row = torch.unique(relation, return_inverse=True)
+        described = self.describe(graph, each)[:, row]
+        asked = described[relation, torch.arange(len(relation), device=relation.device)]
+        return self.score(walk(self.layers, graph, entity, asked, described, visible), asked)

@@ -13,8 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from tuplet.predict.paths.aggregate import LEAST_VARIANCE, Summary
 from tuplet.predict.paths.message_graph import MessageGraph
+from tuplet.predict.paths.network import LEAST_VARIANCE, Summary
 
 Tensor = torch.Tensor
 

@@ -19,9 +19,8 @@ from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.progress import Report
 from tuplet.truth.calibration.bounds import BorneOut
 from tuplet.truth.calibration.features import LOWEST, Candidates
-from tuplet.truth.calibration.fit import LEAST_VALID, CrossFit, Trial, fit, fit_together
+from tuplet.truth.calibration.fit import LEAST_VALID, CrossFit, SplitCorrection, Trial, fit, fit_together
 from tuplet.truth.calibration.reliability import Reliability, reliability, split_keys
-from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.edges import Predictions
 from tuplet.truth.scored import EdgeColumns, ScoredEdges

@@ -27,10 +27,151 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.progress import Report
 from tuplet.truth.calibration.features import Candidates, column_names, columns, is_known
-from tuplet.truth.calibration.sample import POOL, by_first_fit, by_truth
-from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.calibration.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
+from tuplet.truth.edges import HIGHEST_PREDICTION
+
+POOL = 3  # times as many candidates are in the pool as are fitted to
+QUICK = TreeSettings(trees=80, depth=6, rate=0.15, rows=0.25)
+RAREST = 1e-3  # no candidate is left to a smaller chance: it would stand for too many
+
+
+def by_truth(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """All facts and about `rows` of the other free candidates; how many each stands for."""
+    worth = torch.where(free & ~fact, log_truth.double().exp(), 0)
+    return _draw(worth, fact, rows, seed)
+
+
+def by_first_fit(
+    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, rows: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """All facts of a pool and about `rows` others; how many of the pool each stands for."""
+    fact = label > 0
+    if int((~fact).sum()) <= rows:
+        return torch.arange(len(label), device=label.device), torch.ones_like(weight)
+    trees, _ = boost(bins, label, weight, start, QUICK)
+    likely = torch.sigmoid(start + trees(bins)).double() * weight
+    return _draw(torch.where(fact, 0, likely), fact, rows, seed + 1, RAREST)
+
+
+def _draw(worth: Tensor, fact: Tensor, rows: int, seed: int, rarest: float = 0.0) -> tuple[Tensor, Tensor]:
+    """All facts and about `rows` others, the likelier the more they are worth; one over the chance of each."""
+    low, high = 1e-6, max(1.0, float(worth.max()) if len(worth) else 1.0)  # the worth from which on all are taken
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if float((worth / middle).clamp(max=1).sum()) < rows else (middle, high)
+    chance = torch.where(fact, 1.0, (worth / high).clamp(max=1))
+    if rarest:
+        chance = torch.where(worth > 0, chance.clamp(min=rarest), chance)
+    drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    places = torch.nonzero(drawn.to(chance.device) < chance).view(-1)
+    return places, (1 / chance[places]).float()
+
+
+_SOFT = 0.9  # above, truth approaches the most that is promised instead of reaching it: no two values become one
+_SEEN = 3  # candidates of that truth that are thought to have been facts before any is looked at
+_LEVELS = (_SOFT, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)  # where that may begin instead
+_ROOM = 0.05  # that is left there for all of them at least
+
+
+@dataclass(frozen=True)
+class SplitCorrection:
+    """How the chance p of being a valid edge becomes the chance of being a fact: times · p / (1 − given · p).
+
+    Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
+
+    >>> SplitCorrection.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
+    SplitCorrection(times=1.0, given=1.0, soft=0.9, most=1.0)
+    >>> SplitCorrection.of(valid=100, test=100, valid_observed=False)  # is it one of both?
+    SplitCorrection(times=2.0, given=0.0, soft=0.9, most=1.0)
+    >>> SplitCorrection.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
+    SplitCorrection(times=1.0, given=0.0, soft=0.9, most=1.0)
+    >>> SplitCorrection.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
+    SplitCorrection(times=1.0, given=2.0, soft=0.9, most=1.0)
+    """
+
+    times: float = 1.0
+    given: float = 0.0
+    soft: float = _SOFT  # from here on truth approaches …
+    most: float = 1.0  # … this
+
+    @staticmethod
+    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> SplitCorrection:
+        """From the sizes of the splits alone."""
+        if test_observed:
+            return SplitCorrection(1.0, test / valid)
+        if valid_observed and test:
+            return SplitCorrection(test / valid, 1.0)
+        return SplitCorrection(1.0 + test / valid, 0.0)
+
+    def __call__(self, logit: Tensor) -> Tensor:
+        """Truth from the logit of being a valid edge, below `most` and strictly rising."""
+        return self._bent(self._plain(logit)).clamp(max=float(HIGHEST_PREDICTION)).float()
+
+    def share(self, chance: float) -> float:
+        """The chance of being a fact, of an edge with this chance of being a held-out one; never above 1.
+
+        >>> SplitCorrection(1.0, 1.0).share(0.25), SplitCorrection(1.0, 1.0).share(1.0)
+        (0.3333333333333333, 1.0)
+        """
+        return min(1.0, self.times * chance / max(1e-12, 1 - self.given * chance))
+
+    def _plain(self, logit: Tensor) -> Tensor:
+        chance = torch.sigmoid(logit.double())
+        return self.times * chance / (1 - self.given * chance).clamp(min=1e-12)
+
+    def _bent(self, truth: Tensor) -> Tensor:
+        room = self.most - self.soft
+        above = (truth - self.soft).clamp(min=0) / room
+        # The truth itself for half of the room. Then the rest shrinks with its logarithm: no two values become one.
+        far = 1 - 0.5 / (1 + (2 * above).clamp(min=1).log())
+        return torch.where(truth > self.soft, self.soft + room * torch.where(above > 0.5, far, above), truth)
+
+    def measured(self, logit: Tensor, label: Tensor, weight: Tensor) -> SplitCorrection:
+        """The same, promising the surest candidates no more than they bear out when they are held out.
+
+        A few hundred facts leave the top uncertain, and a share above 1 is cut, so that mistakes upwards are all that
+        is left. So they get the mean of all shares of facts that could have left so many valid edges among them;
+        together with those below where that is less than these get.
+
+        >>> half = SplitCorrection(1.0, 1.0)  # as many test edges as valid ones: half of the surest are valid
+        >>> logit, label = torch.full((100,), 0.1), torch.arange(100) % 2
+        >>> few = half.measured(logit, label, torch.ones(100))
+        >>> many = half.measured(logit, label, torch.full((100,), 50.0))
+        >>> [round(float(each(logit[:1])), 2) for each in (half, few, many)]  # unmeasured, 50 of 100, 2,500 of 5,000
+        [0.98, 0.9, 0.98]
+        """
+        plain = self._plain(logit)
+        for soft in _LEVELS:
+            surest = plain >= soft
+            top, each = plain[surest], weight[surest].double()
+            tried = float(each.sum())
+            borne_out = tried * self._share(float((label[surest] * each).sum()), tried)
+            least = replace(self, soft=soft, most=soft + _ROOM)
+            if tried and float(each @ least._bent(top)) <= borne_out:
+                break  # else those below are no less likely: one group with these
+        else:
+            return self
+        if float(each @ self._bent(top)) <= borne_out:
+            return self
+        low, high = least.most, 1.0
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            too_sure = float(each @ replace(least, most=middle)._bent(top)) > borne_out
+            low, high = (low, middle) if too_sure else (middle, high)
+        return replace(least, most=high)
+
+    def _share(self, right: float, tried: float) -> float:
+        """The mean of all shares of facts that could have left so many valid edges among so many candidates.
+
+        Higher shares are thought likelier before, for the trees are sure: with all as likely, a high one is missed.
+        """
+        share = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
+        chance = share / (self.times + self.given * share)
+        said = right * chance.log() + (tried - right) * torch.log1p(-chance)
+        likely = torch.softmax(said + _SEEN * share.log(), 0)
+        return float((likely * share).sum())
+
 
 Tensor = torch.Tensor
 Item = TypeVar("Item")

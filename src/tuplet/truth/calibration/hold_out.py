@@ -23,13 +23,72 @@ from numpy.typing import NDArray
 from tuplet.truth.calibration.bounds import BorneOut, MeasuredBounds
 from tuplet.truth.calibration.calibrate import candidates_of, with_rules
 from tuplet.truth.calibration.features import is_known
-from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, Trial, fit_line, fit_together
-from tuplet.truth.calibration.hidden_twice import promise_together
+from tuplet.truth.calibration.fit import (
+    LEAST_VALID,
+    Curve,
+    LearnedCalibration,
+    SplitCorrection,
+    Trial,
+    fit_line,
+    fit_together,
+)
 from tuplet.truth.calibration.reliability import Reliability, reliability
-from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.edges import Floats, Predictions
-from tuplet.truth.scored import EdgeColumns, ScoredEdges
+from tuplet.truth.scored import EdgeColumns, ScoredEdges, edge_numbers
 from tuplet.truth.store_meta import BOUNDED, LEARNED
+
+_FACTS = 40  # that each knot of the curve rests on
+_KNOTS = 32
+
+
+class JointPromise(NamedTuple):
+    """What is promised to all candidates together, and what that was learned from."""
+
+    key: NDArray[np.int64]  # of the candidates, ascending
+    truth: NDArray[np.float32]
+    of_two: NDArray[np.float32]  # the same from two of the trials alone: those in which a fact was hidden
+    is_fact: NDArray[np.bool_]
+    weight: Floats  # how many candidates each of them stands for
+    correction: SplitCorrection
+
+
+def promise_together(
+    keys: Sequence[NDArray[np.int64]],
+    chances: Sequence[Floats],
+    hidden: Sequence[NDArray[np.int64]],
+    correction: SplitCorrection,
+) -> JointPromise:
+    """From the unknown candidates of each trial, the chances it gives them of being hidden, and what was hidden.
+
+    `correction` is that of the facts which are hidden in the same two trials.
+    """
+    key = np.unique(np.concatenate(keys))
+    chance = np.zeros((len(trials := range(len(keys))), len(key)), dtype=np.float32)
+    was_hidden = np.stack([np.isin(key, np.asarray(some)) for some in hidden])
+    for trial in trials:
+        chance[trial, np.searchsorted(key, keys[trial])] = chances[trial]
+    is_fact = np.asarray(was_hidden.any(0), dtype=bool)
+    # A fact is judged where it was hidden. Anything else by one of the pairs of trials, and stands for all pairs.
+    first = key % len(trials)
+    both = np.stack([chance[trial, np.arange(len(key))] for trial in (first, (first + 1) % len(trials))]).mean(0)
+    hidden_mean = (chance * was_hidden).sum(0) / np.maximum(was_hidden.sum(0), 1)
+    two = np.where(is_fact, hidden_mean, both)
+    weight = np.where(is_fact, 1.0, len(trials))
+    listed = two > 0
+    label, each = torch.from_numpy(is_fact[listed]).float(), torch.from_numpy(weight[listed]).float()
+    curve = Curve.fit(_logit(two[listed]), label, each, _KNOTS, _FACTS)
+    honest = correction.measured(curve(_logit(two[listed])), label, each)
+
+    def truth(mean: Floats) -> NDArray[np.float32]:
+        return np.where(mean > 0, honest(curve(_logit(mean))).numpy(), np.float32(0))
+
+    mean = np.where(is_fact, hidden_mean, chance.mean(0))
+    return JointPromise(key, truth(mean), truth(two), is_fact, weight, honest)
+
+
+def _logit(chance: Floats) -> torch.Tensor:
+    return torch.logit(torch.from_numpy(np.clip(chance, 1e-7, 1 - 1e-7)).float())
+
 
 PARTS = 5
 # How many candidates a fit looks at, beside all hidden facts: so many for each, within these bounds. A small graph is
@@ -140,7 +199,7 @@ def calibrate_hidden(
     """
     tried = [trial_of(sizes, part, scored) for part, scored in trials]
     free = [~is_known(trial.known, trial.edges) for trial in tried]
-    keys = [_keys(sizes[0], (scored.heads, scored.relation, scored.tails)) for _, scored in trials]
+    keys = [edge_numbers(sizes[0], scored.edges) for _, scored in trials]
     found = [key[(trial.is_fact & mine).numpy()] for key, trial, mine in zip(keys, tried, free, strict=True)]
     facts = len(np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found])))
     learned, line = None, None
@@ -163,7 +222,7 @@ def calibrate_hidden(
         joint = promise_together(
             [key[mine] for key, mine in zip(keys, unknown, strict=True)],
             [chance[mine] for chance, mine in zip(chances, unknown, strict=True)],
-            [_keys(sizes[0], part.hidden) for part, _ in trials],
+            [edge_numbers(sizes[0], part.hidden) for part, _ in trials],
             twice,
         )
         edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
@@ -179,12 +238,12 @@ def calibrate_hidden(
 
 def listed_once(entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]]) -> int:
     """How many pairs the trials list: one that several list counts once."""
-    return distinct_facts(entities, [(scored.heads, scored.relation, scored.tails) for _, scored in trials])
+    return distinct_facts(entities, [scored.edges for _, scored in trials])
 
 
 def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
     """How many edges there are in all of these: one that is in several counts once."""
-    keys = [_keys(entities, edges) for edges in several]
+    keys = [edge_numbers(entities, edges) for edges in several]
     return len(np.unique(np.concatenate(keys))) if keys else 0
 
 
@@ -216,8 +275,8 @@ def _by_line(trials: list[Trial], free: list[torch.Tensor]) -> tuple[tuple[float
 
 
 def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
-    hidden = np.sort(_keys(sizes[0], part.hidden))
-    is_fact = np.isin(_keys(sizes[0], (scored.heads, scored.relation, scored.tails)), hidden)
+    hidden = np.sort(edge_numbers(sizes[0], part.hidden))
+    is_fact = np.isin(edge_numbers(sizes[0], scored.edges), hidden)
     known = with_rules(*sizes, part.known)
     return Trial(known, candidates_of(scored, scored.predictions(), "cpu"), torch.from_numpy(is_fact))
 
@@ -229,15 +288,12 @@ def _mean(
     promised: list[Floats],
 ) -> Predictions:
     """The mean promise over the trials in which an edge was unknown; a trial that does not list it promises nothing."""
-    keys = [
-        _keys(entities, (scored.heads, scored.relation, scored.tails))[mine.numpy()]
-        for (_, scored), mine in zip(trials, free, strict=True)
-    ]
+    keys = [edge_numbers(entities, scored.edges)[mine.numpy()] for (_, scored), mine in zip(trials, free, strict=True)]
     none = np.zeros(0, dtype=np.int64)
     key, place = np.unique(np.concatenate([none, *keys]), return_inverse=True)
     values = np.concatenate([np.zeros(0), *(side[mine.numpy()] for side, mine in zip(promised, free, strict=True))])
     # A fact was unknown in one trial, and what nobody stated in all.
-    is_fact = np.isin(key, np.concatenate([none, *(_keys(entities, part.hidden) for part, _ in trials)]))
+    is_fact = np.isin(key, np.concatenate([none, *(edge_numbers(entities, part.hidden) for part, _ in trials)]))
     mean = np.bincount(place, values, len(key)) / np.where(is_fact, 1, max(1, len(trials)))
     return _edges(entities, key, mean)
 
@@ -255,9 +311,3 @@ def _corrected(correction: SplitCorrection, chance: Floats) -> NDArray[np.float3
 def _some(facts: EdgeColumns, places: NDArray[np.integer]) -> EdgeColumns:
     heads, relation, tails = (np.asarray(side)[places] for side in facts)
     return heads, relation, tails
-
-
-def _keys(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:
-    """One number per edge, in order of (relation, head, tail): small graphs have small numbers."""
-    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
-    return (relation * entities + heads) * entities + tails

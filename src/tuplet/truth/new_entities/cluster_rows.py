@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.model_folder import located
 from tuplet.truth.cluster import Folder, RayExecutor, arrived
 from tuplet.truth.new_entities.learn import KnownGraph

@@ -16,18 +16,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report
 from tuplet.truth.calibration.calibrate import candidates_of, with_rules
-from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, Trial, fit_together
+from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit_together
 from tuplet.truth.calibration.reliability import Reliability, reliability
-from tuplet.truth.calibration.split_correction import SplitCorrection
 from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.new_entities.rows import ComputedRows, EntityRows, put_together, score_rows
-from tuplet.truth.new_entities.similar import SimilarEnds
-from tuplet.truth.scored import EdgeColumns, ScoredEdges
+from tuplet.truth.new_entities.rows import ComputedRows, EntityRows, SimilarEnds, put_together, score_rows
+from tuplet.truth.scored import EdgeColumns, ScoredEdges, edge_numbers
 
 ENOUGH = 4_000  # hidden facts to learn from
 STEADY = 1_000  # hidden facts that do where there is little time
@@ -142,14 +140,14 @@ def learn(
 
             scored = scene.score(some, told)
             already = int(seen.sum())
-            seen |= np.isin(keys, edge_numbers(entities, (scored.heads, scored.relation, scored.tails)))
+            seen |= np.isin(keys, edge_numbers(entities, scored.edges))
             found += int(seen.sum()) - already
             rows_done += some.walks
             used += len(np.unique(some.entity))
             parts.append(scored)
         if parts:
             scored = put_together(parts)
-            is_fact = np.isin(edge_numbers(entities, (scored.heads, scored.relation, scored.tails)), keys)
+            is_fact = np.isin(edge_numbers(entities, scored.edges), keys)
             edges = candidates_of(scored, scored.predictions(), "cpu")
             trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
         if over():
@@ -210,9 +208,3 @@ def _halves(
     gone = np.zeros(len(heads), dtype=bool)
     gone[order[np.arange(len(order)) - first < count // 2]] = True
     return gone
-
-
-def edge_numbers(entities: int, edges: EdgeColumns) -> NDArray[np.int64]:
-    """One number per edge, in order of (relation, head, tail)."""
-    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
-    return (relation * entities + heads) * entities + tails

@@ -1,4 +1,10 @@
-"""Predictions about the new entities of a store: computed beside it while others read and edit, then put in at once."""
+"""Predictions about the new entities of a store: computed beside it while others read and edit, then put in at once.
+
+What waits is predicted by `add` and `update`; `update` also brings the rows around new entities up to date. A row of an
+older entity keeps its calibrated truth but for what the new facts say: the network judges the row without them and with
+them, and every prediction moves by the difference of the two log odds. All rows move at once: done twice, they would
+move twice.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +13,120 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import Argument, BadInput, Option
+from tuplet.graph.adjacency import among
 from tuplet.graph.arrays import write_directory
 from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, counted, duration
-from tuplet.truth.edges import Predictions
+from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions, observed_facts
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.new_entities.stale import facts_before, first_new, known_facts, never
-from tuplet.truth.scored import EdgeColumns, ScoredEdges
+from tuplet.truth.scored import EdgeColumns, edge_numbers
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.store_meta import NewEntities
-from tuplet.truth.table import Row
 
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
     from tuplet.truth.calibration.fit import LearnedCalibration
     from tuplet.truth.new_entities.cluster_rows import ScoreRows
-    from tuplet.truth.new_entities.learn import KnownGraph
+    from tuplet.truth.new_entities.rows import EntityRows
 
+
+FEWEST = 600  # facts to learn from, of which half can be hidden
+LEAST = 0.02  # share of the facts of a row that must be about new entities, or it hardly says anything else than before
 SECONDS = 300.0  # that `add` takes at most for predictions; what is left then waits for `update`
 _LEARNING = 30.0  # seconds of rows that are enough to learn a calibration from …
 _SHARE_OF_LEARNING = 0.1  # … or this share of a longer time that was given
 _MOST_LEARNING = 0.75  # share of the time after which a calibration is learned, whatever it is worth
+_MOST = 2.0  # log odds that new facts move a prediction at most
+
+
+class StaleRows(NamedTuple):
+    """Rows of older entities that got facts about new ones: entity and view (2r from head to tail, 2r + 1 back)."""
+
+    entity: NDArray[np.int64]
+    view: NDArray[np.int64]
+
+
+def known_facts(store: StoreFiles) -> EdgeColumns:
+    """The observed facts of a store."""
+    return observed_facts(store.graph, store.meta.observed)[:3]
+
+
+def facts_before(facts: EdgeColumns, first: int) -> EdgeColumns:
+    """The facts without those about entities from an id on."""
+    kept = (facts[0] < first) & (facts[2] < first)
+    return facts[0][kept], facts[1][kept], facts[2][kept]
+
+
+def facts_met(store: StoreFiles, facts: EdgeColumns) -> EdgeColumns:
+    """The facts that the rows around new entities know of."""
+    kept = ~_unmet(store, facts)
+    return facts[0][kept], facts[1][kept], facts[2][kept]
+
+
+def _unmet(store: StoreFiles, facts: EdgeColumns) -> NDArray[np.bool_]:
+    """Which facts are about new entities, or came later, than what the rows around these know of."""
+    entities, relations = len(store.graph.entities), len(store.graph.relations)
+    later = np.array(store.meta.new.later, dtype=np.int64).reshape(-1, 3).T
+    numbers = [(side[0] * relations + side[1]) * entities + side[2] for side in (later, np.asarray(facts, np.int64))]
+    since = first_unmet(store)
+    return (facts[0] >= since) | (facts[2] >= since) | np.isin(numbers[1], numbers[0])
+
+
+def never(store: StoreFiles) -> str | None:
+    """Why nothing can be predicted about new entities of a store, if so; one that is too small may grow."""
+    facts = store.meta.report.facts
+    few = None if facts >= FEWEST else f"{facts:,} facts are too few to learn from, {FEWEST} are needed"
+    return store.meta.no_newcomers or few
+
+
+def first_new(store: StoreFiles) -> int:
+    """The id from which on entities came after the truth values were made."""
+    return len(store.graph.entities) - store.meta.changes.new_entities
+
+
+def first_unmet(store: StoreFiles) -> int:
+    """The id from which on the rows around new entities do not know of them."""
+    return first_new(store) + store.meta.new.met
+
+
+def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> StaleRows:
+    """The rows around new entities that do not know of them, in order of their entities."""
+    none = np.zeros(0, dtype=np.int64)
+    since, views = first_unmet(store), 2 * len(store.graph.relations)
+    all_met = since >= len(store.graph.entities) and not store.meta.new.later
+    if all_met or store.meta.no_newcomers is not None:
+        return StaleRows(none, none)
+    facts = facts or known_facts(store)
+    heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
+    near = np.concatenate([heads, tails])
+    code = near * views + np.concatenate([2 * relation, 2 * relation + 1])
+    about_new = np.tile(_unmet(store, facts), 2) & (near < first_new(store))
+    rows, new = np.unique(code[about_new], return_counts=True)
+    all_of_them = np.isin(code, rows)
+    total = np.bincount(np.searchsorted(rows, code[all_of_them]), minlength=len(rows))
+    rows = rows[new >= LEAST * total]
+    return StaleRows(rows // views, rows % views)
+
+
+def told(store: StoreFiles) -> dict[str, Any]:
+    """What `tuplet info` says of the new entities; nothing where there are none."""
+    new, count = store.meta.new, store.meta.changes.new_entities
+    if not count:
+        return {}
+    about: dict[str, Any] = {"count": count, "waiting": len(new.ids)}
+    if (why := never(store) or new.why) is not None:
+        return {"new_entities": about | {"why": why}}
+    stale = stale_rows(store)
+    about["stale"] = {"entities": len(np.unique(stale.entity)), "rows": len(stale.entity)}
+    if new.calibration is not None:
+        about["calibration"] = {"made": new.calibration["made"], "reliability": new.calibration["reliability"]}
+    return {"new_entities": about}
 
 
 @dataclass(frozen=True)
@@ -170,7 +263,7 @@ def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
 
 def network_for(store: StoreFiles, model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
     """The one that suits the graph as it was without new entities, and what it is called in the store."""
-    from tuplet.predict.edges import TrainingEdges
+    from tuplet.predict.base import TrainingEdges
 
     network, digest = network_of(model)
     facts = facts_before(known_facts(store), first_new(store))
@@ -248,7 +341,8 @@ def _predict(
                 progress("predict", start + count, len(walked), "rows of new entities")
 
         scored = (score or KnownGraph.score)(scene, some, told)
-        predicted = _judged(scene, learned, scored, store.meta.threshold)
+        predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
+        predicted = predicted.reaching(store.meta.threshold)
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
         report = report.then(replace(put, rows=some.walks))
         clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
@@ -261,11 +355,6 @@ def _waiting_on(report: PredictionReport, store: StoreFiles, progress: Report | 
     if progress and left:
         progress("predict", 0, 0, f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on")
     return replace(report, waiting=left)
-
-
-def _judged(scene: KnownGraph, learned: LearnedCalibration, scored: ScoredEdges, least: float) -> Predictions:
-    """The predictions among candidates that reach a threshold."""
-    return Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored)).reaching(least)
 
 
 def _put(
@@ -313,17 +402,132 @@ def _without_truth(store: StoreFiles, entities: NDArray[np.integer]) -> Predicti
         for entity in entities.tolist()
         for relation in range(store.table.relations)
         for inverse in (False, True)
-        for end in _predicted_ends(store.table.row(entity, relation, inverse))
+        for row in [store.table.row(entity, relation, inverse)]
+        for end in row.ids[~row.observed].tolist()
     ]
     heads, relation, tails = np.array(found, dtype=np.int32).reshape(-1, 3).T
     return Predictions.of(heads, relation, tails, np.zeros(len(found)))
 
 
-def _predicted_ends(row: Row) -> list[int]:
-    ends: list[int] = row.ids[~row.observed].tolist()
-    return ends
-
-
 def sizes_of(store: StoreFiles) -> tuple[int, int]:
     """How many entities and relations there are."""
     return len(store.graph.entities), len(store.graph.relations)
+
+
+def update(
+    path: str | os.PathLike[str],
+    seconds: float | None = None,
+    progress: Report | None = None,
+    timeout: float = PATIENCE,
+    held: StoreFiles | None = None,
+    model: str | os.PathLike[str] = PACKAGED,
+    ray: str | None = None,
+) -> tuple[PredictionReport, StoreFiles]:
+    """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then.
+
+    On the cluster at `ray`, if given, what waits is predicted; the rows around new entities are computed here.
+    """
+    refuse_wrong(seconds, model)
+    began = time.monotonic()
+    report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True, ray=ray)
+    learned, facts = store.newcomers(), known_facts(store)
+    met = len(store.graph.entities) - first_new(store)
+    new = store.meta.new
+    if report.why is not None or learned is None or (new.met == met and not new.later):
+        return report, store
+    from tuplet.truth.new_entities.rows import EntityRows
+
+    found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
+    rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
+    if len(rows) and not _fits(store, len(rows), until, progress):
+        return replace(report, stale_rows=len(rows)), store
+    moved = _moved(store, rows, learned, model, until, progress) if len(rows) else _nothing()
+    if moved is None:
+        return replace(report, stale_rows=len(rows)), store
+    with writing(path, timeout, store) as now:
+        later = tuple(fact for fact in now.meta.new.later if fact not in set(new.later))
+        after = with_truth(now, moved, replace(now.meta.new, met=met, later=later))
+    return replace(report, rows=report.rows + len(rows), moved=len(moved.heads)), after
+
+
+def _fits(store: StoreFiles, rows: int, until: float, progress: Report | None) -> bool:
+    """Whether so many rows can be judged twice in time, as far as is known; they move all at once or not at all."""
+    made = (store.meta.new.calibration or {}).get("made", {})
+    if not made.get("rows"):
+        return True
+    expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
+    fits = bool(time.monotonic() + expected <= until)
+    if progress:
+        told = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
+        progress("update", 0, 0, told if fits else f"{told}, which is more than there is; they stay as they are")
+    return fits
+
+
+def _moved(
+    store: StoreFiles,
+    rows: EntityRows,
+    learned: LearnedCalibration,
+    model: str | os.PathLike[str],
+    until: float,
+    progress: Report | None,
+) -> Predictions | None:
+    """The predictions of stale rows as they are with the new facts; None if the time was up."""
+    from tuplet.truth.calibration.calibrate import candidates_of
+    from tuplet.truth.new_entities.learn import KnownGraph
+
+    facts, network = known_facts(store), network_for(store, model)[0]
+    scenes = [KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_met(store, facts), facts)]
+    parts, done = [_nothing()], 0
+    for some in rows.portions(scenes[0].portion()):
+        logits = []
+        for number, scene in enumerate(scenes):
+
+            def told(count: int, before: int = done * 2 + number * len(some)) -> None:
+                if progress:
+                    progress("update", before + count, 2 * len(rows), "rows around new entities, without and with them")
+
+            if time.monotonic() > until:
+                return None
+            scored = scene.score(some, told)
+            edges = candidates_of(scored, scored.predictions(), "cpu")
+            numbers = edge_numbers(len(store.graph.entities), scored.edges)
+            logits.append((numbers, learned.logit(scene.known, edges, later=True).double().numpy()))
+        parts.append(_shifted(_listed(store, some), len(store.graph.entities), logits))
+        done += len(some)
+    return Predictions.joined(parts)  # an edge may lie in two stale rows
+
+
+def _nothing() -> Predictions:
+    none = np.zeros(0, dtype=np.int32)
+    return Predictions(none, none, none, none.astype(np.float32))
+
+
+def _listed(store: StoreFiles, rows: EntityRows) -> Predictions:
+    """The predictions that a store lists in some rows, those about new entities aside."""
+    heads, relation, tails, truth = [], [], [], []
+    for entity, view in zip(rows.entity.tolist(), rows.view.tolist(), strict=True):
+        row = store.table.row(entity, view // 2, bool(view % 2))
+        kept = ~row.observed & (row.ids < first_new(store))
+        ends, own = row.ids[kept], np.full(np.count_nonzero(kept), entity, dtype=np.int32)
+        heads.append(ends if view % 2 else own)
+        tails.append(own if view % 2 else ends)
+        relation.append(np.full_like(own, view // 2))
+        truth.append(row.truth[kept])
+    columns = [np.concatenate(column) for column in (heads, relation, tails)]
+    return Predictions.of(columns[0], columns[1], columns[2], np.concatenate(truth))
+
+
+def _shifted(
+    listed: Predictions, entities: int, logits: list[tuple[NDArray[np.int64], NDArray[np.float64]]]
+) -> Predictions:
+    """Listed predictions, each moved from the log odds before to those after; one that is not in both lists stays."""
+    import torch
+
+    numbers = edge_numbers(entities, listed[:3])
+    both = among(numbers, logits[0][0]) & among(numbers, logits[1][0])
+    without, with_them = (said[np.searchsorted(edges, numbers[both])] for edges, said in logits)  # edges ascend
+    move = np.zeros(len(numbers))
+    move[both] = np.clip(with_them - without, -_MOST, _MOST)
+    before = torch.logit(torch.from_numpy(listed.prediction.astype(np.float64)), eps=1e-9)
+    truth = torch.sigmoid(before + torch.from_numpy(move)).numpy()
+    return listed._replace(prediction=np.minimum(truth, HIGHEST_PREDICTION).astype(np.float32))

@@ -23,8 +23,8 @@ from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
 from tuplet.lab.baselines.base import Baseline, predictor, refuse_cycles
 from tuplet.lab.baselines.options import CqdOptions
+from tuplet.predict.device import AdamW
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.optimizers import AdamW
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, QueryGraph

@@ -13,8 +13,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.baselines.trained.embedding import MODELS, model_class
 from tuplet.lab.baselines.trained.train import QueryTrainConfig, QueryTrainingResult, train
 from tuplet.predict.model_folder import load_embeddings
-from tuplet.predict.run_folder import CONFIG, stored_config
-from tuplet.predict.training import RunOptions
+from tuplet.predict.training import CONFIG, RunOptions, stored_config
 from tuplet.progress import Report
 from tuplet.settings import changed, load
 from tuplet.settings import given as flags_given

@@ -21,12 +21,10 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.baselines.trained.embedding import QueryModel, QueryModelSettings, create, settings_for
 from tuplet.lab.baselines.trained.layers import cross_entropy
 from tuplet.lab.baselines.trained.training_queries import PATTERNS, Pool, WatchedQueries, make_pool, make_watched
-from tuplet.predict.device import pick_device
-from tuplet.predict.edges import TrainingEdges
+from tuplet.predict.base import TrainingEdges
+from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.optimizers import AdamW
-from tuplet.predict.run_folder import stored_config
-from tuplet.predict.training import Position, RunOptions, Task, TrainingRun
+from tuplet.predict.training import Position, RunOptions, Task, TrainingRun, stored_config
 from tuplet.settings import check, knob
 
 # The published mixture: two batches of paths for one of the rest, where negations are a sixth.

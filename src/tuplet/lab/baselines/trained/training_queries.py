@@ -21,7 +21,7 @@ from torch import Tensor
 
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.lab.baselines.trained.embedding import Link, Pattern
-from tuplet.predict.edges import Triples
+from tuplet.predict.base import Triples
 from tuplet.predict.model_folder import read_tensors, write_tensors
 
 F, E1, E2, S1, S2, S3 = 0, 1, 2, ~0, ~1, ~2

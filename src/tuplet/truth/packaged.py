@@ -21,21 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from tuplet.build_plan import FAST_MESSAGES, MINUTES
 from tuplet.errors import BudgetExceeded, Option
 from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict.base import LinkPredictor, device_of, kind_of
+from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, kind_of
 from tuplet.predict.config import PACKAGED
-from tuplet.predict.edges import TrainingEdges
 from tuplet.predict.evaluate import KnownAnswers, score_rows
 from tuplet.predict.model_folder import describe, load, load_for, located
 from tuplet.progress import Report, counted, duration
 from tuplet.truth.calibration.hold_out import hide_twice
 from tuplet.truth.candidates.scorer import RowLimit
-from tuplet.truth.hold_out_recipe import HoldOut, HoldOutRecipe
-from tuplet.truth.make import PredictorRecipe
 from tuplet.truth.predictor_choice import model_meta
+from tuplet.truth.recipes import HeldOut, HoldOut, Predicted
+from tuplet.truth.trained import CHEAP, FAST_MESSAGES
 
 Tensor = torch.Tensor
 
@@ -45,7 +43,6 @@ SHARE = 0.5  # of the minutes that somebody says, for the rows …
 CALIBRATED = 0.8  # … and until the calibration is learned; what is left is for the table
 LEAST_ROWS = 0.1  # share of the rows that are worth a store
 _PROBES = 3  # batches for each core that are timed
-CHEAP = 20.0  # seconds that its rows may take beside trained predictors, however short their training was
 DECISION = "packaged.json"
 PLAN = "rows.json"
 TRIED = 200  # held-out facts that are looked for with and without the network
@@ -179,8 +176,8 @@ class KeptPlan:
 
 
 def recipe_in_turn(
-    graph: KnowledgeGraph, device: str, seed: int, given: TimeGiven, folder: Path, report: Report, **choices: Any
-) -> HoldOutRecipe:
+    graph: KnowledgeGraph, device: str, given: TimeGiven, folder: Path, report: Report, seed: int, **choices: Any
+) -> HeldOut:
     """What the network says while some of the facts are hidden, then others: as often as there is time for."""
     model = located(PACKAGED)
     name, facts, hold_outs, limit = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut](), None
@@ -197,12 +194,12 @@ def recipe_in_turn(
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
             hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
-    return HoldOutRecipe(hold_outs, (model_meta(model, graph, False),), limit=limit, **choices)
+    return HeldOut(hold_outs, (model_meta(model, graph, False),), limit=limit, **choices)
 
 
 def recipe_at_once(
-    graph: KnowledgeGraph, device: str, windows: int, given: TimeGiven, folder: Path, report: Report, **choices: Any
-) -> PredictorRecipe:
+    graph: KnowledgeGraph, device: str, given: TimeGiven, folder: Path, report: Report, windows: int, **choices: Any
+) -> Predicted:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
     work, times = RowWork.of(load(model, device), TrainingEdges.of(graph)), 1 + windows
@@ -210,17 +207,16 @@ def recipe_at_once(
     planned = plan.parts(work, left)
     limit = plan.keep(times, work.limit(times, left, given.minutes), goes_on=planned is not None)
     report("plan", 0, 0, work.sentence(times, limit))
-    return PredictorRecipe(model, device=device, later=[[model]] * windows, limit=limit, **choices)
+    return Predicted(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
 
-def seconds_left(elapsed: float, minutes: float | None) -> float:
+def seconds_left(elapsed: float, minutes: float) -> float:
     """What its rows may take beside trained predictors: as long as these took, and a third of the time that is left.
 
-    >>> seconds_left(3.0, None), seconds_left(60.0, None), seconds_left(60.0, 2.0)
+    >>> seconds_left(3.0, 15.0), seconds_left(60.0, 15.0), seconds_left(60.0, 2.0)
     (20.0, 60.0, 20.0)
     """
-    limit = 60 * (MINUTES if minutes is None else minutes)
-    return max(0.0, min(max(CHEAP, elapsed), (limit - elapsed) / 3))
+    return max(0.0, min(max(CHEAP, elapsed), (60 * minutes - elapsed) / 3))
 
 
 def beside(

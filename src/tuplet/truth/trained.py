@@ -1,0 +1,510 @@
+"""The predictors of a build: which fit into a given time, their training, and that of the same on other facts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from tuplet.errors import BadInput, CorruptStore, Option, TupletError
+from tuplet.files import write_json
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.newest import NewestHoldOut, as_of
+from tuplet.predict.base import TrainingEdges
+from tuplet.predict.config import MINUTES, PRESETS, TrainConfig, ranked_edges, suitable
+from tuplet.predict.device import pick_device, precision, tuned_cpu
+from tuplet.predict.model_folder import DESCRIPTION, describe, load_for, trained_class
+from tuplet.predict.train import task_for
+from tuplet.predict.train import train as train_model
+from tuplet.predict.training import Interrupted, OtherRun, Position, RunOptions, Task, stored_config
+from tuplet.progress import Report, counted, duration
+from tuplet.settings import changed, from_mapping
+from tuplet.truth.calibration.fit import LEAST_VALID
+from tuplet.truth.calibration.hold_out import PARTS, hide_in_turn
+from tuplet.truth.candidates.sources import BOUNDED_FROM, NEAREST
+from tuplet.truth.candidates.sources import choose as choose_sources
+from tuplet.truth.recipes import HoldOut
+
+RESERVE = 0.15  # of the time, for what is not counted here: reading, writing, a machine that is not alone
+ENOUGH = 100  # rank
+
+MOST_FACTS = 20_000  # with more, five more trainings are not cheap; what few valid edges bear out has to do
+CHEAP = 20.0  # seconds that what is not asked for may take in any case: trainings for hidden parts, packaged rows
+SMALL = 50_000  # facts; below, a larger rank than that of the preset for small graphs gains little
+SAMPLED_FROM = 8  # times as many entities as a sampled step would score: from there on steps are sampled
+NEGATIVES = 100
+SAMPLED_BATCH = 250
+PASSES = (0.25, 0.5, 1.0, 1.5)  # over the half-links, that a path network gets, rung by rung
+# Scoring and calibrating, counted on two cores whose `TYPICAL` speed for embeddings is that of one of them alone.
+TYPICAL = 7e9
+FIXED, PER_PAIR, PER_LISTED = 5.0, 1e-8, 8e-6  # seconds
+LISTED = 40  # candidates that are listed for each fact
+PER_NEAREST, NEAREST_LISTED = 6e-8, 20  # the same two where rows look at their nearest ends alone
+FAST, FAST_MESSAGES = 3e10, 3e8  # of one core of a fast CPU, in the units of `MachineSpeed`
+LEAST_STEPS = 100  # of a path network: fewer teach it nothing
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """What the time depends on."""
+
+    entities: int
+    relations: int
+    facts: int  # to learn from
+    half_links: int  # (entity, relation, direction) with a fact: the rows of a path network
+    pairs: int = 0  # candidates that embeddings score
+    valid: int = 0
+    test: int = 0
+    again: int = 0  # how many times more predictors learn, from what came to be known
+    nearest: bool = False  # whether pairs are the nearest ends of each row alone
+
+    @property
+    def times(self) -> int:
+        """How many times the time of training is needed: each part of few facts is hidden in turn, as long again."""
+        return 1 + (self.again or (self.valid < LEAST_VALID and self.facts < MOST_FACTS))
+
+
+@dataclass(frozen=True)
+class MachineSpeed:
+    """What one machine does in a second, as it was measured."""
+
+    products: float  # multiplications for embeddings, forwards and back
+    messages: float = 0.0  # numbers of messages of a path network, forwards and back; 0: not measured
+    on_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A predictor to be trained, and how long that takes."""
+
+    config: TrainConfig
+    seconds: float
+
+    def __str__(self) -> str:
+        config = self.config
+        amount = counted(config.steps, "step") if config.steps else counted(config.epochs, "epoch")
+        sampled = f", {config.negatives:,} negatives" if config.negatives else ""
+        return f"{config.model} (rank {config.rank}{sampled}, {amount})"
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What is done, how long it takes, and what more time would bring."""
+
+    models: tuple[PlannedModel, ...]
+    index_seconds: float
+    limit: float  # seconds
+    times: int = 1  # that the time of training is needed
+    on_gpu: bool = False
+    more: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Of all of it."""
+        return self.times * sum(model.seconds for model in self.models) + self.index_seconds
+
+    def sentences(self) -> list[str]:
+        """What was chosen and for how long; what more time would bring."""
+        chosen = " and ".join(map(str, self.models))
+        training, indexing = duration(self.seconds - self.index_seconds), duration(self.index_seconds)
+        where = "GPU" if self.on_gpu else "CPU"
+        first = f"plan for at most {duration(self.limit)} on this {where}: {chosen}; "
+        first += f"about {training} of training and {indexing} of scoring"
+        return [first, *([self.more] if self.more else [])]
+
+
+def plan(
+    sizes: GraphSizes, speed: MachineSpeed, minutes: float = MINUTES, predictors: Sequence[str] | None = None
+) -> BuildPlan:
+    """The most that fits into the time; if nothing does, the least, which will be cut short.
+
+    >>> sizes = GraphSizes(entities=38_000, relations=24, facts=95_000, half_links=90_000, pairs=10**9, valid=5_000)
+    >>> for minutes in (1, 3, 15):
+    ...     print(plan(sizes, MachineSpeed(products=8e9), minutes).models[0])
+    complex (rank 50, 100 negatives, 10 epochs)
+    complex (rank 100, 100 negatives, 20 epochs)
+    complex (rank 200, 100 negatives, 40 epochs)
+    """
+    limit = 60 * minutes
+    plans = [_counted(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
+    fitting = [number for number, one in enumerate(plans) if one.seconds <= limit * (1 - RESERVE)]
+    chosen = fitting[-1] if fitting else 0
+    return replace(plans[chosen], more=_more(plans, chosen, bool(fitting)))
+
+
+def ladder(
+    sizes: GraphSizes, speed: MachineSpeed, predictors: Sequence[str] | None = None
+) -> list[tuple[TrainConfig, ...]]:
+    """Sets of predictors to train, each more work than the one before."""
+    if predictors is not None:
+        return _together([list(rungs(name, sizes, speed)) for name in predictors])
+    first = list(rungs("complex", sizes, speed))
+    found = _together([first])
+    if speed.messages:
+        # A second predictor is worth more than a larger first one.
+        enough = [config for config in first if config.rank >= ENOUGH or config == first[-1]]
+        found += _together([enough, list(rungs("paths", sizes, speed))])
+    return found
+
+
+def _together(kinds: Sequence[Sequence[TrainConfig]]) -> list[tuple[TrainConfig, ...]]:
+    """Several predictors, each going up its own ladder as far as that goes."""
+    return [tuple(kind[min(number, len(kind) - 1)] for kind in kinds) for number in range(max(map(len, kinds)))]
+
+
+def sampled(sizes: GraphSizes) -> bool:
+    """Whether there are so many entities that a step had better draw some."""
+    return sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES)
+
+
+def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
+    """One predictor, each time with more work."""
+    if model == "paths":
+        base = PRESETS["paths" if speed.on_gpu else "paths-small"]
+        for passes in PASSES:
+            yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
+        return
+    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else suitable(sizes.facts, model)
+    if sampled(sizes) and not speed.on_gpu:
+        base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
+    for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
+        if rank <= base.rank:
+            yield replace(base, rank=rank, epochs=epochs, evaluate_every=4, patience=3)
+
+
+def worth_timing(model: str, sizes: GraphSizes, minutes: float, cores: int) -> bool:
+    """Whether a predictor could fit into the time on a fast CPU; if not, nobody needs to see how fast this one is."""
+    if model != "paths":
+        return True
+    speed = MachineSpeed(products=FAST * cores, messages=FAST_MESSAGES * cores)
+    least = next(rungs(model, sizes, speed))
+    return training_seconds(least, sizes, speed) + index_seconds([least], sizes, speed) < 60 * minutes
+
+
+def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
+    models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
+    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.times, speed.on_gpu)
+
+
+def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """How long a predictor is trained and measured, unless its valid MRR stops rising before."""
+    steps = config.steps or config.epochs * -(-2 * sizes.facts // config.batch)
+    rows = steps * config.batch
+    if config.model == "paths":
+        # Ten times a hundredth of the rows of training, in the end all.
+        measured = rows / 10 + 2 * (sizes.valid + sizes.test)
+    else:
+        valid, test = (ranked_edges(split, sizes.entities) for split in (sizes.valid, sizes.test))
+        times = 1 + (config.epochs // config.evaluate_every if config.evaluate_every else 0)
+        measured = 2 * (times * valid + test)
+    work = question_work(config, sizes) / rate(config, speed)
+    return rows * work + measured * row_seconds(config, sizes, speed)
+
+
+def index_seconds(configs: Sequence[TrainConfig], sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """How long candidates are scored and calibrated."""
+    slow = max(0.1, TYPICAL / speed.products)  # the rest of the work suffers as the products do
+    per_pair, per_fact = (PER_NEAREST, NEAREST_LISTED) if sizes.nearest else (PER_PAIR, LISTED)
+    listed = min(sizes.pairs, per_fact * sizes.facts)
+    seconds = FIXED + slow * (sizes.pairs * per_pair + listed * PER_LISTED)
+    for config in configs:
+        if config.model == "paths":
+            seconds += sizes.half_links * row_seconds(config, sizes, speed)
+        else:
+            seconds += 2.0 * sizes.pairs * config.rank / rate(config, speed) / 3
+    return seconds
+
+
+def question_work(config: TrainConfig, sizes: GraphSizes) -> float:
+    """What training on one question takes, in the units of the speed."""
+    if config.model == "paths":
+        return 2.0 * sizes.facts * config.layers * config.rank
+    scored = min(sizes.entities, 2 * config.batch + config.negatives) if config.negatives else sizes.entities
+    return 2.0 * scored * config.rank
+
+
+def row_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
+    """Scoring all entities for one question: forwards alone is a third of training."""
+    whole = replace(config, negatives=0)
+    return question_work(whole, sizes) / rate(config, speed) / 3
+
+
+def rate(config: TrainConfig, speed: MachineSpeed) -> float:
+    """The speed that counts for a predictor."""
+    return speed.messages if config.model == "paths" else speed.products
+
+
+def _more(plans: Sequence[BuildPlan], chosen: int, fits: bool) -> str:
+    """What more time would bring, in a sentence."""
+    limit = plans[chosen].limit
+    if not fits:
+        return f"that is more than {duration(limit)}: training will be cut short; more time (minutes) would let it end"
+    if chosen + 1 == len(plans):
+        return ""
+    after = plans[chosen + 1]
+    minutes = -(-after.seconds // (60 * (1 - RESERVE)))
+    return f"{minutes:.0f} minutes would allow {' and '.join(map(str, after.models))}"
+
+
+PLAN = "plan.json"
+FREE_SETTINGS = frozenset({"seed", "checkpoint_seconds"})  # they say nothing about how large a predictor shall be
+KINDS = ("complex", "paths")  # that are chosen from
+PROBE_SECONDS = 1.0
+PROBE_STEPS = 3, 30  # at least, at most; the first does not count
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What the predictors of a build shall be: a time and perhaps their names; `given` are settings to be obeyed."""
+
+    minutes: float
+    predictors: tuple[str, ...] | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    again: int = 0  # how many times more they learn, from what came to be known
+
+    def __post_init__(self) -> None:
+        if not self.minutes > 0:
+            raise BadInput(f"minutes is {self.minutes!r}; it must be more than 0")
+        for name in self.predictors or ():
+            trained_class(name)  # an unknown one is refused before the work
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """Where predictors are trained and what is seen of it."""
+
+    graph: KnowledgeGraph
+    folder: Path
+    device: str
+    own: bool  # whether the folder is ours: then what belongs to another build is replaced
+    force: bool
+    report: Report
+    clock: Callable[[], float] = time.monotonic  # for tests
+
+    def planned(self, request: ModelRequest) -> list[Path]:
+        """Train the predictors that fit into the time, each in a folder of its own; returns these."""
+        began, edges, found = self.clock(), TrainingEdges.of(self.graph), list[Path]()
+        chosen = self._plan(request, edges)
+        for sentence in chosen.sentences():
+            self.report("plan", 0, 0, sentence)
+        # Half of the reserve is for the last measurements and for what follows the scoring. An untrained predictor
+        # would help nobody: it gets a third of the time in any case.
+        left = max(chosen.limit * (1 - RESERVE / 2) - chosen.index_seconds, chosen.limit / 3)
+        until = began + left / chosen.times
+        for number, model in enumerate(chosen.models):
+            place = self.folder / model.config.model
+            found.append(place)
+            if (place / DESCRIPTION).exists():
+                continue  # finished, or stopped when its time was up
+            left = sum(later.seconds for later in chosen.models[number:])
+            self.train(edges, place, model.config, (until - self.clock()) * model.seconds / left)
+        return found
+
+    def _plan(self, request: ModelRequest, edges: TrainingEdges) -> BuildPlan:
+        """The plan of a call before, if it was for the same; else a new one."""
+        folder = self.folder
+        about = {"graph": edges.graph, "device": self.device, **_plain(asdict(request))}
+        chosen = _stored(folder, about)
+        if chosen is None:
+            if self.own:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif folder.exists() and any(folder.iterdir()) and not self.force:
+                raise BadInput(f"{folder} already exists; ", Option("force"), " replaces it")
+            chosen = choose(edges, request, self.device, self.clock)
+            write_json(folder / PLAN, about | {"plan": asdict(chosen)}, force=True)
+        return chosen
+
+    def single(self, config: TrainConfig) -> list[Path]:
+        """Train one predictor with these settings, however long it takes."""
+        self.train(TrainingEdges.of(self.graph), self.folder, config)
+        return [self.folder]
+
+    def train(self, edges: TrainingEdges, folder: Path, config: TrainConfig, seconds: float | None = None) -> None:
+        """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""
+        resume = folder.exists() and (self.own or not self.force)
+        options = RunOptions(folder, self.device, resume, self.force, self.report, seconds, self.clock)
+        try:
+            train_model(edges, config, options)
+        except Interrupted as stop:
+            raise TupletError(f"{stop.what}; the same command continues from there") from None
+        except (OtherRun, CorruptStore):
+            if not self.own:
+                raise
+            shutil.rmtree(folder)
+            train_model(edges, config, replace(options, resume=False))
+
+
+def choose(
+    edges: TrainingEdges,
+    request: ModelRequest,
+    device_name: str = "auto",
+    clock: Callable[[], float] = time.monotonic,
+) -> BuildPlan:
+    """Time the machine and plan; settings that were given are put on every embedding model."""
+    device = pick_device(device_name)
+    sizes = replace(graph_sizes(edges, device.type == "cuda"), again=request.again)
+    unknown = MachineSpeed(products=1.0, on_gpu=device.type == "cuda")
+    kinds = request.predictors
+    if kinds is None:
+        cores = os.cpu_count() or 1
+        kinds = tuple(kind for kind in KINDS if unknown.on_gpu or worth_timing(kind, sizes, request.minutes, cores))
+    probes = {kind: list(rungs(kind, sizes, unknown))[-1] for kind in kinds}
+    measured = {kind: _speed(edges, sizes, config, device, clock) for kind, config in probes.items()}
+    messages = measured.pop("paths", 0.0)
+    speed = replace(unknown, products=min(measured.values(), default=TYPICAL), messages=messages)
+    found = plan(sizes, speed, request.minutes, request.predictors)
+    return replace(found, models=tuple(_obeying(model, request, len(found.models)) for model in found.models))
+
+
+def _obeying(model: PlannedModel, request: ModelRequest, several: int) -> PlannedModel:
+    """The model with the settings that were given; beside others, a path network takes those that concern all."""
+    all_of_it = model.config.model != "paths" or several == 1
+    given = {
+        key: value for key, value in request.given.items() if key != "model" and (all_of_it or key in FREE_SETTINGS)
+    }
+    return replace(model, config=changed(model.config, given))
+
+
+def graph_sizes(edges: TrainingEdges, on_gpu: bool = False) -> GraphSizes:
+    """The numbers that the time depends on, for embeddings that score on the CPU or on a GPU."""
+    heads, relation, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits["train"])
+    none = np.zeros(0, dtype=np.int64)
+    valid = edges.splits.get("valid", (none, none, none))
+    nearest = len(heads) >= BOUNDED_FROM and not on_gpu
+    asked = NEAREST if nearest else None
+    pairs = choose_sources(edges.entities, edges.relations, (heads, relation, tails), valid, asked).pairs
+    facts, held_out, test = (edges.count(split) for split in ("train", "valid", "test"))
+    return GraphSizes(edges.entities, edges.relations, facts, edges.half_links, pairs, held_out, test, nearest=nearest)
+
+
+def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:
+    """How long a step of training takes, from a few of them."""
+    with tuned_cpu(task.device, task.products), torch.random.fork_rng([]):
+        task.prepare()
+        position, times, began = Position(), list[float](), clock()
+        least, most = PROBE_STEPS
+        while len(times) < least or (len(times) < most and clock() - began < PROBE_SECONDS):
+            before = clock()
+            with precision(task.config.precision, task.device, task.bilinear):
+                float(task.step(position)[0])
+            position.step += 1
+            times.append(clock() - before)
+    return median(times[1:])
+
+
+def _speed(
+    edges: TrainingEdges, sizes: GraphSizes, config: TrainConfig, device: torch.device, clock: Callable[[], float]
+) -> float:
+    step = seconds_per_step(task_for(edges, config, device), clock)
+    return config.batch * question_work(config, sizes) / max(step, 1e-9)
+
+
+def _plain(values: Any) -> Any:
+    """As JSON gives it back."""
+    return json.loads(json.dumps(values))
+
+
+def _stored(folder: Path, about: Mapping[str, Any]) -> BuildPlan | None:
+    """The plan of a call before, if it was for the same."""
+    try:
+        stored = json.loads((folder / PLAN).read_bytes())
+        if {key: stored[key] for key in about} != about:
+            return None
+        found = stored["plan"]
+        models = tuple(
+            PlannedModel(from_mapping(TrainConfig, model["config"]), float(model["seconds"]))
+            for model in found["models"]
+        )
+        return BuildPlan(models, **{key: value for key, value in found.items() if key != "models"})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def worth_hiding(graph: KnowledgeGraph) -> bool:
+    """Whether the graph is so small that its facts are hidden in turn."""
+    valid = graph.split_edges["valid"]
+    return valid < LEAST_VALID and graph.split_edges["train"] + valid <= MOST_FACTS
+
+
+def train_hold_outs(
+    run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path, device: str, ready: Sequence[Path] = ()
+) -> list[HoldOut]:
+    """For each part of the facts that is hidden in turn, predictors like `models` that did not see it.
+
+    `ready` are models that need no training: they read their scores off the facts that are not hidden.
+    """
+    settings = {model.name: as_long(model) for model in affordable(models, run.report)}
+    seed = next(iter(settings.values())).seed
+    parts, found = hide_in_turn(graph.edges("train", "valid"), seed), []
+    for number, part in enumerate(parts):
+        edges = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
+        scorers = {}
+        for name, config in settings.items():
+            run.report("hold-outs", number, len(parts), f"predictors that do not see a part ({config.model})")
+            place = folder / str(number) / name
+            replace(run, own=True, report=_quiet).train(edges, place, config)
+            scorers[config.model] = load_for(edges, place, device)
+        for place in ready:
+            scorers[describe(place)["kind"]] = load_for(edges, place, device)
+        found.append(HoldOut(part, scorers))
+    if parts:
+        run.report("hold-outs", len(parts), len(parts), "predictors that do not see a part")
+    return found
+
+
+def train_again(run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path) -> list[list[Path]]:
+    """Predictors like `models`, which know what came before the newest facts, at the end of each window of these.
+
+    One that reads its scores off the facts is the same at any time.
+    """
+    newest, found = NewestHoldOut.of(graph), list[list[Path]]()
+    for number in range(1, 1 + (newest.windows if newest else 0)):
+        edges, places = TrainingEdges.of(as_of(graph, number)), list[Path]()
+        for model in models:
+            config = as_long(model)
+            if getattr(trained_class(config.model), "sees_facts", False):
+                places.append(model)
+                continue
+            run.report("train", 0, 0, f"{config.model} learns anew, as long, from {edges.count('train'):,} facts")
+            places.append(folder / str(number) / model.name)
+            replace(run, own=True).train(edges, places[-1], config)
+        found.append(places)
+    return found
+
+
+def affordable(models: Sequence[Path], report: Report) -> list[Path]:
+    """The predictors that are trained for every part: the cheapest, and others while that takes no longer than before.
+
+    Measured on the bundled graph: five of the cheap kind, each blind to a part, are better than one of each kind.
+    """
+    seconds = {model: float(describe(model).get("train_seconds", 0.0)) for model in models}
+    left, chosen = max(CHEAP, sum(seconds.values())), list[Path]()
+    for model in sorted(models, key=lambda model: seconds[model]):
+        again = PARTS * seconds[model]
+        if chosen and again > left:
+            report("hold-outs", 0, 0, f"{model.name} would take too long to train {PARTS} times: it is left out")
+            continue
+        chosen.append(model)
+        left -= again
+    return chosen
+
+
+def as_long(model: Path) -> TrainConfig:
+    """The settings of a trained predictor, with no more passes over the facts than it needed to be best."""
+    config, about = stored_config(model, TrainConfig), describe(model)
+    best = float(about.get("best_epoch") or about["epochs"])
+    steps = max(1, round(config.steps * best / max(best, float(about["epochs"])))) if config.steps else 0
+    return replace(config, epochs=max(1, round(best)), steps=steps, evaluate_every=0, patience=0)
+
+
+def _quiet(step: str, done: float, total: float, note: str) -> None:
+    """Five trainings in a row are one step of the work."""
