@@ -424,10 +424,7 @@ class Packaged:
 
 
 def choose_recipe(
-    model: Predictors | None = None,
-    table: PathLike | None = None,
-    on_demand: bool = False,
-    **choices: Any,
+    model: Predictors | None = None, table: PathLike | None = None, on_demand: bool = False, **choices: Any
 ) -> Facts | Given | OnDemand | Predicted:
     """The recipe that these arguments of `index` ask for; `choices` are fields of recipes, None where nothing is said.
 

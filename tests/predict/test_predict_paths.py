@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from plain_layer import aggregate, update
 from predict_data import ring, splits_of
 
 from tuplet.errors import BadInput, CorruptStore
@@ -23,7 +24,7 @@ from tuplet.predict.paths import model as cores
 from tuplet.predict.paths.cpu_kernels import compiled_layer
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
-from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight, plain_aggregate
+from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight
 from tuplet.predict.paths.task import NO_ANSWER, PathTask, Questions, hides_pairs
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import Interrupted, Position, RunOptions
@@ -75,8 +76,8 @@ def test_a_compiled_layer_is_that_of_plain_torch(queries: int, width: int) -> No
             seen = sight.visible, sight.degree, sight.scale
             out = compiled_layer(x, relation, start, width, graph, *seen, *weights)
         else:
-            parts = plain_aggregate(x, relation, start, graph, sight.visible, sight.degree)
-            out = layer.update(x, parts, sight.scale)
+            parts = aggregate(x, relation, start, graph, sight.visible, sight.degree)
+            out = update(layer, x, parts, sight.scale)
         found.append([out, *torch.autograd.grad((out * wanted).sum(), [x, relation, start, *weights])])
     for plain, quick in zip(*found, strict=True):
         torch.testing.assert_close(quick, plain, rtol=1e-3, atol=1e-3 * float(plain.detach().abs().max()))

@@ -312,11 +312,11 @@ for name in ("pyarrow", "numba", "pyoxigraph", "pandas", "duckdb", "rdflib", "sc
 import numpy as np
 from tuplet.predict.config import TrainConfig
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.predict import adopt, edges, evaluate, model_folder, train
+from tuplet.predict import adopt, base, evaluate, model_folder, train
 from tuplet.predict.training import RunOptions
 ids = np.arange(9)
 splits = {"train": (ids, ids * 0, (ids + 1) % 9), "test": (ids, ids * 0, (ids + 2) % 9)}
-train.train(edges.TrainingEdges(splits, 9, 1), TrainConfig(rank=2, epochs=1), RunOptions(sys.argv[1], "cpu"))
+train.train(base.TrainingEdges(splits, 9, 1), TrainConfig(rank=2, epochs=1), RunOptions(sys.argv[1], "cpu"))
 assert "torch._dynamo" not in sys.modules, "the compiler takes two seconds to import, and compiles nothing"
 """
 

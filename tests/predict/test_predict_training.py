@@ -218,14 +218,14 @@ class Popular:
 USE = """
 import sys
 from predict_data import ring
-from tuplet import registry
+from tuplet import settings
 from tuplet.errors import BadInput
 from tuplet.predict.model_folder import model_class, ready
 from tuplet.predict.model_folder import load
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
 from tuplet.predict.config import TrainConfig
-assert registry.names("predictors")[-2:] == ("doubled", "popular")
+assert settings.list_plugins("predictors")[-2:] == ("doubled", "popular")
 result = train(ring(), TrainConfig(model="doubled", rank=4, epochs=2), RunOptions(sys.argv[1], progress=False))
 assert load(sys.argv[1]).kind == "doubled" and result.metrics["test"].mrr > 0
 assert ready("popular", ring()).count.sum() == len(ring().edges("train")[0])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 COMPARE = """
 import json, numpy as np, torch
 from tuplet.predict.paths import triton_kernels as kernels
-from tuplet.predict.paths.network import plain_aggregate
+from plain_layer import aggregate, update
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.network import PathLayer, Sight
 
@@ -58,12 +58,12 @@ def compare(name, inputs, shared, mine, plain):
 compare(
     "aggregate", [some(entities), some(2 * relations), some(entities)], [],
     lambda *given: kernels.TritonAggregate.apply(*given, graph, visible, degree),
-    lambda *given: plain_aggregate(*given, graph, visible, degree),
+    lambda *given: aggregate(*given, graph, visible, degree),
 )
 compare(
     "update", [some(entities) for _ in range(5)], [*weights, *norm],
     lambda *given: kernels.TritonUpdate.apply(*given, sight.scale, *weights, *norm),
-    lambda x, *parts: layer.update(x, parts, sight.scale),
+    lambda x, *parts: update(layer, x, parts, sight.scale),
 )
 print(json.dumps(told))
 """
@@ -72,7 +72,7 @@ print(json.dumps(told))
 def test_the_kernels_and_their_gradients_are_those_of_plain_torch() -> None:
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMPARE],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         check=False,

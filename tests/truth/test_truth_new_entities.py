@@ -20,6 +20,7 @@ from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.store import Store
 from tuplet.truth.calibration import fit
 from tuplet.truth.calibration.trees import TreeSettings
+from tuplet.truth.edges import Predictions
 from tuplet.truth.new_entities import learn, predict
 from tuplet.truth.new_entities.predict import facts_met, known_facts, stale_rows
 from tuplet.truth.store_folder import StoreFiles
@@ -189,7 +190,8 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     scene = learn.KnownGraph.of(*predict.sizes_of(files), known, predict.network_of(network)[0])
     learned = files.newcomers()
     assert learned is not None
-    found = predict._judged(scene, learned, scene.score(scene.rows(waiting), lambda _: None), files.meta.threshold)
+    scored = scene.score(scene.rows(waiting), lambda _: None)
+    found = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(files.meta.threshold)
     report, after = predict._put(files, known, waiting, found, 60)
     assert report.entities == 1
     assert [after.graph.entities.name(number) for number in after.meta.new.ids] == ["yan"]

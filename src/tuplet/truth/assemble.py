@@ -190,11 +190,7 @@ def row_order(row_best: Floats) -> Ints:
 
 
 def write_table(
-    sink: ArraySink,
-    entities: int,
-    relations: Iterable[RelationEdges],
-    double: bool,
-    may_miss: Floats | None = None,
+    sink: ArraySink, entities: int, relations: Iterable[RelationEdges], double: bool, may_miss: Floats | None = None
 ) -> None:
     """Write the edges of all relations, from the first to the last; `may_miss` as in `table_writer`."""
     writer = TableWriter(sink, entities, double, may_miss)

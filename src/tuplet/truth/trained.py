@@ -344,10 +344,7 @@ class ModelRun:
 
 
 def choose(
-    edges: TrainingEdges,
-    request: ModelRequest,
-    device_name: str = "auto",
-    clock: Callable[[], float] = time.monotonic,
+    edges: TrainingEdges, request: ModelRequest, device_name: str = "auto", clock: Callable[[], float] = time.monotonic
 ) -> BuildPlan:
     """Time the machine and plan; settings that were given are put on every embedding model."""
     device = pick_device(device_name)

@@ -16,7 +16,7 @@ import math
 
 import torch
 from torch import nn
-from torch.nn.functional import layer_norm, relu
+from torch.nn.functional import relu
 
 from tuplet.predict.paths.message_graph import MEETINGS, MessageGraph
 
@@ -24,40 +24,6 @@ Tensor = torch.Tensor
 Summary = tuple[Tensor, Tensor, Tensor, Tensor]  # mean, standard deviation, largest, smallest
 
 LEAST_VARIANCE = 1e-6  # below it the deviation is that of this one, and has no slope
-
-
-def aggregate(
-    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
-) -> Summary:
-    """Mean, deviation, largest and smallest message into each entity. [entities, w], [2 · relations, w] → [entities, w]
-
-    `degree` is what `graph.degrees(visible)` says. Channels are independent of each other, so a batch of queries lies
-    side by side in one row: w = queries · width.
-    """
-    if x.is_cuda:
-        from tuplet.predict.paths.triton_kernels import triton_aggregate
-
-        return triton_aggregate(x, relation, boundary, graph, visible, degree)
-    return plain_aggregate(x, relation, boundary, graph, visible, degree)
-
-
-def plain_aggregate(
-    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
-) -> Summary:
-    """The same in plain torch: what the compiled kernels are checked against."""
-    seen = torch.nonzero(visible).view(-1)
-    target = graph.target[seen].long()
-    message = x[graph.source[seen].long()] * relation[graph.relation[seen].long()]
-    index = target[:, None].expand_as(message)
-    mean = boundary.scatter_add(0, index, message) / degree[:, None]
-    square = boundary.square().scatter_add(0, index, message.square()) / degree[:, None]
-    deviation = (square - mean.square()).clamp(min=LEAST_VARIANCE).sqrt()
-    return (
-        mean,
-        deviation,
-        boundary.scatter_reduce(0, index, message, "amax"),
-        boundary.scatter_reduce(0, index, message, "amin"),
-    )
 
 
 class RelationTable(nn.Linear):
@@ -90,23 +56,13 @@ class PathLayer(nn.Module):
         relation = self.relation(asked)
         weights = [part for module in (self.summary, self.own, self.norm) for part in (module.weight, module.bias)]
         if x.is_cuda:
-            from tuplet.predict.paths.triton_kernels import triton_update
+            from tuplet.predict.paths.triton_kernels import TritonAggregate, TritonUpdate
 
-            parts = aggregate(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
-            return triton_update(x, *parts, sight.scale, *weights)
+            parts = TritonAggregate.apply(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
+            return TritonUpdate.apply(x, *parts, sight.scale, *weights)
         from tuplet.predict.paths.cpu_kernels import compiled_layer
 
         return compiled_layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)
-
-    def update(self, x: Tensor, parts: Summary, scale: Tensor) -> Tensor:
-        """The new state of each entity from its own and the summary of its messages."""
-        entities, width = len(x), self.width
-        whole = torch.stack([part.view(entities, -1, width) for part in parts], 2).flatten(2)
-        plain, up, down = self.summary(whole).split(width, -1)
-        by = scale[:, None, None]
-        mixed = self.own(x.view(entities, -1, width)) + plain + up * by + down / by
-        normed = layer_norm(mixed, (width,), self.norm.weight, self.norm.bias)
-        return x + relu(normed).view_as(x)
 
 
 class Sight:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from tuplet.predict.paths.message_graph import MessageGraph
-from tuplet.predict.paths.network import LEAST_VARIANCE, Summary
+from tuplet.predict.paths.network import LEAST_VARIANCE
 
 Tensor = torch.Tensor
 
@@ -226,13 +226,6 @@ class TritonAggregate(torch.autograd.Function):
         return to_x, to_relation.to(relation.dtype), to_boundary, None, None, None
 
 
-def triton_aggregate(
-    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor
-) -> Summary:
-    """`aggregate` on a GPU."""
-    return TritonAggregate.apply(x, relation, boundary, graph, visible, degree)
-
-
 def _fitting(w: int, sizes: tuple[int, int]) -> tuple[int, int]:
     """Channels and edges at a time for rows of `w` channels, a multiple of 32."""
     block, tile = sizes
@@ -386,10 +379,3 @@ class TritonUpdate(torch.autograd.Function):
         to_own = (plain.T @ x.view(rows, width)).float()
         to_bias = to_mixed.sum(0, dtype=torch.float32)
         return to_x, *to_parts, None, to_weight, to_bias, to_own, to_bias[:width].clone(), to_gain, to_shift
-
-
-def triton_update(
-    x: Tensor, mean: Tensor, deviation: Tensor, most: Tensor, least: Tensor, scale: Tensor, *weights: Tensor
-) -> Tensor:
-    """`PathLayer.update` on a GPU; weights and biases of summary, own state and norm."""
-    return TritonUpdate.apply(x, mean, deviation, most, least, scale, *weights)

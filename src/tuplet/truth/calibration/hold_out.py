@@ -282,10 +282,7 @@ def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> T
 
 
 def _mean(
-    entities: int,
-    trials: Sequence[tuple[HiddenPart, ScoredEdges]],
-    free: list[torch.Tensor],
-    promised: list[Floats],
+    entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]], free: list[torch.Tensor], promised: list[Floats]
 ) -> Predictions:
     """The mean promise over the trials in which an edge was unknown; a trial that does not list it promises nothing."""
     keys = [edge_numbers(entities, scored.edges)[mine.numpy()] for (_, scored), mine in zip(trials, free, strict=True)]

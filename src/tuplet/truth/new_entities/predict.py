@@ -32,7 +32,7 @@ from tuplet.truth.store_meta import NewEntities
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
     from tuplet.truth.calibration.fit import LearnedCalibration
-    from tuplet.truth.new_entities.cluster_rows import ScoreRows
+    from tuplet.truth.new_entities.learn import ScoreRows
     from tuplet.truth.new_entities.rows import EntityRows
 
 
@@ -200,7 +200,7 @@ def predict_waiting(
         return PredictionReport(waiting=waiting, why=store.meta.new.why), store
     if ray is None:
         return _predict(store, network, learned, clock, progress, timeout)
-    from tuplet.truth.new_entities.cluster_rows import on_cluster
+    from tuplet.truth.new_entities.learn import on_cluster
 
     with on_cluster(ray, model, facts_before(known_facts(store), first_new(store)), first_new(store)) as cluster:
         return _predict(store, network, learned, clock, progress, timeout, *cluster)
@@ -341,8 +341,7 @@ def _predict(
                 progress("predict", start + count, len(walked), "rows of new entities")
 
         scored = (score or KnownGraph.score)(scene, some, told)
-        predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
-        predicted = predicted.reaching(store.meta.threshold)
+        predicted = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(store.meta.threshold)
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
         report = report.then(replace(put, rows=some.walks))
         clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
