@@ -70,7 +70,7 @@ def test_the_plan_stays_though_the_speed_is_another(tmp_path: Path) -> None:
     assert (tmp_path / "m" / PLAN).read_bytes() == before
     assert describe(tmp_path / "m" / "complex")["sha256"] == sums, "what had its time is not trained again"
     run(tmp_path / "m", 6.0, SlowClock(1e-4))
-    assert json.loads((tmp_path / "m" / PLAN).read_bytes())["minutes"] == 6.0
+    assert json.loads((tmp_path / "m" / PLAN).read_bytes())["about"]["minutes"] == 6.0
 
 
 def test_given_settings_are_obeyed_within_the_time() -> None:

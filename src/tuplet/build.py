@@ -378,10 +378,10 @@ class Trained:
             ready = beside(graph, models, times, left, device, self.work, report)
         choices, recipe = self.hold_out.choices | {"memory": self.memory}, None
         if in_turn:
-            hold_outs = train_hold_outs(run, graph, models, self.work / "hidden", device, ready)
+            hold_outs = train_hold_outs(run, models, self.work / "hidden", device, ready)
             about = tuple(model_meta(model, graph, False) for model in [*models, *ready])
             return HeldOut(hold_outs, about, **choices).content(graph, work, progress)
-        again = train_again(run, graph, models, self.work / "again") if windows else []
+        again = train_again(run, models, self.work / "again") if windows else []
         later = [[*places, *ready] for places in again]
         recipe = Predicted([*models, *ready], device=device, later=later, ray=self.ray, **choices)
         return recipe.content(graph, work, progress)

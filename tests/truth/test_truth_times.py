@@ -223,7 +223,7 @@ def test_embeddings_learn_anew_and_path_networks_read_other_facts(tmp_path: Path
     models = [tmp_path / "m" / name for name in ("complex", "paths")]
     run.train(edges, models[0], embedding)
     run.train(edges, models[1], replace(embedding, model="paths", steps=2, layers=2))
-    later = train_again(run, graph, models, tmp_path / "again")
+    later = train_again(run, models, tmp_path / "again")
     assert later == [[tmp_path / "again" / number / "complex", models[1]] for number in ("1", "2")]
     for number, (again, _) in enumerate(later, 1):
         about = describe(again)

@@ -10,7 +10,6 @@ with it than without.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,6 @@ import numpy as np
 import torch
 
 from tuplet.errors import BudgetExceeded, Option
-from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, kind_of
 from tuplet.predict.config import PACKAGED
@@ -33,7 +31,7 @@ from tuplet.truth.calibration.hold_out import hide_twice
 from tuplet.truth.candidates.scorer import RowLimit
 from tuplet.truth.predictor_choice import model_meta
 from tuplet.truth.recipes import HeldOut, HoldOut, Predicted
-from tuplet.truth.trained import CHEAP, FAST_MESSAGES
+from tuplet.truth.trained import CHEAP, FAST_MESSAGES, KeptChoice
 
 Tensor = torch.Tensor
 
@@ -142,37 +140,21 @@ class TimeGiven:
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
 
-@dataclass(frozen=True)
-class KeptPlan:
-    """How many rows of how many parts, beside those that are finished: a rate measured anew would choose others."""
+def _planned(plan: KeptChoice, work: RowWork, left: float | None) -> dict[str, Any]:
+    """What was planned before; nothing if no relation is finished, or if there is no time for it any more."""
+    before = plan.read() if any(plan.file.parent.glob("*/*.npz")) else {}
+    return {} if before and left is not None and work.least_seconds(before["parts"]) > left else before
 
-    file: Path
-    about: Mapping[str, Any]  # what is the same where a build goes on
 
-    @staticmethod
-    def of(folder: Path, graph: KnowledgeGraph, given: TimeGiven, **about: Any) -> KeptPlan:
-        """The plan of a build that keeps finished relations in this folder."""
-        network = describe(located(PACKAGED))["sha256"]
-        return KeptPlan(folder / PLAN, {"graph": graph.hash, "model": network, "minutes": given.minutes, **about})
-
-    def parts(self, work: RowWork, left: float | None) -> int | None:
-        """How many were planned; None if nothing was, nothing is finished, or there is no time for it any more."""
-        parts = self._kept().get("parts")
-        return None if parts is None or (left is not None and work.least_seconds(parts) > left) else int(parts)
-
-    def keep(self, parts: int, limit: RowLimit | None, goes_on: bool) -> RowLimit | None:
-        """The limit with as many rows as were planned, if the build goes on; else it is the plan from now on."""
-        if goes_on:
-            return None if limit is None else replace(limit, rows=int(self._kept()["rows"]))
-        write_json(self.file, {"about": self.about, "parts": parts, "rows": limit and limit.rows}, force=True)
-        return limit
-
-    def _kept(self) -> dict[str, Any]:
-        try:
-            kept: dict[str, Any] = json.loads(self.file.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return kept if kept.get("about") == self.about and any(self.file.parent.glob("*/*.npz")) else {}
+def _limit(
+    plan: KeptChoice, before: Mapping[str, Any], work: RowWork, parts: int, left: float | None, minutes: float | None
+) -> RowLimit | None:
+    """The rows there is time for: as many as were planned before, if the build goes on."""
+    limit = work.limit(parts, left, minutes)
+    if before:
+        return None if limit is None else replace(limit, rows=int(before["rows"]))
+    plan.write({"parts": parts, "rows": limit and limit.rows})
+    return limit
 
 
 def recipe_in_turn(
@@ -185,11 +167,11 @@ def recipe_in_turn(
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
         work, left = RowWork.of(network, whole), given.left()
-        plan = KeptPlan.of(folder, graph, given, device=device, seed=seed)
-        planned = plan.parts(work, left)
-        times = planned or work.parts(SECONDS if left is None else SHARE * left)
+        about = {"graph": graph.hash, "model": name, "minutes": given.minutes, "device": device, "seed": seed}
+        before = _planned(plan := KeptChoice(folder / PLAN, about), work, left)
+        times = int(before["parts"]) if before else work.parts(SECONDS if left is None else SHARE * left)
         parts = hide_twice(facts, seed, times)
-        limit = plan.keep(times, work.limit(len(parts), left, given.minutes), goes_on=planned is not None)
+        limit = _limit(plan, before, work, len(parts), left, given.minutes)
         report("plan", 0, 0, work.sentence(len(parts), limit))
         for part in parts:
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
@@ -203,9 +185,9 @@ def recipe_at_once(
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
     work, times = RowWork.of(load(model, device), TrainingEdges.of(graph)), 1 + windows
-    plan, left = KeptPlan.of(folder, graph, given, device=device, windows=windows), given.left()
-    planned = plan.parts(work, left)
-    limit = plan.keep(times, work.limit(times, left, given.minutes), goes_on=planned is not None)
+    about = {"graph": graph.hash, "model": describe(model)["sha256"], "minutes": given.minutes, "device": device}
+    plan, left = KeptChoice(folder / PLAN, about | {"windows": windows}), given.left()
+    limit = _limit(plan, _planned(plan, work, left), work, times, left, given.minutes)
     report("plan", 0, 0, work.sentence(times, limit))
     return Predicted(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
@@ -227,13 +209,11 @@ def beside(
     if not folder.exists() or not graph.split_edges["valid"]:
         return []
     about = {"graph": graph.hash, "models": [describe(model)["sha256"] for model in (*models, folder)]}
-    try:
-        decided = json.loads((work / DECISION).read_bytes())
-    except (OSError, ValueError):
-        decided = {}
-    if decided.get("about") != about:
-        decided = {"about": about, "joins": joins(graph, models, times, seconds, device, report)}
-        write_json(work / DECISION, decided, force=True)
+    kept = KeptChoice(work / DECISION, about)
+    decided = kept.read()
+    if not decided:
+        decided = {"joins": joins(graph, models, times, seconds, device, report)}
+        kept.write(decided)
     return [folder] if decided["joins"] else []
 
 

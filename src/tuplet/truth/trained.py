@@ -1,4 +1,16 @@
-"""The predictors of a build: which fit into a given time, their training, and that of the same on other facts."""
+"""The predictors of a build: which fit into a given time, their training, and that of the same on other facts.
+
+A plan is a rung of a ladder of work, each rung more than the one below. The highest that fits into the time is taken:
+so more time or a faster machine never means less, and the next rung is what more time would bring. How long a rung
+takes is counted from sizes and speeds; the speeds are measured on this machine.
+
+Their folder holds `plan.json`, the plan and what it was made for, and a folder for each predictor. Called again for the
+same, the plan stays: the speed that is measured differs from call to call, and a run goes on only as it began.
+
+For a hold-out the same predictors are trained again on other facts: of a graph with few, five times with a fifth of
+them hidden; of one whose newest facts were held out, on what came to be known. They are trained as long as the
+predictors before were until these were best, so nothing that is hidden decides anything.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -279,6 +292,26 @@ class ModelRequest:
 
 
 @dataclass(frozen=True)
+class KeptChoice:
+    """What an earlier call chose for the same work: times are measured anew, and would choose something else."""
+
+    file: Path
+    about: Mapping[str, Any]  # the work
+
+    def read(self) -> dict[str, Any]:
+        """What was chosen; nothing if that was for other work."""
+        try:
+            kept = json.loads(self.file.read_bytes())
+            return dict(kept["chosen"]) if kept["about"] == json.loads(json.dumps(self.about)) else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def write(self, chosen: Mapping[str, Any]) -> None:
+        """Keep it."""
+        write_json(self.file, {"about": self.about, "chosen": chosen}, force=True)
+
+
+@dataclass(frozen=True)
 class ModelRun:
     """Where predictors are trained and what is seen of it."""
 
@@ -312,15 +345,17 @@ class ModelRun:
     def _plan(self, request: ModelRequest, edges: TrainingEdges) -> BuildPlan:
         """The plan of a call before, if it was for the same; else a new one."""
         folder = self.folder
-        about = {"graph": edges.graph, "device": self.device, **_plain(asdict(request))}
-        chosen = _stored(folder, about)
-        if chosen is None:
-            if self.own:
-                shutil.rmtree(folder, ignore_errors=True)
-            elif folder.exists() and any(folder.iterdir()) and not self.force:
-                raise BadInput(f"{folder} already exists; ", Option("force"), " replaces it")
-            chosen = choose(edges, request, self.device, self.clock)
-            write_json(folder / PLAN, about | {"plan": asdict(chosen)}, force=True)
+        kept = KeptChoice(folder / PLAN, {"graph": edges.graph, "device": self.device, **asdict(request)})
+        if before := kept.read():
+            with suppress(ValueError, KeyError, TypeError):  # else it is of another version
+                models = [(from_mapping(TrainConfig, m["config"]), m["seconds"]) for m in before.pop("models")]
+                return BuildPlan(tuple(PlannedModel(*model) for model in models), **before)
+        if self.own:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder.exists() and any(folder.iterdir()) and not self.force:
+            raise BadInput(f"{folder} already exists; ", Option("force"), " replaces it")
+        chosen = choose(edges, request, self.device, self.clock)
+        kept.write(asdict(chosen))
         return chosen
 
     def single(self, config: TrainConfig) -> list[Path]:
@@ -405,27 +440,6 @@ def _speed(
     return config.batch * question_work(config, sizes) / max(step, 1e-9)
 
 
-def _plain(values: Any) -> Any:
-    """As JSON gives it back."""
-    return json.loads(json.dumps(values))
-
-
-def _stored(folder: Path, about: Mapping[str, Any]) -> BuildPlan | None:
-    """The plan of a call before, if it was for the same."""
-    try:
-        stored = json.loads((folder / PLAN).read_bytes())
-        if {key: stored[key] for key in about} != about:
-            return None
-        found = stored["plan"]
-        models = tuple(
-            PlannedModel(from_mapping(TrainConfig, model["config"]), float(model["seconds"]))
-            for model in found["models"]
-        )
-        return BuildPlan(models, **{key: value for key, value in found.items() if key != "models"})
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def worth_hiding(graph: KnowledgeGraph) -> bool:
     """Whether the graph is so small that its facts are hidden in turn."""
     valid = graph.split_edges["valid"]
@@ -433,7 +447,7 @@ def worth_hiding(graph: KnowledgeGraph) -> bool:
 
 
 def train_hold_outs(
-    run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path, device: str, ready: Sequence[Path] = ()
+    run: ModelRun, models: Sequence[Path], folder: Path, device: str, ready: Sequence[Path] = ()
 ) -> list[HoldOut]:
     """For each part of the facts that is hidden in turn, predictors like `models` that did not see it.
 
@@ -441,6 +455,7 @@ def train_hold_outs(
     """
     settings = {model.name: as_long(model) for model in affordable(models, run.report)}
     seed = next(iter(settings.values())).seed
+    graph = run.graph
     parts, found = hide_in_turn(graph.edges("train", "valid"), seed), []
     for number, part in enumerate(parts):
         edges = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
@@ -458,14 +473,14 @@ def train_hold_outs(
     return found
 
 
-def train_again(run: ModelRun, graph: KnowledgeGraph, models: Sequence[Path], folder: Path) -> list[list[Path]]:
+def train_again(run: ModelRun, models: Sequence[Path], folder: Path) -> list[list[Path]]:
     """Predictors like `models`, which know what came before the newest facts, at the end of each window of these.
 
     One that reads its scores off the facts is the same at any time.
     """
-    newest, found = NewestHoldOut.of(graph), list[list[Path]]()
+    newest, found = NewestHoldOut.of(run.graph), list[list[Path]]()
     for number in range(1, 1 + (newest.windows if newest else 0)):
-        edges, places = TrainingEdges.of(as_of(graph, number)), list[Path]()
+        edges, places = TrainingEdges.of(as_of(run.graph, number)), list[Path]()
         for model in models:
             config = as_long(model)
             if getattr(trained_class(config.model), "sees_facts", False):
