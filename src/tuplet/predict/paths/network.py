@@ -56,10 +56,9 @@ class PathLayer(nn.Module):
         relation = self.relation(asked)
         weights = [part for module in (self.summary, self.own, self.norm) for part in (module.weight, module.bias)]
         if x.is_cuda:
-            from tuplet.predict.paths.triton_kernels import TritonAggregate, TritonUpdate
+            from tuplet.predict.paths.triton_kernels import triton_layer
 
-            parts = TritonAggregate.apply(x, relation.to(x.dtype), start, graph, sight.visible, sight.degree)
-            return TritonUpdate.apply(x, *parts, sight.scale, *weights)
+            return triton_layer(x, relation, start, graph, sight.visible, sight.degree, sight.scale, *weights)
         from tuplet.predict.paths.cpu_kernels import compiled_layer
 
         return compiled_layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)

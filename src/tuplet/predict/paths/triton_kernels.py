@@ -379,3 +379,12 @@ class TritonUpdate(torch.autograd.Function):
         to_own = (plain.T @ x.view(rows, width)).float()
         to_bias = to_mixed.sum(0, dtype=torch.float32)
         return to_x, *to_parts, None, to_weight, to_bias, to_own, to_bias[:width].clone(), to_gain, to_shift
+
+
+def triton_layer(
+    x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor, scale: Tensor,
+    *weights: Tensor,
+) -> Tensor:  # fmt: skip
+    """`compiled_layer` on a GPU."""
+    parts = TritonAggregate.apply(x, relation.to(x.dtype), boundary, graph, visible, degree)
+    return TritonUpdate.apply(x, *parts, scale, *weights)

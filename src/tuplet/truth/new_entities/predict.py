@@ -341,7 +341,8 @@ def _predict(
                 progress("predict", start + count, len(walked), "rows of new entities")
 
         scored = (score or KnownGraph.score)(scene, some, told)
-        predicted = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(store.meta.threshold)
+        predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
+        predicted = predicted.reaching(store.meta.threshold)
         put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
         report = report.then(replace(put, rows=some.walks))
         clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
