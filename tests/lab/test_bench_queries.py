@@ -23,7 +23,7 @@ from tuplet.lab.bench.formats import read, read_any, read_efok, write, write_efo
 from tuplet.lab.bench.queries import BenchQuery, QuerySet, abstract
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import BETAE, JOINT, from_formula, shape
-from tuplet.lab.benchmark_forms import from_betae, parse_efok
+from tuplet.lab.benchmark_forms import parse_betae, parse_efok
 from tuplet.query.bind import bind
 
 
@@ -243,7 +243,7 @@ def test_betae_files_mean_what_the_language_reads(graph: KnowledgeGraph, tmp_pat
         nested = list(STRUCTURES.values())[by_shape[query.shape]]
         assert (query.easy.tolist(), query.hard.tolist()) == ([[1], [4]], [[2]])
         ours = [{(e.relation, e.negated) for e in clause.edges} for clause in query.clauses()]
-        theirs = bind(from_betae(nested), graph)
+        theirs = bind(parse_betae(str(nested)), graph)
         assert ours == [{(e.relation, e.negated) for e in clause.edges} for clause in theirs]
         assert [c.constants for c in query.clauses()] == [c.constants for c in theirs]
         from tuplet.engines.crisp import collect, plan

@@ -5,13 +5,28 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lang_trees import all_queries, plain_queries
+from lang_trees import all_queries, formulas, plain_queries
 
 from repeatable import SOAK, examples
 from text_fixtures import cases
 from tuplet.errors import BudgetExceeded, TupletError, Unsupported
-from tuplet.lab.benchmark_forms import from_betae, parse_betae, parse_efok, to_efok
-from tuplet.lang.ast import And, Atom, Attribute, Constant, Formula, Free, Or, Query, atoms
+from tuplet.lab.benchmark_forms import parse_betae, parse_efok
+from tuplet.lang.ast import (
+    And,
+    Atom,
+    Attribute,
+    Constant,
+    Exists,
+    Formula,
+    Free,
+    Name,
+    Not,
+    Or,
+    Query,
+    Term,
+    atoms,
+    terms,
+)
 from tuplet.lang.logic_text import parse_logic
 from tuplet.lang.parse import parse
 from tuplet.lang.printer import to_logic
@@ -69,27 +84,38 @@ def operands(atom: object) -> list[object]:
     return [getattr(atom, name, None) for name in ("left", "right", "item", "attribute")]
 
 
+benchmark_terms = st.sampled_from(
+    [Free("f1"), Free("f2"), Exists("e1"), Constant(Name("a")), Constant(Name("17", "id"))]
+)
+benchmark_names = st.sampled_from([Name("likes"), Name("2", "id")])
+benchmark_atoms: st.SearchStrategy[Formula] = st.builds(Atom, benchmark_names, benchmark_terms, benchmark_terms)
+
+
 @examples(100)
-@given(plain_queries)
-def test_efok_strings_read_back(query: Query) -> None:
-    try:
-        text, grounding = to_efok(query)
-    except TupletError:
-        return
-    again = parse_efok(text, grounding)
-    assert to_efok(again) == (text, grounding)
-    shape = [(atom.relation, isinstance(atom.head, Free)) for atom in atoms_of(query.body)]
-    assert shape == [(atom.relation, isinstance(atom.head, Free)) for atom in atoms_of(again.body)]
+@given(formulas(3, benchmark_atoms, benchmark_atoms))
+def test_efok_strings_are_read_as_they_are_built(body: Formula) -> None:
+    free = {term for term in terms(body) if isinstance(term, Free)}
+    if free:
+        query = Query(tuple(sorted(free, key=lambda variable: variable.name)), body)
+        assert parse(write_efok(body), {"r1": "likes", "r2": 4, "s1": "a"}) == query
 
 
-def atoms_of(formula: Formula) -> list[Atom]:
+def write_efok(formula: Formula) -> str:
     match formula:
-        case Atom():
-            return [formula]
+        case Atom(relation, head, tail):
+            return f"{'r1' if relation.kind == 'name' else 'r2'}({write_symbol(head)},{write_symbol(tail)})"
+        case Not(inner):
+            return f"!({write_efok(inner)})"
         case And(parts) | Or(parts):
-            return [atom for part in parts for atom in atoms_of(part)]
+            return ("&" if isinstance(formula, And) else "|").join(f"({write_efok(part)})" for part in parts)
         case _:
-            return atoms_of(formula.body) if hasattr(formula, "body") else []
+            raise AssertionError("EFOk-CQA strings have atoms alone")
+
+
+def write_symbol(term: Term) -> str:
+    if isinstance(term, Constant):
+        return term.name.text if term.name.kind == "id" else "s1"
+    return term.name
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -184,19 +210,6 @@ def test_groundings_take_names_and_ids() -> None:
 def test_groundings_of_other_kinds_are_refused(value: object) -> None:
     with pytest.raises(TupletError, match="the grounding of s1 is"):
         parse("r1(s1,f)", {"r1": 4, "s1": value})  # type: ignore[dict-item]
-
-
-def test_betae_takes_python_objects() -> None:
-    assert from_betae([[3, [4]], [5, [6, -2]]]) == parse_betae("((3, (4,)), (5, (6, -2)))")
-    with pytest.raises(TupletError, match="tuples and numbers"):
-        from_betae((3, ("r",)))  # type: ignore[arg-type]
-    with pytest.raises(TupletError, match="at most 18 digits"):
-        from_betae((3, (10**5000,)))
-    nested: object = 3
-    for _ in range(1000):
-        nested = (nested, (2,))
-    with pytest.raises(BudgetExceeded):
-        from_betae(nested)  # type: ignore[arg-type]
 
 
 def test_names_know_where_they_stand() -> None:

@@ -15,13 +15,11 @@ Relation ids count directions, in both: 2k is relation k, 2k + 1 is relation k w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from operator import index
 from typing import NoReturn, TypeAlias
 
-from tuplet.errors import BadInput, BudgetExceeded, ParseError, Unsupported
+from tuplet.errors import BadInput, ParseError, Unsupported
 from tuplet.lang.ast import (
-    And,
     Atom,
     Constant,
     Exists,
@@ -30,7 +28,6 @@ from tuplet.lang.ast import (
     Name,
     NameKind,
     Not,
-    Or,
     Query,
     Term,
     Variable,
@@ -38,7 +35,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.parse import Grounding
 from tuplet.lang.rules import rename
-from tuplet.lang.tokens import MAX_DEPTH, Reader, Token, conjunction, disjunction, is_number, negation
+from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number, negation
 from tuplet.lang.values import MAX_DIGITS
 
 UNION, NEGATION = -1, -2
@@ -175,55 +172,7 @@ def _fold(formulas: list[Formula], signs: list[str], from_left: bool) -> Formula
     return result
 
 
-def to_efok(query: Query) -> tuple[str, dict[str, str | int]]:
-    """The query as an EFOk-CQA string and its grounding; variables become e1, …, f1, …, each atom has its own r.
-
-    >>> to_efok(parse_efok("(r1(s1,f1))&(!(r2(f1,f2)))", {"r1": 4, "s1": 17, "r2": "likes"}))
-    ('(r1(s1,f1))&(!(r2(f1,f2)))', {'r1': 4, 's1': 17, 'r2': 'likes'})
-    >>> twice = (Atom(Name("r"), Free("x"), Constant(Name("0", kind))) for kind in ("name", "number"))
-    >>> to_efok(Query((Free("x"),), And(tuple(twice))))[0]
-    '(r1(f1,s1))&(r2(f1,s1))'
-    """
-    grounding: dict[str, str | int] = {}
-    symbols: dict[Term, str] = {variable: f"f{i}" for i, variable in enumerate(query.free, 1)}
-
-    def ground(symbol: str, name: Name, factor: int) -> str:
-        if name.kind == "label":
-            raise BadInput(f"EFOk-CQA strings have no labels; use the name of {name.text!r}")
-        grounding[symbol] = factor * int(name.text) if name.kind == "id" else name.text
-        return symbol
-
-    def term(t: Term) -> str:
-        if isinstance(t, Constant) and t.name.kind == "number":
-            t = Constant(Name(t.name.text))  # `0` and `<0>` are one entity, and one symbol
-        if t not in symbols:
-            letter = "s" if isinstance(t, Constant) else "e"
-            symbol = f"{letter}{sum(s[0] == letter for s in symbols.values()) + 1}"
-            symbols[t] = ground(symbol, t.name, 1) if isinstance(t, Constant) else symbol
-        return symbols[t]
-
-    def written(formula: Formula) -> str:
-        match formula:
-            case Atom(relation, head, tail):
-                symbol = ground(f"r{sum(s[0] == 'r' for s in grounding) + 1}", relation, 2)
-                return f"{symbol}({term(head)},{term(tail)})"
-            case Not(body):
-                return f"!({written(body)})"
-            case And(parts) | Or(parts):
-                sign = "&" if isinstance(formula, And) else "|"
-                result = written(parts[0])
-                for part in parts[1:]:
-                    result = f"({result}){sign}({written(part)})"
-                return result
-            case _:
-                raise BadInput("EFOk-CQA strings have no inequalities (!=)")
-
-    return written(query.body), grounding
-
-
 # --- BetaE -------------------------------------------------------------------------------------------------------
-
-Nested: TypeAlias = "int | Sequence[Nested]"
 
 
 def parse_betae(text: str) -> Query:
@@ -233,30 +182,6 @@ def parse_betae(text: str) -> Query:
     Free(name='f')
     """
     return _Betae(text).query()
-
-
-def from_betae(query: Nested) -> Query:
-    """The query a BetaE nested tuple of numbers stands for; the free variable is called f.
-
-    >>> from_betae((3, (4, 6))).body.parts[1]
-    Atom(relation=Name(text='3', kind='id'), head=Exists(name='e1'), tail=Free(name='f'))
-    """
-    return parse_betae(repr(_as_tuples(query, 0)))
-
-
-def _as_tuples(query: Nested, depth: int) -> object:
-    """Lists and arrays made tuples, numbers made int."""
-    if depth > MAX_DEPTH:
-        raise BudgetExceeded(f"query too large: nested more than {MAX_DEPTH} levels deep", limit="depth")
-    if isinstance(query, list | tuple):
-        return tuple(_as_tuples(part, depth + 1) for part in query)
-    try:
-        number = index(query)  # type: ignore[arg-type]  # whatever else counts as a number
-    except TypeError:
-        raise BadInput(f"a BetaE query consists of tuples and numbers, not {query!r}") from None
-    if abs(number) >= 10**MAX_DIGITS:
-        raise BadInput(f"an id has at most {MAX_DIGITS} digits")
-    return number
 
 
 Node: TypeAlias = "tuple[int | list[Node], Token]"
