@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from tuplet.lang.parse import parse
-from tuplet.lang.rules import clauses
+from tuplet.lang.rewrite import clauses
 
 QUERIES = {
     "sparql": """PREFIX ex: <http://example.org/>

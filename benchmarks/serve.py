@@ -37,7 +37,7 @@ from exact import SHAPES, Sampler
 
 import tuplet
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Query
-from tuplet.lang.printer import to_logic
+from tuplet.lang.print import to_logic
 from tuplet.query.ranking import QueryGraph
 from tuplet.server.app import Application
 from tuplet.server.limits import ServerLimits

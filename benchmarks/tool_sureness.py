@@ -33,7 +33,7 @@ import tuplet
 from tuplet.cli.demo import hidden
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.printer import written
+from tuplet.lang.print import written
 from tuplet.predict.base import LinkPredictor, row_scores
 from tuplet.predict.model_folder import load
 from tuplet.query.source import Source

@@ -24,7 +24,7 @@ from tuplet.errors import (
     unknown,
 )
 from tuplet.lang.parse import parse
-from tuplet.lang.rules import clauses
+from tuplet.lang.rewrite import clauses
 
 EVERY = [
     TupletError("plain"),

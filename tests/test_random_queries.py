@@ -18,10 +18,9 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.shapes import BETAE, JOINT, from_formula, shape
 from tuplet.lab.bench.walks import Walker, ground
-from tuplet.lang.logic_text import parse_logic
-from tuplet.lang.printer import to_logic
+from tuplet.lang.logic import parse_logic
+from tuplet.lang.print import to_logic, to_sparql
 from tuplet.lang.sparql import parse_sparql
-from tuplet.lang.sparql_printer import to_sparql
 from tuplet.query.bind import bind
 from tuplet.query.limits import NO_DEADLINE
 from tuplet.query.ranking import QueryGraph

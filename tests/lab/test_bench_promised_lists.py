@@ -13,7 +13,7 @@ from random_queries import random_query
 from tuplet.engines import brute
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lang.printer import to_logic
+from tuplet.lang.print import to_logic
 from tuplet.query.schema import Guarantee
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses

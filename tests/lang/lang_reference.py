@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from tuplet.lang.ast import And, Atom, Constant, Different, Formula, Not, Or, Query, Term, terms
-from tuplet.lang.rules import Clause
+from tuplet.lang.rewrite import Clause
 
 Facts = set[tuple[str, str, str]]
 

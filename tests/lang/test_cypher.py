@@ -28,7 +28,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.parse import language, parse
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.print import to_sparql
 
 
 def body(text: str, **parameters: object) -> Formula:

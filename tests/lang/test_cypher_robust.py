@@ -30,11 +30,10 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher import parse_cypher
-from tuplet.lang.cypher_printer import to_cypher
-from tuplet.lang.logic_text import parse_logic
+from tuplet.lang.logic import parse_logic
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
-from tuplet.lang.rules import clauses, rename
+from tuplet.lang.print import to_cypher, to_logic
+from tuplet.lang.rewrite import clauses, rename
 
 PARAMETERS = {"p": 3, "q": ["a", 2.5]}
 

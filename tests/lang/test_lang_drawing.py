@@ -11,7 +11,7 @@ import tuplet
 from repeatable import examples
 from tuplet.lang.ast import Query
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
+from tuplet.lang.print import to_logic
 from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.drawing import draw, write

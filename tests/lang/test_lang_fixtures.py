@@ -8,8 +8,8 @@ from text_fixtures import Case, cases
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Query
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
-from tuplet.lang.rules import clauses, to_normal_form
+from tuplet.lang.print import to_logic
+from tuplet.lang.rewrite import clauses, to_normal_form
 
 
 def named(folder: str) -> list[object]:

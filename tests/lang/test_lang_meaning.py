@@ -13,9 +13,8 @@ from repeatable import SEED, count
 from tuplet.errors import TupletError
 from tuplet.lang.ast import terms
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
-from tuplet.lang.rules import clauses, push_negation
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.print import to_logic, to_sparql
+from tuplet.lang.rewrite import clauses, push_negation
 
 
 def by_rdflib(text: str, facts: Facts) -> set[tuple[str, ...]]:

@@ -27,12 +27,11 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
-from tuplet.lang.logic_text import parse_logic
+from tuplet.lang.logic import parse_logic
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
-from tuplet.lang.rules import clauses
+from tuplet.lang.print import to_logic, to_sparql
+from tuplet.lang.rewrite import clauses
 from tuplet.lang.sparql import parse_sparql
-from tuplet.lang.sparql_printer import to_sparql
 
 LONG = 99_000 if SOAK else 25_000  # characters: deeper than any recursion may go
 

@@ -16,7 +16,7 @@ from random_queries import random_query
 from repeatable import SEED, count
 from tuplet.lab.bench.walks import Walker
 from tuplet.lang.ast import Among, And, Name, Query
-from tuplet.lang.printer import to_logic
+from tuplet.lang.print import to_logic
 from tuplet.proof.checker import FalseClaim, check
 
 COUNT = count(70, 1000)

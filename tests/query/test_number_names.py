@@ -6,10 +6,8 @@ import pytest
 
 import tuplet
 from tuplet.errors import UnknownName
-from tuplet.lang.cypher_printer import to_cypher
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.print import to_cypher, to_logic, to_sparql
 from tuplet.store import Graph
 
 # Numbered in the order of names: 00010300, 007, 1, 3, 7, 9, egg, ham, tea; and 3, buys. So number 1 is customer 007.

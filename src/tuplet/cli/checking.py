@@ -13,8 +13,8 @@ from tuplet.cli.show import echo
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Atom, Name, Not
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import bare
-from tuplet.lang.rules import clauses
+from tuplet.lang.print import bare
+from tuplet.lang.rewrite import clauses
 from tuplet.progress import printable
 from tuplet.query.bind import merged
 

@@ -34,9 +34,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.parse import Grounding
-from tuplet.lang.rules import rename
-from tuplet.lang.tokens import Reader, Token, conjunction, disjunction, is_number, negation
-from tuplet.lang.values import MAX_DIGITS
+from tuplet.lang.rewrite import rename
+from tuplet.lang.tokens import MAX_DIGITS, Reader, Token, conjunction, disjunction, is_number, negation
 
 UNION, NEGATION = -1, -2
 

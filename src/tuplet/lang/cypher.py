@@ -4,23 +4,45 @@
     single  := (MATCH path (, path)* [WHERE condition])+ RETURN [DISTINCT] (* | item (, item)*)
                [ORDER BY key (, key)*] [SKIP number] [LIMIT number]
     item    := (variable | variable.property | type(relationship) | id(node) | count(…)) [AS name]
+    condition  := xor (OR xor)*        xor := and (XOR and)*        and := not (AND not)*        not := NOT* test
+    test       := side [(= | <> | < | <= | > | >= | =~ | STARTS WITH | ENDS WITH | CONTAINS) side]
+                | side IN list | side IS [NOT] NULL | variable:Label… | path | EXISTS(path) | EXISTS { [MATCH] path }
+    side       := value | variable | variable.property | type(relationship) | id(node) | elementId(node)
 
-Paths are in `cypher_patterns`, conditions in `cypher_conditions`. A label is a fact of the type relation of the graph;
-a node of which a query says nothing else is one that has a label. Returned nodes are free, all others existential; the
-ends of a relationship that is returned are free, too, but not shown. Rows are sets.
+Words:
+
+    name  `any name`     a variable, label, type or property; a backtick inside is doubled
+    'text'  "text"       a text, with the escapes of `tokens`
+    17  1.5  -2e3        a number; true, false; date('2020-01-31'), datetime('2020-01-31T12:00:00')
+    [1, 2]               a list of values
+    $name                a parameter: a value or a list of values that is given beside the text
+
+Paths are in `cypher_patterns`; a path in a condition says that such facts exist and names no new variables. A label is
+a fact of the type relation of the graph; a node of which a query says nothing else is one that has a label. Returned
+nodes are free, all others existential; the ends of a relationship that is returned are free, too, but not shown. Rows
+are sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NoReturn, TypeAlias
 
+from tuplet.errors import hint
 from tuplet.lang.ast import (
     TYPE,
+    Among,
     And,
     Atom,
     Attribute,
     Column,
+    Compare,
+    Constant,
     Different,
     Exists,
     Form,
@@ -28,18 +50,827 @@ from tuplet.lang.ast import (
     Free,
     Has,
     Name,
+    Operator,
     Or,
     Order,
     Query,
+    Same,
     Term,
+    Value,
     terms,
 )
-from tuplet.lang.cypher_conditions import ConditionReader, Identity, TypeOf
-from tuplet.lang.cypher_patterns import FALSE, Part, Relationship, all_of, any_of, in_order, joined
-from tuplet.lang.cypher_tokens import SUPPORTED, Parameters
-from tuplet.lang.rules import rename
-from tuplet.lang.tokens import Token, disjunction
-from tuplet.lang.values import MAX_DIGITS
+from tuplet.lang.cypher_patterns import FALSE, TRUE, Part, Relationship, all_of, any_of, in_order, joined, none_of
+from tuplet.lang.rewrite import rename
+from tuplet.lang.tokens import MAX_DIGITS, Reader, Token, disjunction, is_number, whole_number
+
+Parameters: TypeAlias = Mapping[str, Any]
+
+_TOKEN = re.compile(
+    r"""
+      (?P<word>[^\W\d]\w*)
+    | (?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
+    | (?P<quoted>`(?:[^`]|``)+`)
+    | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
+    | (?P<label>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<parameter>\$(?:\w+|`(?:[^`]|``)+`))
+    | (?P<unclosed>["'`].*|/\*.*)
+    | (?P<sign><>|<=|>=|=~|\.\.|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# What Cypher has and this subset has not, with the way out where there is one.
+UNSUPPORTED = {
+    "CALL": "a query is one MATCH … RETURN",
+    "CREATE": "queries only read",
+    "DELETE": "queries only read",
+    "DETACH": "queries only read",
+    "FOREACH": "queries only read",
+    "LOAD": "queries only read",
+    "MERGE": "queries only read",
+    "OPTIONAL": "every variable of an answer has a value; a property that is missing is returned empty",
+    "REMOVE": "queries only read",
+    "SET": "queries only read",
+    "UNWIND": "list the values with IN",
+    "USE": "a query reads one graph",
+    "WITH": "write all patterns and conditions before one RETURN",
+}
+SUPPORTED = ("MATCH", "WHERE", "RETURN", "ORDER", "SKIP", "LIMIT", "UNION")
+_FULL = {"OPTIONAL": "OPTIONAL MATCH", "LOAD": "LOAD CSV"}
+_CLOSED_BY = {"/": "*/"}
+_NUMBER_TYPES = (bool, int, float, str, datetime.date)
+
+
+class CypherReader(Reader):
+    """Walks the words of a Cypher text: names, values, parameters and keywords."""
+
+    def __init__(self, text: str, parameters: Parameters) -> None:
+        self.text = text
+        self.tokens = cypher_tokens(text)
+        self.index = 0
+        self.depth = 0
+        self.prefixes = {}
+        self.parameters = parameters
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def at(self, sign: str, then: str = "") -> bool:
+        """Whether this sign comes next, and another one `then`."""
+        token = self.tokens[self.index]
+        return token.text == sign and token.kind == "sign" and (not then or self.tokens[self.index + 1].text == then)
+
+    def at_keyword(self, word: str) -> bool:
+        """Whether this keyword comes next."""
+        token = self.tokens[self.index]
+        return token.kind == "word" and token.text.upper() == word
+
+    def keyword(self, word: str) -> bool:
+        """Read this keyword if it comes next."""
+        if not self.at_keyword(word):
+            return False
+        self.index += 1
+        return True
+
+    def fail(self, message: str, token: Token | None = None) -> NoReturn:
+        at = token or self.token
+        if at.kind == "unclosed":
+            close = _CLOSED_BY.get(at.text[0], at.text[0])
+            super().fail(f"this {at.text[: len(close)]} is never closed with {close}", Token("sign", "", at.position))
+        super().fail(message, token)
+
+    def refuse(self, message: str, token: Token | None = None) -> NoReturn:
+        if (token or self.token).kind == "unclosed":
+            self.fail(message, token)
+        super().refuse(message, token)
+
+    def unexpected(self, expected: str, near: tuple[str, ...] = ()) -> NoReturn:
+        """Refuse the next word: by name if Cypher knows it, with a suggestion if it is nearly a keyword."""
+        token = self.token
+        word = token.text.upper() if token.kind == "word" else ""
+        if word in UNSUPPORTED:
+            self.refuse(f"{_FULL.get(word, word)} is not supported; {UNSUPPORTED[word]}")
+        advice = hint(word, near) if word and word not in near else ""
+        self.fail(f"expected {expected}, found {self.found()}{advice}")
+
+    # --- names and values ---------------------------------------------------------------------------------------------
+
+    def identifier(self, what: str) -> Token:
+        """Read a name; the token's text is the name itself."""
+        token = self.token
+        if token.kind == "quoted":
+            self.index += 1
+            return token._replace(text=token.text[1:-1].replace("``", "`"))
+        if token.kind != "word":
+            self.fail(f"expected {what}, found {self.found()}")
+        self.index += 1
+        return token
+
+    def named(self, what: str) -> Name:
+        """Read the name of something in the graph."""
+        place = self.token
+        token = self.identifier(what)
+        return Name(token.text, "name", place.position, len(place.text))
+
+    def value(self) -> Value | tuple[Value, ...] | None:
+        """Read a value, a list of values, or null (`None`)."""
+        token = self.token
+        match token.kind:
+            case "label":
+                self.index += 1
+                text = self._unescape(token) if "\\" in token.text else token.text[1:-1]
+                return Value(text, "", token.position, len(token.text))
+            case "number":
+                self.index += 1
+                return Value(self._number(token), "", token.position, len(token.text))
+            case "parameter":
+                self.index += 1
+                return self._parameter(token)
+        if self.accept("-", "+"):
+            number = self.value() if self.token.kind in ("number", "parameter") else None
+            if not isinstance(number, Value) or isinstance(number.value, bool | str | datetime.date):
+                self.fail("expected a number after the sign", token)
+            plain = -number.value if token.text == "-" else number.value
+            return Value(plain, "", token.position, number.position + number.length - token.position)
+        if self.accept("["):
+            return self._list()
+        if self.keyword("TRUE"):
+            return Value(True, "", token.position, 4)
+        if self.keyword("FALSE"):
+            return Value(False, "", token.position, 5)
+        if self.keyword("NULL"):
+            return None
+        if self.at_keyword("DATE") or self.at_keyword("DATETIME") or self.at_keyword("LOCALDATETIME"):
+            return self._time()
+        if self.at("{"):
+            self.refuse("maps are not supported; compare properties one by one")
+        self.unexpected("a value")
+
+    def starts_value(self) -> bool:
+        """Whether a value comes next."""
+        token = self.token
+        if token.kind == "word":
+            timed = token.text.upper() in ("DATE", "DATETIME", "LOCALDATETIME")
+            opened = self.tokens[self.index + 1].text == "("
+            return token.text.upper() in ("TRUE", "FALSE", "NULL") or (timed and opened)
+        return token.kind in ("label", "number", "parameter") or token.text in ("[", "-", "+", "{")
+
+    def _number(self, token: Token) -> int | float:
+        number = float(token.text)
+        if token.text.isdigit():
+            try:
+                return whole_number(token.text)
+            except ValueError as error:
+                self.fail(str(error), token)
+        if number in (float("inf"), float("-inf")):
+            self.fail("this number is too large", token)
+        return number
+
+    def _list(self) -> tuple[Value, ...]:
+        self.deeper()
+        values: list[Value] = []
+        while not self.accept("]"):
+            if values:
+                self.expect(",", "or ']' in a list")
+            token = self.token
+            value = self.value()
+            if not isinstance(value, Value):
+                self.refuse("a list holds numbers, texts, dates, true and false, nothing else", token)
+            values.append(value)
+        self.depth -= 1
+        return tuple(values)
+
+    def _time(self) -> Value:
+        function = self.advance()
+        self.expect("(", f"after {function.text}")
+        token = self.token
+        given = self.value()
+        if not isinstance(given, Value) or not isinstance(given.value, str):
+            self.fail(f"{function.text}() takes a text such as '2020-01-31'", token)
+        closing = self.token
+        self.expect(")", f"after the text of {function.text}")
+        read = datetime.date if function.text.upper() == "DATE" else datetime.datetime
+        try:
+            value = read.fromisoformat(given.value)
+        except ValueError:
+            self.fail(f"{given.value!r} is no {function.text}; write it as 2020-01-31 or 2020-01-31T12:00:00", token)
+        return Value(value, "", function.position, closing.position + 1 - function.position)
+
+    def _parameter(self, token: Token) -> Value | tuple[Value, ...] | None:
+        name = token.text[1:].strip("`")
+        if name not in self.parameters:
+            self.fail(f"the parameter ${name} has no value{hint(name, self.parameters, '${}'.format)}", token)
+        given = self.parameters[name]
+        if isinstance(given, list | tuple):
+            if not all(isinstance(item, _NUMBER_TYPES) for item in given):
+                self.fail(f"the list ${name} holds something that is no number, text or date", token)
+            return tuple(Value(item, "", token.position, len(token.text)) for item in given)
+        if given is None:
+            return None
+        if not isinstance(given, _NUMBER_TYPES):
+            self.fail(f"the parameter ${name} is no number, text, date or list of them", token)
+        return Value(given, "", token.position, len(token.text))
+
+
+def cypher_tokens(text: str) -> list[Token]:
+    """The words of a Cypher text, spaces and comments left out, an `end` at the end.
+
+    >>> [t.text for t in cypher_tokens("MATCH (d:Drug)-->(x) // all")]
+    ['MATCH', '(', 'd', ':', 'Drug', ')', '-', '-', '>', '(', 'x', ')', '']
+    """
+    found = [
+        Token(kind, match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if (kind := match.lastgroup or "") != "space"
+    ]
+    found.append(Token("end", "", len(text)))
+    return found
+
+
+_PLAIN = re.compile(r"\w+")
+MAX_STEPS = 16  # of a path of fixed length
+
+
+class PatternReader(CypherReader, ABC):
+    """The patterns of MATCH."""
+
+    def __init__(self, text: str, parameters: Parameters) -> None:
+        super().__init__(text, parameters)
+        self.nodes: dict[str, bool] = {}  # every node, and whether a name was given to it
+        self.matched: dict[str, Token] = {}  # the nodes of MATCH, and where they first stand
+        self.relationships: dict[str, Relationship] = {}
+        self.lists: set[str] = set()  # variables of paths of fixed length
+        self.taken = {token.text for token in self.tokens if token.kind == "word"}
+        self.renamed: dict[str, str] = {}  # variables with signs that other languages do not know
+        self.fresh = 0
+
+    # --- patterns -----------------------------------------------------------------------------------------------------
+
+    def patterns(self) -> list[Part]:
+        """`path, path …`"""
+        parts: list[Part] = []
+        while True:
+            token = self.token
+            if token.kind in ("word", "quoted") and self.tokens[self.index + 1].text == "=":
+                self.refuse("paths are no values here; leave out the name of the path and return its nodes")
+            if token.kind == "word" and token.text.upper() in ("SHORTESTPATH", "ALLSHORTESTPATHS"):
+                self.refuse(f"{token.text} is not supported; a path has a fixed length")
+            self.path(parts, new=True)
+            if not self.accept(","):
+                return parts
+
+    def path(self, parts: list[Part], new: bool) -> None:
+        """A path into `parts`; `new` tells whether it may name new variables."""
+        left = self.node(parts, new)
+        while self.at("-") or self.at("<", "-"):
+            left = self.relationship(left, parts, new)
+
+    def node(self, parts: list[Part], new: bool) -> Exists:
+        if not self.at("("):
+            self.unexpected("'(' with a node", ("MATCH",))
+        opening = self.advance()
+        if self.token.kind in ("word", "quoted") and not self.at_keyword("WHERE"):
+            opening = token = self.token
+            name = self.plain(self.identifier("a variable").text)
+            if name in self.relationships or name in self.lists:
+                self.fail(f"{name} is a relationship, it cannot be a node", token)
+            if not new and name not in self.nodes:
+                self.fail(f"{name} is not defined; a pattern in a condition names no new variables", token)
+            self.nodes[name] = True
+        else:
+            name = self.new_name()
+            self.nodes[name] = False
+        node = Exists(name)
+        if new:
+            self.matched.setdefault(name, opening)
+        if self.at(":"):
+            parts.append(self.labels(node))
+        if self.token.kind == "parameter":
+            self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
+        parts.extend(Compare("=", Attribute(node, key), value) for key, value in self.properties())
+        if self.keyword("WHERE"):
+            parts.append(self.condition())
+        self.expect(")", "after a node")
+        return node
+
+    def labels(self, node: Exists) -> Formula:
+        """`:A:B`, `:A&B` or `:A|B`"""
+        found: list[list[Formula]] = [[]]
+        self.advance()
+        while True:
+            place = self.token
+            label = self.named("a label")
+            relation = Name(TYPE, "name", place.position, len(place.text))
+            found[-1].append(Atom(relation, node, Constant(label)))
+            if self.accept("|"):
+                self.accept(":")
+                found.append([])
+            elif not self.accept(":", "&"):
+                return any_of([all_of(group) for group in found])
+
+    def relationship(self, left: Exists, parts: list[Part], new: bool) -> Exists:
+        opening = self.token
+        back = self.accept("<")
+        self.expect("-", "in a relationship")
+        name, steps = "", 1
+        types: tuple[Name, ...] = ()
+        properties: list[tuple[Name, Value]] = []
+        named = False
+        repeated = False
+        token = self.token
+        if self.accept("["):
+            token = self.token
+            if token.kind in ("word", "quoted"):
+                name, named = self.relationship_name(new), True
+                self.lists.add(name)  # no other node or relationship is called so
+            if self.accept(":"):
+                types = self.types()
+            if self.at("*"):
+                steps, repeated = self.steps(), True
+            if self.token.kind == "parameter":
+                self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
+            properties = self.properties()
+            self.expect("]", "after a relationship")
+        self.expect("-", "after a relationship")
+        forward = self.accept(">")
+        direction = "" if back == forward else (">" if forward else "<")
+        after: list[Part] = []
+        right = self.node(after, new)
+        if named and not repeated:
+            self.lists.discard(name)
+        if steps == 0:
+            parts.append(Same(left, right))
+        for step in range(steps):
+            middle = right if step == steps - 1 else self.between(opening, new)
+            # one of a type is no variable, and needs a name only to be told apart
+            unnamed = repeated or not named
+            own = name if not unnamed else f"-{opening.position}-{step}" if types else self.new_name()
+            found = Relationship(token if named else opening, own, types, left, middle, direction, tuple(properties))
+            if named and not repeated:
+                self.relationships[name] = found
+            parts.append(found)
+            left = middle
+        parts += after
+        return right
+
+    def between(self, opening: Token, new: bool) -> Exists:
+        """A node inside a path of fixed length."""
+        name = self.new_name()
+        if new:
+            self.matched[name] = opening
+        return Exists(name)
+
+    def relationship_name(self, new: bool) -> str:
+        token = self.token
+        name = self.plain(self.identifier("a variable").text)
+        if name in self.nodes:
+            self.fail(f"{name} is a node, it cannot be a relationship", token)
+        if name in self.relationships or name in self.lists:
+            self.refuse(f"{name} is a relationship of another pattern; name it once", token)
+        if not new:
+            self.fail(f"{name} is not defined; a pattern in a condition names no new variables", token)
+        return name
+
+    def types(self) -> tuple[Name, ...]:
+        found = [self.named("a type")]
+        while self.accept("|"):
+            self.accept(":")
+            found.append(self.named("a type"))
+        return tuple(found if len(found) == 1 else dict.fromkeys(found))
+
+    def steps(self) -> int:
+        """`*3` or `*3..3`: how many relationships the path has."""
+        star = self.advance()
+        low = self.number_of_steps()
+        high = low
+        if self.accept(".."):
+            high = self.number_of_steps()
+        if low is None or low != high:
+            self.refuse("paths of variable length are not supported; write one query for each length, as *2", star)
+        if low > MAX_STEPS:
+            self.fail(f"a path has at most {MAX_STEPS} relationships", star)
+        return low
+
+    def number_of_steps(self) -> int | None:
+        token = self.token
+        if token.kind != "number":
+            return None
+        if not token.text.isdigit():
+            self.fail(f"expected a whole number of relationships, found {self.found()}")
+        self.advance()
+        return int(token.text)
+
+    def properties(self) -> list[tuple[Name, Value]]:
+        """`{name: value, …}`"""
+        found: list[tuple[Name, Value]] = []
+        if not self.accept("{"):
+            return found
+        while not self.accept("}"):
+            if found:
+                self.expect(",", "or '}' after a property")
+            key = self.named("a property")
+            self.expect(":", "after a property")
+            token = self.token
+            if not self.starts_value():
+                self.refuse("a property of a pattern takes a value or a parameter; write other conditions in WHERE")
+            value = self.value()
+            if value is None:
+                self.no_null(token)
+            if not isinstance(value, Value):
+                self.refuse("a property is compared with one value; write IN for a list of them", token)
+            found.append((key, value))
+        return found
+
+    def plain(self, name: str) -> str:
+        """A variable without the signs that only backticks allow."""
+        if not _PLAIN.fullmatch(name) and name not in self.renamed:
+            self.renamed[name] = re.sub(r"\W", "_", name)
+            while self.renamed[name] in self.taken:
+                self.renamed[name] += "_"
+            self.taken.add(self.renamed[name])
+        return self.renamed.get(name, name)
+
+    def new_name(self) -> str:
+        """A name that is nowhere in the text."""
+        while True:
+            self.fresh += 1
+            name = f"_{self.fresh}"
+            if name not in self.taken:
+                return name
+
+    @abstractmethod
+    def condition(self) -> Formula:
+        """`WHERE …`, after the word."""
+
+    def no_null(self, token: Token) -> NoReturn:
+        self.fail("nothing equals null; write IS NULL or IS NOT NULL", token)
+
+
+FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SIGNS: dict[str, Operator] = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "=~": "matches"}
+_ARITHMETIC = ("+", "-", "*", "/", "%", "^")
+_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+AGGREGATES = ("AVG", "COLLECT", "COUNT", "MAX", "MIN", "PERCENTILECONT", "PERCENTILEDISC", "STDEV", "STDEVP", "SUM")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The name of a node, which is what `id(node)` is here."""
+
+    node: Exists
+
+
+@dataclass(frozen=True)
+class TypeOf:
+    """The type of a relationship."""
+
+    relationship: Relationship
+
+
+Side: TypeAlias = "Value | tuple[Value, ...] | Exists | Relationship | Attribute | Identity | TypeOf | None"
+
+
+class ConditionReader(PatternReader):
+    """The conditions of WHERE."""
+
+    def condition(self) -> Formula:
+        self.deeper()
+        parts = [self.exclusive()]
+        while self.keyword("OR"):
+            parts.append(self.exclusive())
+        self.depth -= 1
+        return any_of(parts)
+
+    def exclusive(self) -> Formula:
+        fresh, first = self.fresh, self.token
+        formula = self.all_parts()
+        while self.keyword("XOR"):
+            other = self.all_parts()
+            self.only_known(fresh, first)
+            formula = any_of([all_of([formula, none_of(other)]), all_of([none_of(formula), other])])
+        return formula
+
+    def all_parts(self) -> Formula:
+        parts = [self.negated()]
+        while self.keyword("AND"):
+            parts.append(self.negated())
+        return all_of(parts)
+
+    def negated(self) -> Formula:
+        token, fresh = self.token, self.fresh
+        negative = False
+        while self.keyword("NOT"):
+            negative = not negative
+        formula = self.test()
+        if not negative:
+            return formula
+        self.only_known(fresh, token)
+        return none_of(formula)
+
+    def only_known(self, fresh: int, token: Token) -> None:
+        """Refuse to negate what has nodes or relationships of its own."""
+        if self.fresh > fresh:
+            self.refuse(
+                "this asks that there is no such node or relationship (¬∃); only facts of a named type between "
+                "variables of the query can be negated",
+                token,
+            )
+
+    def test(self) -> Formula:
+        if self.at("("):
+            if self.at_path():
+                return self.facts()
+            self.advance()
+            formula = self.condition()
+            self.expect(")", "after a condition")
+            return formula
+        if self.at_keyword("EXISTS") and self.tokens[self.index + 1].text in ("(", "{"):
+            return self.exists()
+        token = self.token
+        left = self.side()
+        formula = self.comparisons(left, token)
+        if self.token.kind == "sign" and self.token.text in _ARITHMETIC:
+            self.refuse("arithmetic is not supported; compute the value first")
+        return formula
+
+    @cached_property
+    def closing(self) -> dict[int, int]:
+        """Where each parenthesis is closed."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.kind == "sign" and token.text == "(":
+                opened.append(index)
+            elif token.kind == "sign" and token.text == ")" and opened:
+                found[opened.pop()] = index
+        return found
+
+    def at_path(self) -> bool:
+        """Whether a parenthesis opens a node that a relationship follows."""
+        closing = self.closing.get(self.index)
+        if closing is None:
+            return False
+        after = [token.text for token in self.tokens[closing + 1 : closing + 4]]
+        if after[:1] == ["<"]:
+            after = after[1:]
+        return after[:1] == ["-"] and after[1:2] in (["-"], ["["])
+
+    def facts(self) -> Formula:
+        """A path as a condition."""
+        parts: list[Part] = []
+        self.path(parts, new=False)
+        return joined([parts])
+
+    def exists(self) -> Formula:
+        self.advance()
+        if self.accept("("):
+            if self.at("("):
+                formula = self.facts()
+            else:
+                token = self.token
+                found = self.side()
+                if not isinstance(found, Attribute):
+                    self.fail("EXISTS() takes a pattern or a property", token)
+                formula = Has(found)
+            self.expect(")", "after EXISTS(…")
+            return formula
+        self.advance()
+        self.keyword("MATCH")
+        parts: list[Part] = []
+        self.path(parts, new=False)
+        while self.accept(","):
+            self.path(parts, new=False)
+        if self.keyword("WHERE"):
+            parts.append(self.condition())
+        self.expect("}", "after EXISTS { …")
+        return joined([parts])
+
+    def comparisons(self, left: Side, token: Token) -> Formula:
+        """What follows the left side of a comparison."""
+        formulas: list[Formula] = []
+        while True:
+            sign = self.token
+            operator = self.comparing()
+            if operator is None:
+                break
+            place = self.token
+            right = self.side()
+            formulas.append(self.comparison(operator, left, right, token, sign))
+            left, token = right, place
+        if formulas:
+            return all_of(formulas)
+        if self.keyword("IN"):
+            return self.listed(left, token)
+        if self.keyword("IS"):
+            absent = not self.keyword("NOT")
+            if not self.keyword("NULL"):
+                self.unexpected("NULL" if not absent else "NULL or NOT NULL after IS", ("NULL", "NOT"))
+            if isinstance(left, Attribute):
+                return Has(left, absent)
+            return TRUE if absent == (left is None) else FALSE
+        if isinstance(left, Exists) and self.at(":"):
+            return self.labels(left)
+        if isinstance(left, Attribute):
+            return Compare("=", left, Value(True))
+        if isinstance(left, Value) and isinstance(left.value, bool):
+            return TRUE if left.value else FALSE
+        if self.token.kind == "sign" and self.token.text in _ARITHMETIC:
+            self.refuse("arithmetic is not supported; compute the value first")
+        self.unexpected("a comparison such as = or IN", ("AND", "OR", "IN", "IS", "CONTAINS", "RETURN"))
+
+    def comparing(self) -> Operator | None:
+        token = self.token
+        if token.kind == "sign" and token.text in _SIGNS:
+            self.advance()
+            return _SIGNS[token.text]
+        if token.kind == "sign" and token.text == "!":
+            self.fail("in Cypher, 'not equal' is written <>")
+        if self.keyword("STARTS"):
+            if not self.keyword("WITH"):
+                self.unexpected("WITH after STARTS")
+            return "starts"
+        if self.keyword("ENDS"):
+            if not self.keyword("WITH"):
+                self.unexpected("WITH after ENDS")
+            return "ends"
+        return "contains" if self.keyword("CONTAINS") else None
+
+    def comparison(self, operator: Operator, left: Side, right: Side, token: Token, sign: Token) -> Formula:
+        if left is None or right is None:
+            self.no_null(token if left is None else self.tokens[self.index - 1])
+        if isinstance(left, tuple) or isinstance(right, tuple):
+            self.refuse("lists are compared with IN only", sign)
+        if isinstance(left, Value) and not isinstance(right, Value):
+            if operator not in FLIPPED:
+                self.refuse(f"{sign.text} takes a property on its left and a text on its right", sign)
+            operator, left, right = FLIPPED[operator], right, left
+        if isinstance(left, TypeOf) and isinstance(right, TypeOf) and operator in ("=", "!="):
+            types = [Constant(self.type_of(side.relationship)) for side in (left, right)]
+            return Same(*types) if operator == "=" else Different(*types)
+        if isinstance(left, TypeOf) and isinstance(right, Value) and operator in ("=", "!="):
+            same = self.is_type(left.relationship, (right,))
+            return same if operator == "=" else none_of(same)
+        if isinstance(left, Exists) and isinstance(right, Exists):
+            if operator not in ("=", "!="):
+                self.fail("nodes have no order; compare their properties", sign)
+            return Same(left, right) if operator == "=" else Different(left, right)
+        if isinstance(left, Identity):
+            if operator in ("=", "!=") and isinstance(right, Identity):
+                return Same(left.node, right.node) if operator == "=" else Different(left.node, right.node)
+            if operator in ("=", "!=") and isinstance(right, Value):
+                named = Constant(self.entity(right))
+                return Same(left.node, named) if operator == "=" else Different(left.node, named)
+        one, other = (side.node if isinstance(side, Identity) else side for side in (left, right))
+        known = isinstance(other, Value | Attribute) or isinstance(right, Identity)
+        if not known or not (isinstance(one, Value | Attribute) or isinstance(left, Identity)):
+            if isinstance(left, Exists) and isinstance(right, Value) and operator in ("=", "!="):
+                shown = self.text[right.position : right.position + right.length]
+                pattern = f"({left.name} {{name: {shown}}}) in MATCH, or " if operator == "=" else ""
+                self.refuse(f"a node is no value; write {pattern}id({left.name}) {sign.text} {shown}", sign)
+            self.refuse("this comparison is not supported; compare properties, or nodes with nodes", sign)
+        assert isinstance(one, Value | Attribute | Exists)
+        assert isinstance(other, Value | Attribute | Exists)
+        if isinstance(one, Value) and isinstance(other, Value):
+            return self.settled(operator, one, other, sign)
+        if operator == "matches":
+            other = self.whole(other, sign)
+        return Compare(operator, one, other)
+
+    def settled(self, operator: Operator, left: Value, right: Value, sign: Token) -> Formula:
+        """A comparison of two values."""
+        a, b = left.value, right.value
+        if operator in ("=", "!="):
+            return TRUE if (a == b) == (operator == "=") else FALSE
+        try:
+            found = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}.get(operator)  # type: ignore[operator]
+        except TypeError:
+            found = None
+        if found is None:
+            self.refuse("two values are compared with = < <= > >= only, and have to be of one kind", sign)
+        return TRUE if found else FALSE
+
+    def whole(self, pattern: Value | Attribute | Exists, sign: Token) -> Value:
+        """A regular expression that has to match the whole text, as =~ wants it."""
+        if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
+            self.refuse("=~ takes a text on its right", sign)
+        try:
+            re.compile(pattern.value)
+        except re.error as error:
+            self.fail(f"{pattern.value!r} is no regular expression: {error}", self.tokens[self.index - 1])
+        flags = _FLAGS.match(pattern.value)
+        start = flags.group() if flags else ""
+        return replace(pattern, value=f"{start}^(?:{pattern.value[len(start) :]})$")
+
+    def listed(self, left: Side, token: Token) -> Formula:
+        place = self.token
+        right = self.side()
+        if isinstance(right, Attribute) and isinstance(left, Value):
+            return Compare("=", replace(right, variable=self.new_name()), left)  # some value of it, whichever
+        if right is None or left is None:
+            self.no_null(place if right is None else token)
+        if not isinstance(right, tuple):
+            self.fail("expected a list such as ['a', 'b'] after IN", place)
+        if isinstance(left, Value):
+            return TRUE if any(left.value == choice.value for choice in right) else FALSE
+        if not right:
+            return FALSE
+        if isinstance(left, TypeOf):
+            return self.is_type(left.relationship, right)
+        if isinstance(left, Identity):
+            return Among(left.node, tuple(dict.fromkeys(map(self.entity, right))))
+        if not isinstance(left, Attribute):
+            self.refuse("IN takes a property, id(node) or type(relationship) on its left", token)
+        return Among(left, right)
+
+    def is_type(self, relationship: Relationship, types: tuple[Value, ...]) -> Formula:
+        names = tuple(dict.fromkeys(map(as_name, types)))
+        if len(relationship.types) == 1:
+            return TRUE if relationship.types[0] in names else FALSE
+        relationship.asked = True
+        relation = Constant(relationship.variable)
+        return Same(relation, Constant(names[0])) if len(names) == 1 else Among(relation, names)
+
+    def type_of(self, relationship: Relationship) -> Name:
+        """The variable for the type of a relationship."""
+        if relationship.name.startswith("-"):
+            relationship.name = self.new_name()
+        relationship.asked = True
+        return relationship.variable
+
+    # --- sides --------------------------------------------------------------------------------------------------------
+
+    def side(self) -> Side:
+        token = self.token
+        if self.starts_value():
+            return self.value()
+        if token.kind not in ("word", "quoted"):
+            if self.at("("):
+                self.refuse("brackets inside a comparison are not supported")
+            self.unexpected("a condition")
+        if token.kind == "word" and self.tokens[self.index + 1].text == "(":
+            return self.function()
+        name = self.identifier("a variable").text
+        if not self.accept("."):
+            return self.variable(name, token)
+        return self.attribute(name, token)
+
+    def attribute(self, name: str, token: Token) -> Attribute:
+        """`name.property`, after the dot."""
+        of = self.variable(name, token)
+        key = self.named("a property")
+        if self.at("."):
+            self.refuse("properties of properties are not supported")
+        if self.at("["):
+            self.refuse("positions in lists are not supported")
+        if isinstance(of, Relationship):
+            of.filtered = True
+            return Attribute(Atom(of.variable, of.left, of.right), key)
+        return Attribute(of, key)
+
+    def variable(self, name: str, token: Token) -> Exists | Relationship:
+        name = self.plain(name)
+        if name in self.lists:
+            self.refuse(f"{name} is a list of relationships, which is no value here", token)
+        if name in self.relationships:
+            return self.relationships[name]
+        if name not in self.nodes:
+            if token.kind == "word" and name.upper() in ("CASE", "ALL", "ANY", "NONE", "SINGLE", "REDUCE"):
+                self.refuse(f"{name.upper()} is not supported; write AND, OR and comparisons", token)
+            known = [*(node for node, given in self.nodes.items() if given), *self.relationships]
+            self.fail(f"the variable {name} is not defined{hint(name, known, '{}'.format)}", token)
+        return Exists(name)
+
+    def function(self) -> Side:
+        token = self.advance()
+        name = token.text.upper()
+        if name not in ("TYPE", "ID", "ELEMENTID"):
+            self.no_function(token)
+        self.advance()
+        place = self.token
+        of = self.variable(self.identifier("a variable").text, place)
+        self.expect(")", f"after {token.text}(…")
+        if name == "TYPE":
+            if not isinstance(of, Relationship):
+                self.fail(f"{token.text}() takes a relationship", place)
+            return TypeOf(of)
+        if not isinstance(of, Exists):
+            self.refuse(f"{token.text}() takes a node; relationships have no name of their own", place)
+        return Identity(of)
+
+    def entity(self, value: Value) -> Name:
+        """A value as the name of an entity; a number keeps its spelling, as in 007."""
+        spelt = self.text[value.position :][: value.length]
+        return Name(spelt, "number", value.position, value.length) if is_number(spelt) else as_name(value)
+
+    def no_function(self, token: Token) -> NoReturn:
+        if token.text.upper() in AGGREGATES:
+            self.refuse(f"{token.text}() is not supported here; only RETURN count(…) counts, for all answers", token)
+        self.refuse(f"the function {token.text}() is not supported; there are type(), id(), date() and count()", token)
+
+
+def as_name(value: Value) -> Name:
+    """A value as the name of an entity or a relation."""
+    return Name(str(value.value), "name", value.position, value.length)
+
 
 TRUTH = "truth"  # what the truth of an answer is called in ORDER BY
 
@@ -47,7 +878,7 @@ TRUTH = "truth"  # what the truth of an answer is called in ORDER BY
 def parse_cypher(text: str, parameters: Parameters | None = None) -> Query:
     """Parse a query of MATCH, WHERE and RETURN.
 
-    >>> from tuplet.lang.logic_text import parse_logic
+    >>> from tuplet.lang.logic import parse_logic
     >>> query = parse_cypher("MATCH (d)-[:treats]->(x)<-[:causes]-(g) WHERE NOT (d)-[:targets]->(g) RETURN d, g")
     >>> query == parse_logic("?d, ?g : exists ?x . treats(?d, ?x) & causes(?g, ?x) & !targets(?d, ?g)")
     True

@@ -38,7 +38,7 @@ from tuplet.lang.ast import (
     Term,
     Value,
 )
-from tuplet.lang.rules import MAX_CLAUSES
+from tuplet.lang.rewrite import MAX_CLAUSES
 from tuplet.lang.tokens import Token, conjunction, disjunction, negation
 
 TRUE = And(())  # these two are told by identity

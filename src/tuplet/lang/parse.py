@@ -15,12 +15,10 @@ from typing import TypeAlias
 
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
-from tuplet.lang.cypher import parse_cypher
-from tuplet.lang.cypher_tokens import Parameters
-from tuplet.lang.logic_text import parse_logic
-from tuplet.lang.rules import check_size
-from tuplet.lang.sparql import parse_sparql
-from tuplet.lang.sparql_triples import SUPPORTED, UNSUPPORTED
+from tuplet.lang.cypher import Parameters, parse_cypher
+from tuplet.lang.logic import parse_logic
+from tuplet.lang.rewrite import check_size
+from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
 from tuplet.lang.tokens import Token, is_number, tokenize
 from tuplet.settings import load_class
 
@@ -174,3 +172,12 @@ def _language(tokens: list[Token]) -> str:
         after = tokens[tokens.index(opened) + 1].text
         return "efok" if after == "(" else "betae"
     return "efok" if first.kind == "word" or first.text in ("(", "!") else "logic"
+
+
+LANGUAGE = """\
+A query says which variables it asks for, then what has to hold:
+  ?x, ?y : exists ?z . relation(?x, ?z) & other(?z, ?y)
+Every variable is asked for (before the colon) or quantified (exists). & and, | or, !atom not, ?x != ?y different, \
+?x in {a, b}, ?x.age > 30 an attribute, limit 5. A variable has to occur in an atom without !.
+Names are exact: france, <New York> (any characters), "New York" (a label). Find them first; do not guess.
+The same in SPARQL: SELECT ?x ?y WHERE { ?x :relation ?z . ?z :other ?y }"""

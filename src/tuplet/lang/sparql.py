@@ -13,22 +13,868 @@
     path     := steps ('|' steps)*     steps := step ('/' step)*     step := name | a | '^' step | '(' path ')'
     term     := variable | name | value | _:label | '[' [list (';' list)*] ']'
 
+    expression := and ('||' and)*          and := unary ('&&' unary)*          unary := '!' unary | primary
+    primary    := '(' expression ')' | [NOT] EXISTS group | function | side (sign side | [NOT] IN '(' side … ')')
+    sign       := '=' | '!=' | '<' | '<=' | '>' | '>='
+    function   := regex(side, "pattern" [, "flags"]) | (CONTAINS | STRSTARTS | STRENDS)(side, "text")
+                | sameTerm(side, side) | langMatches(LANG(variable), "range")
+    side       := variable | name | value | STR(side) | LANG(variable)
+
 `SELECT *` selects every variable, in the order of appearance. Triples of one subject need '.' between them and the
-next. Filters are told in `sparql_filters`, groups in `sparql_patterns`. Whether a word names a relation or an
-attribute, and a variable an entity or a value, only the graph knows; so a quoted word and a whole number are entities
-here, which `query.readings` takes for values where values stand.
+next. A filter belongs to its group: each of its variables has to be bound by the group's own patterns, whatever branch
+of a UNION is taken. Only the graph knows whether a word names a relation or an attribute, and a variable an entity or a
+value; so a quoted word and a whole number are entities here, and `query.readings` takes them for values where needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, TypeAlias
 
-from tuplet.errors import hint
-from tuplet.lang.ast import Atom, Attribute, Column, Exists, Form, Formula, Free, Name, Order, Query, atoms
-from tuplet.lang.rules import rename
-from tuplet.lang.sparql_patterns import PatternParser
-from tuplet.lang.tokens import Token, conjunction
+from tuplet.errors import hint, nearest
+from tuplet.lang.ast import (
+    And,
+    Atom,
+    Attribute,
+    Column,
+    Compare,
+    Constant,
+    Exists,
+    Form,
+    Formula,
+    Free,
+    Has,
+    Name,
+    Not,
+    Operand,
+    Operator,
+    Or,
+    Order,
+    Query,
+    Term,
+    Value,
+    Variable,
+    atoms,
+    terms,
+)
+from tuplet.lang.rewrite import rename
+from tuplet.lang.tokens import Reader, Side, Token, conjunction, disjunction, negation
+
+SIGNS = ("=", "!=", "<", "<=", ">", ">=")
+TEXT_FUNCTIONS: dict[str, Operator] = {"CONTAINS": "contains", "STRSTARTS": "starts", "STRENDS": "ends"}
+FUNCTIONS = (*TEXT_FUNCTIONS, "REGEX", "STR", "LANG", "LANGMATCHES", "SAMETERM", "NOT", "EXISTS")
+FLAGS = "ims"
+
+# Functions that are refused, with the way out.
+REFUSED = {
+    "BOUND": "that there is a value, or none, is asked by FILTER EXISTS or NOT EXISTS { one pattern }",
+    "COALESCE": "ask one query for each case",
+    "DATATYPE": "compare with a value of that type",
+    "IF": "write both cases with || and &&",
+    "ISBLANK": "write a pattern that says what it is",
+    "ISIRI": "write a pattern that says what it is",
+    "ISLITERAL": "a variable in the place of an attribute is a value anyway",
+    "ISNUMERIC": "compare with a number; other values do not hold",
+    "ISURI": "write a pattern that says what it is",
+    "LCASE": 'regex(?text, "pattern", "i") does not tell large letters from small ones',
+    "STRLEN": 'regex(?text, "^.{5}$") tells a length',
+    "SUBSTR": "use STRSTARTS, STRENDS, CONTAINS or regex",
+    "UCASE": 'regex(?text, "pattern", "i") does not tell large letters from small ones',
+    "YEAR": 'compare with dates: ?date >= "1990-01-01"^^xsd:date',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenIn:
+    """`LANG(?text)`, a side of a comparison."""
+
+    of: Operand
+
+
+@dataclass
+class InnerGroup:
+    """The group of an EXISTS: its own names for variables, which the outer group puts right when it ends."""
+
+    negated: bool
+    start: int  # where it begins in the text, and where it ends
+    end: int = 0
+    names: dict[str, tuple[Exists, Token]] = field(default_factory=dict)
+    formula: Formula | None = None
+
+
+@dataclass
+class Scope:
+    """What is put right at the end of a group: the variables that its filters compare, and the groups of EXISTS."""
+
+    compared: list[Token] = field(default_factory=list)
+    inner: list[InnerGroup] = field(default_factory=list)
+
+
+class FilterParser(Reader, ABC):
+    """Reads expressions; what groups and variables are, the parser of patterns says."""
+
+    constants: dict[str, Side]  # variables that BIND gives a value
+
+    @abstractmethod
+    def inner_group(self, inner: InnerGroup) -> Formula:
+        """The patterns of an EXISTS."""
+
+    @abstractmethod
+    def variable(self, token: Token) -> Variable:
+        """The variable of a token."""
+
+    def keyword(self, *words: str) -> bool:
+        """Read the next word if it is one of these."""
+        token = self.token
+        if token.kind == "word" and token.text.upper() in words:
+            self.index += 1
+            return True
+        return False
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def filter(self, scope: Scope) -> Formula:
+        """What stands after FILTER."""
+        token = self.token
+        if self.token.text == "(":
+            self.advance()
+            formula = self.expression(scope)
+            self.closed("')' , '&&' or '||'")
+            return formula
+        if token.kind in ("word", "prefixed", "exact"):
+            word = token.text.upper()
+            if word in FUNCTIONS or word in REFUSED or self.tokens[self.index + 1].text == "(":
+                return self.primary(scope)
+            self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}{hint(word, FUNCTIONS)}")
+        self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}")
+
+    def closed(self, expected: str) -> None:
+        token = self.token
+        if self.accept(")"):
+            return
+        if token.kind == "sign" and token.text in "+-*/":
+            self.refuse("arithmetic is not supported; write the value that comes out")
+        self.fail(f"expected {expected}, found {self.found()}")
+
+    def expression(self, scope: Scope) -> Formula:
+        self.deeper()
+        parts = [self.conjoined(scope)]
+        while self.accept("||"):
+            parts.append(self.conjoined(scope))
+        self.depth -= 1
+        return disjunction(parts)
+
+    def conjoined(self, scope: Scope) -> Formula:
+        parts = [self.unary(scope)]
+        while self.accept("&&"):
+            parts.append(self.unary(scope))
+        return conjunction(parts)
+
+    def unary(self, scope: Scope) -> Formula:
+        if not self.accept("!"):
+            return self.primary(scope)
+        self.deeper()
+        start = len(scope.inner)
+        body = self.unary(scope)
+        self.depth -= 1
+        if len(scope.inner) > start:
+            self.refuse("'!' before EXISTS is not supported; write NOT EXISTS", self.tokens[self.index - 1])
+        return negation(body)
+
+    def primary(self, scope: Scope) -> Formula:
+        token = self.token
+        if self.accept("("):
+            formula = self.expression(scope)
+            self.closed("')' , '&&' or '||'")
+            return formula
+        word = token.text.upper() if token.kind == "word" else ""
+        if word in ("NOT", "EXISTS"):
+            return self.existence(scope)
+        if word in TEXT_FUNCTIONS:
+            return self.text_function(TEXT_FUNCTIONS[word], scope)
+        if word == "REGEX":
+            return self.regex(scope)
+        if word == "LANGMATCHES":
+            return self.lang_matches(scope)
+        if word == "SAMETERM":
+            self.opened()
+            left = self.side(scope)
+            self.expect(",", "between the terms of sameTerm")
+            formula = self.compared("=", left, self.side(scope))
+            self.closed("')'")
+            return formula
+        return self.comparison(self.side(scope), token, scope)
+
+    def existence(self, scope: Scope) -> Formula:
+        """[NOT] EXISTS { patterns }."""
+        start = self.token
+        inner = InnerGroup(self.keyword("NOT"), start.position)
+        if not self.keyword("EXISTS"):
+            word = self.token.text.upper()
+            self.fail(f"expected EXISTS after NOT, found {self.found()}{hint(word, ('EXISTS',))}")
+        if self.token.text != "{":
+            self.fail(f"expected '{{' after EXISTS, found {self.found()}")
+        inner.formula = self.inner_group(inner)
+        inner.end = self.token.position
+        scope.inner.append(inner)
+        if not inner.negated:
+            return inner.formula
+        match inner.formula:
+            case And((Atom(relation, head, Exists(name) as tail), Compare("=", left, Value() as value))) if (
+                left == tail
+            ):
+                return Has(Attribute(head, relation, name), True, value)  # the variable was made for the literal
+        if not isinstance(inner.formula, Atom):
+            known = {own for own, _ in inner.names.values()}
+            if any(isinstance(term, Exists) and term not in known for term in terms(inner.formula)):
+                self.refuse(
+                    "NOT EXISTS with steps in between, blank nodes or values beside other patterns asks that there "
+                    "is none (¬∃); write one pattern",
+                    start,
+                )
+        return negation(inner.formula)
+
+    # --- comparisons -------------------------------------------------------------------------------------------------
+
+    def comparison(self, left: Side, start: Token, scope: Scope) -> Formula:
+        sign = self.operator(*SIGNS)
+        if sign:
+            right = self.side(scope)
+            if isinstance(left.what, SpokenIn) or isinstance(right.what, SpokenIn):
+                return self.language(sign, left, right, start)
+            return self.compared(sign, left, right)
+        negated = self.keyword("NOT")
+        if self.keyword("IN"):
+            among = self.membership(left, start, scope)
+            return negation(among) if negated else among
+        if negated:
+            self.fail(f"expected IN after NOT, found {self.found()}")
+        token = self.token
+        if token.kind == "sign" and token.text in "+-*/":
+            self.refuse("arithmetic is not supported; write the value that comes out")
+        if isinstance(left.what, Free | Exists) and token.text in (")", "&&", "||"):
+            return Compare("=", left.what, Value(True))
+        self.fail(f"expected a comparison such as '=' or '<', found {self.found()}")
+
+    def membership(self, item: Side, start: Token, scope: Scope) -> Formula:
+        self.expect("(", "after IN")
+        choices: list[Side] = []
+        while not self.accept(")"):
+            if choices:
+                self.expect(",", "or ')' after a member of IN")
+            choices.append(self.side(scope))
+        if any(isinstance(choice.what, Free | Exists) for choice in choices):
+            return disjunction([self.compared("=", item, choice) for choice in choices])
+        return self.among(item, choices, start)
+
+    def text_function(self, operator: Operator, scope: Scope) -> Formula:
+        name = self.token.text
+        self.opened()
+        left = self.side(scope)
+        self.expect(",", f"after the first argument of {name}")
+        right = self.side(scope)
+        self.closed("')'")
+        return Compare(operator, left.what, right.what)
+
+    def regex(self, scope: Scope) -> Formula:
+        self.opened()
+        left = self.side(scope)
+        self.expect(",", "after the first argument of regex")
+        pattern = self.string("the pattern of regex")
+        flags = self.string("the flags of regex") if self.accept(",") else None
+        if flags is not None and str(flags.value).strip(FLAGS):
+            at = self.tokens[self.index - 1]
+            self.refuse(f"the flags {flags.value!r} of regex are not supported; known are i, m and s", at)
+        self.closed("')'")
+        if flags is not None and flags.value:
+            pattern = Value(f"(?{flags.value}){pattern.value}", "", pattern.position, pattern.length)
+        return Compare("matches", left.what, pattern)
+
+    def lang_matches(self, scope: Scope) -> Formula:
+        start = self.token
+        self.opened()
+        left = self.side(scope)
+        self.expect(",", "after the first argument of langMatches")
+        spoken = self.string("a language")
+        self.closed("')'")
+        wide = Value(f"{str(spoken.value).rstrip('*')}*", "", spoken.position, spoken.length)  # en-GB is en, too
+        return self.language("=", left, Side(wide), start)
+
+    def language(self, sign: str, left: Side, right: Side, start: Token) -> Formula:
+        """`LANG(?text) = "en"`."""
+        if not isinstance(left.what, SpokenIn):
+            left, right = right, left
+        if sign not in ("=", "!=") or not isinstance(left.what, SpokenIn) or not isinstance(right.what, Value):
+            self.fail('LANG is compared with a language: LANG(?text) = "en"', start)
+        spoken = Compare("language", left.what.of, right.what)
+        return spoken if sign == "=" else negation(spoken)
+
+    # --- sides -------------------------------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        name = self.advance().text
+        self.expect("(", f"after {name}")
+
+    def string(self, what: str) -> Value:
+        side = self.read_value() if self.token.kind == "label" else None
+        if side is None or not isinstance(side.what, Value) or not isinstance(side.what.value, str):
+            self.fail(f"expected {what} in quotes, found {self.found()}")
+        return side.what
+
+    def side(self, scope: Scope) -> Side:
+        token = self.token
+        if token.kind == "variable":
+            self.advance()
+            name = token.text[1:]
+            if name in self.constants:
+                return self.constants[name]
+            scope.compared.append(token)
+            variable = self.variable(token)
+            return Side(variable, variable)
+        word = token.text.upper() if token.kind == "word" else ""
+        if word in ("STR", "LANG"):
+            self.opened()
+            inner = self.side(scope)
+            self.closed("')'")
+            if word == "LANG":
+                return Side(SpokenIn(inner.what))  # type: ignore[arg-type]
+            if isinstance(inner.what, Constant):
+                return Side(Value(inner.what.name.text, "", token.position, len(token.text)))
+            return Side(inner.what)
+        value = self.read_value()
+        if value is not None:
+            return value
+        if self.tokens[self.index + 1 - (token.kind == "end")].text == "(" and token.kind != "sign":
+            self.unknown_function(token)
+        name_ = self.name(token)
+        if name_ is None:
+            if token.kind == "sign" and token.text in "+-*/":
+                self.refuse("arithmetic is not supported; write the value that comes out")
+            self.fail(f"expected a variable, a name or a value to compare, found {self.found()}")
+        self.advance()
+        return Side(Constant(name_), Constant(name_))
+
+    def unknown_function(self, token: Token) -> NoReturn:
+        word = token.text.upper()
+        if word in REFUSED:
+            self.refuse(f"the function {word} is not supported in FILTER; {REFUSED[word]}", token)
+        self.refuse(f"the function {token.text!r} is not supported in FILTER{hint(word, FUNCTIONS)}", token)
+
+
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+
+# What SPARQL has and this subset has not, with the way out where there is one.
+UNSUPPORTED = {
+    "ADD": "queries only read",
+    "CLEAR": "queries only read",
+    "CONSTRUCT": "select the variables with SELECT",
+    "COPY": "queries only read",
+    "CREATE": "queries only read",
+    "DELETE": "queries only read",
+    "DESCRIBE": "select what you want to know: SELECT ?p ?o { <name> ?p ?o }",
+    "DROP": "queries only read",
+    "FROM": "write GRAPH <name> { patterns }",
+    "GROUP": "count one group with SELECT (COUNT(DISTINCT ?x) AS ?n)",
+    "HAVING": "answers are sets of tuples; only COUNT is known",
+    "INSERT": "queries only read",
+    "LET": "write BIND(value AS ?variable)",
+    "LOAD": "queries only read",
+    "MINUS": "write FILTER NOT EXISTS { one pattern }",
+    "MOVE": "queries only read",
+    "SERVICE": "a query reads one graph",
+    "WITH": "queries only read",
+}
+SUPPORTED = (
+    *("ASK", "BASE", "BIND", "DISTINCT", "EXISTS", "FILTER", "GRAPH", "LIMIT", "NOT", "OFFSET", "OPTIONAL", "ORDER"),
+    *("PREFIX", "REDUCED", "SELECT", "UNION", "VALUES", "WHERE"),
+)
+_FULL = {"GROUP": "GROUP BY"}
+_ANY_LENGTH = "paths of any length (+ * ?) are not supported, a query has a fixed number of steps; write {}"
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardPath:
+    """`^path`."""
+
+    step: SparqlPath
+
+
+@dataclass(frozen=True, slots=True)
+class PathSteps:
+    """`path/path`."""
+
+    steps: tuple[SparqlPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathChoice:
+    """`path|path`."""
+
+    branches: tuple[SparqlPath, ...]
+
+
+SparqlPath: TypeAlias = Name | BackwardPath | PathSteps | PathChoice
+
+
+class TripleParser(FilterParser):
+    """Reads triples."""
+
+    def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
+        super().__init__(text, prefixes)
+        self.selected: dict[str, Token] | None = {}  # None: all variables of the patterns
+        self.seen: dict[str, None] = {}
+        self.constants: dict[str, Side] = {}
+        self.optional: dict[str, Column] = {}
+        self.inner: InnerGroup | None = None
+        self.taken: set[str] = set()
+        self.blanks: dict[str, str] = {}
+        self.made: list[Formula] = []  # what a triple says beside its atom: the value of a literal, a blank node
+
+    # --- patterns ----------------------------------------------------------------------------------------------------
+
+    def triples(self, parts: list[Formula], bound: set[str], shown: bool = True) -> None:
+        blank = self.token.text == "["
+        subject = self.term("a subject", bound, shown)
+        if not (blank and self.token.text in (".", "}")):
+            self.predicates(subject, parts, bound, shown)
+        parts += self.made
+        self.made.clear()
+
+    def predicates(self, subject: Term, parts: list[Formula], bound: set[str], shown: bool = True) -> None:
+        """`relation object, object; relation object`."""
+        while True:
+            path = self.path(bound, shown)
+            while True:
+                item = self.term("an object", bound, shown, literal=True)
+                parts.append(self.walked(path, subject, item))
+                if not self.accept(","):
+                    break
+            if not self.accept(";"):
+                return
+            while self.accept(";"):
+                pass
+            if self.token.text in (".", "}", "]"):
+                return
+
+    def path(self, bound: set[str], shown: bool = True) -> SparqlPath:
+        """A relation, a variable for one, or steps of a path."""
+        token = self.token
+        if token.kind == "variable":
+            self.advance()
+            self.note(token, bound, shown)
+            variable = self.variable(token)
+            self.relations.setdefault(variable.name, token)
+            return Name(variable.name, "variable", token.position, len(token.text))
+        first = self.sequence()
+        branches = [first]
+        while self.accept("|"):
+            branches.append(self.sequence())
+        return PathChoice(tuple(branches)) if len(branches) > 1 else first
+
+    def sequence(self) -> SparqlPath:
+        steps = [self.step()]
+        while self.accept("/") or self.slashed():
+            steps.append(self.step())
+        return PathSteps(tuple(steps)) if len(steps) > 1 else steps[0]
+
+    def slashed(self) -> bool:
+        """`/a` and `/ex` of `/ex:name` are words so far."""
+        token = self.token
+        if token.kind != "word" or token.text[0] != "/":
+            return False
+        self.split(token.position, Token("sign", "/", token.position))
+        self.index += 1
+        return True
+
+    def step(self) -> SparqlPath:
+        start = self.index
+        token = self.token
+        if self.accept("^"):
+            return BackwardPath(self.step())
+        if self.accept("("):
+            self.deeper()
+            found = self.path(set())
+            self.depth -= 1
+            self.expect(")", "after the path")
+        elif token.text == "!":
+            self.refuse("'!' in a path is not supported; write ?x ?p ?y and FILTER(?p != name)")
+        else:
+            found = self.relation()
+        after = self.token
+        if after.kind == "sign" and after.text in "*+?":
+            once = self.text[token.position : after.position].strip()
+            written = once if self.index - start == 1 else f"({once})".replace("((", "(").replace("))", ")")
+            twice = f"{written}|{written}/{written} for one or two steps"
+            self.refuse(_ANY_LENGTH.format(twice), after)
+        return found
+
+    def relation(self) -> Name:
+        token = self.token
+        if token.kind == "word" and token.text == "a":
+            name: Name | None = Name(RDF_TYPE, "name", token.position, 1)
+        else:
+            name = self.name(token)
+        if name is None:
+            self.no_name("a relation", token)
+        if name.kind == "number":  # a relation is never a value
+            name = replace(name, kind="name")
+        self.advance()
+        return name
+
+    def walked(self, path: SparqlPath, head: Term, tail: Term) -> Formula:
+        """A path between two terms."""
+        match path:
+            case BackwardPath(step):
+                return self.walked(step, tail, head)
+            case PathSteps(steps):
+                between: list[Term] = [head]
+                between += [Exists(self.fresh("step")) for _ in steps[1:]]
+                between.append(tail)
+                walks = zip(steps, between, between[1:], strict=False)
+                return conjunction([self.walked(step, one, other) for step, one, other in walks])
+            case PathChoice(branches):
+                return disjunction([self.walked(branch, head, tail) for branch in branches])
+            case _:
+                return Atom(path, head, tail)
+
+    # --- terms -------------------------------------------------------------------------------------------------------
+
+    def term(self, role: str, bound: set[str], shown: bool = True, literal: bool = False) -> Term:
+        token = self.token
+        if token.kind == "variable":
+            self.index += 1
+            self.note(token, bound, shown)
+            return self.variable(token)
+        if token.kind in ("prefixed", "exact", "id"):
+            name = self.name(token)
+            self.index += 1
+            assert name is not None
+            return Constant(name)
+        if token.text == "[":
+            return self.blank(bound, shown)
+        if token.text == "_" and self.tokens[self.index + 1].kind == "prefixed":
+            self.index += 2
+            label = self.tokens[self.index - 1].text[1:]
+            return Exists(self.named_blank(label))
+        if self.text.startswith(('"""', "'''"), token.position):
+            self.refuse("long strings are not supported; quote a text once")
+        side = self.read_value()
+        if side is None:
+            self.no_name(role, token)
+        if side.entity is not None:
+            return side.entity
+        if not literal:
+            self.fail(f"expected {role}, found a value; a value stands in the place of the object", token)
+        value = Exists(self.fresh("value"))
+        self.made.append(self.compared("=", Side(value), side))
+        return value
+
+    def note(self, token: Token, bound: set[str], shown: bool) -> None:
+        name = token.text[1:]
+        bound.add(name)
+        if shown and self.inner is None:
+            self.seen.setdefault(name)
+            if name in self.optional:
+                self.refuse(f"{token.text} of OPTIONAL occurs elsewhere, too; every other variable has a value", token)
+
+    def variable(self, token: Token) -> Variable:
+        name = token.text[1:]
+        if self.inner is not None:
+            own = self.inner.names.get(name)
+            if own is None:
+                own = self.inner.names[name] = Exists(self.fresh(name)), token
+            return own[0]
+        return Free(name) if self.selected is None or name in self.selected else Exists(name)
+
+    def fresh(self, name: str) -> str:
+        """A name that no variable of the text has."""
+        if not self.taken:
+            self.taken = {token.text[1:] for token in self.tokens if token.kind == "variable"}
+        count = 1
+        while f"{name}_{count}" in self.taken:
+            count += 1
+        self.taken.add(f"{name}_{count}")
+        return f"{name}_{count}"
+
+    def blank(self, bound: set[str], shown: bool) -> Exists:
+        """`[ ]` or `[ :relation object ]`: something that only has to exist."""
+        self.deeper()
+        self.advance()
+        node = Exists(self.fresh("node"))
+        if self.token.text != "]":
+            inside: list[Formula] = []
+            self.predicates(node, inside, bound, shown)
+            self.made += inside
+        self.expect("]", "after a blank node")
+        self.depth -= 1
+        return node
+
+    def named_blank(self, label: str) -> str:
+        """`_:x` is one variable wherever it stands."""
+        if label not in self.blanks:
+            self.blanks[label] = self.fresh(label if label.isidentifier() else "node")
+        return self.blanks[label]
+
+    def no_name(self, role: str, token: Token) -> NoReturn:
+        text = token.text
+        if token.kind == "sign" and text == "(":
+            self.refuse("collections are not supported; write their patterns with rdf:first and rdf:rest")
+        if token.kind == "word" and text.upper() not in UNSUPPORTED and text.upper() not in SUPPORTED:
+            self.fail(f"expected {role}, found {text!r}; write :{text} or <{text}> for that name")
+        self.unexpected(f"{role}: a name" if role == "a relation" else f"{role}: a variable or a name")
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    def starts_term(self) -> bool:
+        token = self.token
+        if token.kind == "word":
+            word = token.text.upper()
+            if word in SUPPORTED or word in UNSUPPORTED:
+                return False
+            return token.text == "_" or not nearest(word, (*SUPPORTED, *UNSUPPORTED))
+        return token.kind in ("variable", "prefixed", "exact", "label", "id", "unclosed") or token.text in ("[", "(")
+
+    def unexpected(self, expected: str, near: Iterable[str] = ()) -> NoReturn:
+        """Refuse the next word: by name if SPARQL knows it, with a suggestion if it is nearly a keyword."""
+        token = self.token
+        if token.kind == "word":
+            word = token.text.upper()
+            if word in UNSUPPORTED:
+                self.refuse(f"{_FULL.get(word, word)} is not supported; {UNSUPPORTED[word]}")
+            if word == "SELECT":
+                self.refuse("a SELECT inside a query is not supported; write its patterns into the group")
+            advice = hint(word, near) or hint(word, (*SUPPORTED, *UNSUPPORTED))
+            if word not in SUPPORTED:
+                self.fail(f"expected {expected}, found {self.found()}{advice}")
+        self.fail(f"expected {expected}, found {self.found()}")
+
+
+GRAPH = "graph"  # the attribute of facts that says which named graph they are from
+
+_IN_GROUP = ("BIND", "FILTER", "GRAPH", "OPTIONAL", "UNION", "VALUES")
+
+
+class PatternParser(TripleParser):
+    """Reads groups."""
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def group(self) -> tuple[Formula, frozenset[str]]:
+        """A group and the variables it binds for sure."""
+        self.deeper()
+        opening = self.advance()
+        parts: list[Formula] = []
+        bound: set[str] = set()
+        given: list[tuple[Token, Side]] = []
+        scope = Scope()
+        dotted = True  # whether a triple may start here
+        while not self.accept("}"):
+            if self.starts_term():
+                if not dotted:
+                    self.fail(f"expected '.' before the next pattern, found {self.found()}")
+                self.triples(parts, bound)
+                dotted = self.accept(".")
+                continue
+            if self.token.text == "{":
+                formula, names = self.union()
+                parts.append(formula)
+                bound |= names
+            elif self.keyword("FILTER"):
+                parts.append(self.filter(scope))
+            elif self.keyword("OPTIONAL"):
+                self.optional_pattern()
+            elif self.keyword("VALUES"):
+                parts.append(self.values(bound))
+            elif self.keyword("BIND"):
+                given.append(self.bind(bound))
+            elif self.keyword("GRAPH"):
+                formula, names = self.named_graph()
+                parts.append(formula)
+                bound |= names
+            else:
+                self.unexpected("a pattern, FILTER, '{' or '}'", _IN_GROUP)
+            dotted = self.accept(".") or True
+        for token, side in given:
+            if token.text[1:] in bound:
+                parts.append(self.compared("=", Side(*2 * (self.variable(token),)), side))
+        if not parts:
+            self.fail("a group needs at least one pattern", opening)
+        self.depth -= 1
+        return self.settled(conjunction(parts), bound, scope), frozenset(bound)
+
+    def settled(self, formula: Formula, bound: set[str], scope: Scope) -> Formula:
+        """The formula of a group, its filters with the variables that its patterns bind."""
+        for token in scope.compared:
+            name = token.text[1:]
+            if name in self.optional:
+                self.refuse(f"{token.text} of OPTIONAL is compared; write its pattern without OPTIONAL", token)
+            if name not in bound and self.inner is None:
+                self.fail(f"{token.text} is compared, but no pattern of this group binds it in every case", token)
+            if name not in bound:  # the group around an EXISTS may bind it
+                self.variable(token)
+        renamed: dict[Term, Term] = {}
+        for inner in scope.inner:
+            for name, (own, token) in inner.names.items():
+                if name in bound:
+                    renamed[own] = self.variable(token)
+                elif inner.negated and not _is_missing(inner.formula, own):
+                    self.refuse(
+                        f"{token.text} occurs in this group only inside NOT EXISTS, which asks that there is none "
+                        "(¬∃); only facts about bound variables can be negated",
+                        token,
+                    )
+                else:
+                    renamed[own] = Exists(name if self.is_local(token.text, inner) else self.fresh(name))
+        return rename(formula, renamed) if renamed else formula
+
+    def inner_group(self, inner: InnerGroup) -> Formula:
+        """The group of an EXISTS, with names of its own for all its variables."""
+        if self.inner is not None:
+            self.refuse("EXISTS inside EXISTS is not supported; write its patterns into the group around it")
+        self.inner = inner
+        formula, _ = self.group()
+        self.inner = None
+        return formula
+
+    def is_local(self, variable: str, inner: InnerGroup) -> bool:
+        """Whether a variable occurs in the group of one EXISTS only."""
+        places = (token.position for token in self.tokens if token.kind == "variable" and token.text == variable)
+        return all(inner.start <= place < inner.end for place in places)
+
+    def union(self) -> tuple[Formula, frozenset[str]]:
+        formula, bound = self.group()
+        branches = [formula]
+        while self.keyword("UNION"):
+            if self.token.text != "{":
+                self.unexpected("'{' after UNION")
+            formula, names = self.group()
+            branches.append(formula)
+            bound &= names
+        return disjunction(branches), bound
+
+    def optional_pattern(self) -> None:
+        """OPTIONAL { ?x attribute ?v }: a column that may be empty."""
+        if self.token.text != "{":
+            self.unexpected("'{' after OPTIONAL")
+        start = self.advance()
+        parts: list[Formula] = []
+        token = start
+        if self.starts_term():
+            self.triples(parts, set(), shown=False)
+            token = self.tokens[self.index - 1]
+            self.accept(".")
+        if not self.accept("}") or len(parts) != 1 or not isinstance(parts[0], Atom) or token.kind != "variable":
+            self.refuse("OPTIONAL takes one pattern, an attribute of an entity: { ?x attribute ?value }", start)
+        atom, name = parts[0], token.text[1:]
+        if name in self.seen or name in self.optional:
+            self.refuse(
+                f"{token.text} of OPTIONAL occurs elsewhere, too; every other variable always has a value", token
+            )
+        if isinstance(atom.head, Free | Exists) and atom.head.name not in self.seen:
+            self.refuse(f"OPTIONAL comes after the patterns that bind ?{atom.head.name}", start)
+        self.optional[name] = Column(name, Attribute(atom.head, atom.relation, name), optional=True)
+
+    def values(self, bound: set[str]) -> Formula:
+        """VALUES ?x { :a :b } or VALUES (?x ?y) { (:a :b) (:c :d) }."""
+        several = self.accept("(")
+        columns: list[Token] = []
+        while self.token.kind == "variable":
+            columns.append(self.advance())
+            if not several:
+                break
+        if several:
+            self.expect(")", "after the variables of VALUES")
+        if not columns:
+            self.unexpected("a variable after VALUES")
+        self.expect("{", "after the variables of VALUES")
+        rows: dict[tuple[Side, ...], list[Side]] = {}
+        while not self.accept("}"):
+            if several:
+                self.expect("(", "before a row of VALUES")
+            row = [self.constant() for _ in columns]
+            if several:
+                self.expect(")", f"after the {len(columns)} values of a row")
+            rows.setdefault(tuple(row[:-1]), []).append(row[-1])
+        sides = [Side(variable, variable) for variable in map(self.variable, columns)]
+        for token in columns:
+            self.note(token, bound, shown=True)
+        branches = [
+            conjunction(
+                [
+                    *(self.compared("=", side, value) for side, value in zip(sides, first, strict=False)),
+                    self.among(sides[-1], last, columns[-1]),
+                ]
+            )
+            for first, last in rows.items()
+        ]
+        return disjunction(branches) if branches else self.among(sides[-1], [], columns[-1])
+
+    def bind(self, bound: set[str]) -> tuple[Token, Side]:
+        """BIND(value AS ?x)."""
+        self.expect("(", "after BIND")
+        if self.token.kind in ("variable", "sign") or self.tokens[self.index + 1].text == "(":
+            self.refuse("BIND of an expression is not supported; write BIND(name or value AS ?variable)")
+        side = self.constant()
+        if not self.keyword("AS"):
+            if self.token.kind == "sign" and self.token.text in "+-*/":
+                self.refuse("BIND of an expression is not supported; write the value that comes out")
+            self.unexpected("AS after the value of BIND")
+        token = self.token
+        if token.kind != "variable":
+            self.unexpected("a variable after AS")
+        self.advance()
+        self.expect(")", "after the variable of BIND")
+        if token.text[1:] in bound:
+            self.fail(f"{token.text} is bound before BIND; write FILTER({token.text} = …)", token)
+        self.constants[token.text[1:]] = side
+        return token, side
+
+    def constant(self) -> Side:
+        """A name or a value."""
+        token = self.token
+        if token.kind == "word" and token.text.upper() == "UNDEF":
+            self.refuse("UNDEF is not supported; write one UNION branch for the rows without that variable")
+        side = self.read_value()
+        if side is not None:
+            return side
+        name = self.name(token)
+        if name is None:
+            self.unexpected("a name or a value")
+        self.advance()
+        return Side(Constant(name), Constant(name))
+
+    def named_graph(self) -> tuple[Formula, frozenset[str]]:
+        """GRAPH <name> { patterns }: every fact is stated in that graph."""
+        if self.token.kind == "variable":
+            self.refuse("a variable for the graph is not supported; name it: GRAPH <name> { patterns }")
+        name = self.name(self.token)
+        if name is None:
+            self.unexpected("the name of a graph after GRAPH")
+        self.advance()
+        if self.token.text != "{":
+            self.unexpected("'{' after the name of the graph")
+        formula, bound = self.group()
+        value = Value(name.text, "", name.position, name.length)
+        where: list[Formula] = []
+        for atom in dict.fromkeys(atom for atom in atoms(formula) if isinstance(atom, Atom)):
+            where.append(Compare("=", Attribute(atom, Name(GRAPH, "name", name.position, name.length)), value))
+        if any(isinstance(part, Or | Not) for part in _parts(formula)):
+            self.refuse("GRAPH takes plain patterns; write one GRAPH for each part of a UNION or NOT EXISTS")
+        return conjunction([formula, *where]), bound
+
+
+def _parts(formula: Formula) -> tuple[Formula, ...]:
+    return formula.parts if isinstance(formula, And) else (formula,)
+
+
+def _is_missing(formula: Formula | None, variable: Exists) -> bool:
+    """Whether a negated pattern may say that an entity has no value of an attribute: only its object is open."""
+    if not isinstance(formula, Atom):
+        return False
+    return formula.tail == variable != formula.head and formula.relation.kind != "variable"
+
 
 TRUTH = "truth"
 

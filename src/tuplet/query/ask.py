@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuplet._version import __version__
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.printer import to_logic
+from tuplet.lang.print import to_logic
 from tuplet.query.answers import Answers
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence

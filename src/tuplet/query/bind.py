@@ -41,10 +41,9 @@ from tuplet.lang.ast import (
     Variable,
     terms,
 )
-from tuplet.lang.printer import written
-from tuplet.lang.rules import Clause, Literal, clauses, rename
-from tuplet.lang.tokens import is_number
-from tuplet.lang.values import MAX_DIGITS
+from tuplet.lang.print import written
+from tuplet.lang.rewrite import Clause, Literal, clauses, rename
+from tuplet.lang.tokens import MAX_DIGITS, is_number
 from tuplet.query.conditions import (
     COMPARES,
     PAIR,
@@ -466,8 +465,8 @@ class Alternatives:
 def merged(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]]:
     """The clauses, those that are alternatives of one variable together.
 
-    >>> from tuplet.lang.logic_text import parse_logic
-    >>> from tuplet.lang.rules import clauses
+    >>> from tuplet.lang.logic import parse_logic
+    >>> from tuplet.lang.rewrite import clauses
     >>> found = merged(clauses(parse_logic("?x : r(?x, a) & (?x.age > 50 | ?x.name = 'Bob') & has(?x.size)")))
     >>> [(len(clause.literals), len(some.lists)) for clause, some in found]
     [(2, 2)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuplet.graph.attributes import AttributeColumn, Ids, Marks, Ranked
 from tuplet.graph.names import Strings
 from tuplet.lang.ast import Formula
-from tuplet.lang.printer import formula_to_logic
+from tuplet.lang.print import formula_to_logic
 
 # How the rank of a value of the left variable compares with the rank of one of the right variable.
 COMPARES: dict[str, Callable[[NDArray[np.int32], NDArray[np.int32]], Marks]] = {

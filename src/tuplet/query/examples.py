@@ -11,8 +11,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
-from tuplet.lang.printer import to_logic, written
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.print import to_logic, to_sparql, written
 from tuplet.query.source import Source
 from tuplet.read.datasets import example_files
 

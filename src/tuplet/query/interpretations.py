@@ -44,8 +44,8 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
-from tuplet.lang.rules import Clause, Literal, clauses, rename
-from tuplet.lang.values import whole_number
+from tuplet.lang.rewrite import Clause, Literal, clauses, rename
+from tuplet.lang.tokens import whole_number
 from tuplet.query.bind import attributes_of, compared_values, find_relation
 
 MOST_READINGS = 10_000

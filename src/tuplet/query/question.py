@@ -14,8 +14,7 @@ from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.lang.ast import Atom, Column, Constant, Free, Name, Query
 from tuplet.lang.parse import EXAMPLE, parse
-from tuplet.lang.printer import to_logic, written
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.print import to_logic, to_sparql, written
 from tuplet.query.bind import bind, bind_clauses, resolve
 from tuplet.query.engine import Engine, Plan
 from tuplet.query.interpretations import Reading, is_plain, readings

@@ -29,19 +29,19 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
-from tuplet.lang.cypher_printer import to_cypher
 from tuplet.lang.parse import language
-from tuplet.lang.printer import (
+from tuplet.lang.print import (
     asked_and_shown,
     column_to_logic,
     formula_to_logic,
     order_to_logic,
     title,
+    to_cypher,
     to_logic,
+    to_sparql,
     with_short_names,
 )
-from tuplet.lang.rules import rename, to_normal_form
-from tuplet.lang.sparql_printer import to_sparql
+from tuplet.lang.rewrite import rename, to_normal_form
 from tuplet.lang.tokens import conjunction, is_number, tokenize
 from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
-from tuplet.lang.brief_language import LANGUAGE
+from tuplet.lang.parse import LANGUAGE
 from tuplet.server.http import JSON, TABLES, TAGGED, Route
 from tuplet.server.models import ErrorBody
 

@@ -23,7 +23,7 @@ from tuplet.lab.bench.query_types import efok_formula
 from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
 from tuplet.lab.benchmark_forms import parse_efok
 from tuplet.lang.ast import Atom, Constant, Not, Term
-from tuplet.lang.rules import clauses as clauses_of
+from tuplet.lang.rewrite import clauses as clauses_of
 from tuplet.query.ranking import Edge, QueryGraph
 
 Tuples: TypeAlias = NDArray[np.int32]

@@ -16,8 +16,8 @@ from typing import Any
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
 from tuplet.errors import BadInput, PlacedError, TupletError, UnknownName, unknown
-from tuplet.lang.brief_language import LANGUAGE
-from tuplet.lang.printer import written
+from tuplet.lang.parse import LANGUAGE
+from tuplet.lang.print import written
 from tuplet.progress import aligned
 from tuplet.query import ask as asking
 from tuplet.query import contents, evidence

@@ -126,7 +126,7 @@ def to_normal_form(query: Query) -> Query:
 def clauses(query: Query) -> tuple[Clause, ...]:
     """The clauses of a query, safe and within the limits; none at all if nothing can answer it.
 
-    >>> from tuplet.lang.logic_text import parse_logic
+    >>> from tuplet.lang.logic import parse_logic
     >>> [len(c.literals) for c in clauses(parse_logic('?x : a(?x, :s) & !b(?x, :t) | c(?x, :s)'))]
     [2, 1]
     """
@@ -426,7 +426,7 @@ def _identity(literals: tuple[Literal, ...]) -> object:
 
 def show(rule: Rule, text: str) -> str:
     """What a rule makes of logic text, as logic text; for documentation and tests."""
-    from tuplet.lang.logic_text import parse_logic
-    from tuplet.lang.printer import to_logic
+    from tuplet.lang.logic import parse_logic
+    from tuplet.lang.print import to_logic
 
     return to_logic(rule(parse_logic(text)))
