@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -27,8 +26,7 @@ from store_model import Change, StoreModel, files_of, leftovers
 import tuplet
 from tuplet.errors import StoreBusy
 from tuplet.truth import store_folder
-from tuplet.truth.compact import upgrade
-from tuplet.truth.store_folder import StoreFiles, read_store
+from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import StoreChanges
 
 # A kill leaves to the system what was written, so nothing is lost in memory either; and syncing costs nothing there.
@@ -178,29 +176,6 @@ def kills(count: int, seed: int, per_store: int = 25) -> Counter[str]:
     return seen
 
 
-def upgrades(old: Path, stride: int) -> dict[str, int]:
-    """Kill whoever brings a store of an older format up, at each step or some; returns the formats that were left."""
-    wanted = StoreFiles.open(old).table.flat.arrays()
-    step, killed, found = 1, True, Counter[str]()
-    while killed:
-        with tempfile.TemporaryDirectory(dir=PLACE) as folder:
-            path = Path(shutil.copytree(old, Path(folder, "some.store")))
-
-            def work(path: Path = path, step: int = step) -> None:
-                die_at(step, path.parent)
-                upgrade(path)
-
-            killed = os.WIFSIGNALED(os.waitpid(forked(work), 0)[1])
-            for again in (False, True):
-                found[f"format {read_store(path)['version']}"] += not again
-                tuplet.info(path, verify=True)
-                arrays = StoreFiles.open(path).table.flat.arrays()
-                assert all(np.array_equal(arrays[name], array) for name, array in wanted.items())
-                upgrade(path)
-        step += stride
-    return dict(found)
-
-
 # --- readers ------------------------------------------------------------------------------------------------------
 
 PAIRS = 6
@@ -302,19 +277,15 @@ def readers(seconds: float, seed: int) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("kills", "readers", "upgrades"))
+    parser.add_argument("what", choices=("kills", "readers"))
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", type=Path, help="of an older format")
-    parser.add_argument("--stride", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.what == "kills":
         report = dict(kills(arguments.count, arguments.seed))
-    elif arguments.what == "readers":
-        report = readers(arguments.seconds, arguments.seed)
     else:
-        report = upgrades(arguments.store, arguments.stride)
+        report = readers(arguments.seconds, arguments.seed)
     sys.stdout.write(json.dumps(report) + "\n")
 
 

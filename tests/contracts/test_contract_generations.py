@@ -158,11 +158,6 @@ def test_a_killed_writer_loses_nothing_and_doubles_nothing() -> None:
     assert report["changes"] > 5
 
 
-def test_a_killed_upgrade_leaves_the_old_store_or_the_new_one() -> None:
-    old = Path(__file__).parents[1] / "truth" / "fixtures" / "format-1-table"
-    assert set(soak("upgrades", "--store", str(old), "--stride", "1" if SOAK else "40")) == {"format 1", "format 3"}
-
-
 @contextmanager
 def files_end_at(size: int) -> Iterator[None]:
     """No file of this process can grow beyond a size: the system refuses, as on a full disk."""

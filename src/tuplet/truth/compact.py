@@ -9,23 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tuplet.errors import StoreBusy, TupletError
 from tuplet.files import locked, refuse_timeout, remove, system_errors
 from tuplet.graph.adjacency import Adjacency
-from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
-from tuplet.graph.arrays import FolderWriter, read_manifest
+from tuplet.graph.arrays import FolderWriter
 from tuplet.graph.attributes import tables_of
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import GraphWriter, KnowledgeGraph, hides, write_facts
 from tuplet.progress import Report
 from tuplet.truth.assemble import RelationEdges, write_table
-from tuplet.truth.store_folder import COMPACTING, FORMAT_VERSION, PATIENCE, StoreFiles, newest, read_store, writing
+from tuplet.truth.store_folder import COMPACTING, PATIENCE, StoreFiles, newest, writing
 from tuplet.truth.table import KIND as TABLE
 from tuplet.truth.table import TruthTable
 
@@ -59,22 +57,6 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                 return now.merged(work, hashes, store)
         finally:
             remove(work)
-
-
-def upgrade(path: str | os.PathLike[str], timeout: float = PATIENCE) -> bool:
-    """Write a store of an older format in the current one, in one step; False if there is nothing to do."""
-    if _is_current(path, read_store(path)):
-        return False
-    with writing(path, timeout) as store:
-        store.replaced(store.graph, store.table, store.meta)
-    return True
-
-
-def _is_current(path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> bool:
-    """Whether all is in the format of this version; an edited store has a new store.json over older folders."""
-    folders = [Path(path) / manifest["folders"][part] for part in ("graph", "table")]
-    formats = [read_manifest(folder)["version"] for folder in folders]
-    return manifest["version"] == FORMAT_VERSION and set(formats) == {ARRAY_FORMAT}
 
 
 def due(store: StoreFiles) -> bool:

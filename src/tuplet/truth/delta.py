@@ -36,8 +36,8 @@ def folder_name(part: str, digest: str) -> str:
 
 
 def is_named(folder: str, part: str, digest: str) -> bool:
-    """Whether a folder is named by a hash; the format of its arrays may follow, see `place`."""
-    return folder.split(".")[0] == folder_name(part, digest)
+    """Whether a folder is named by a hash."""
+    return folder == folder_name(part, digest)
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
-from tuplet.graph.arrays import FORMAT_VERSION as ARRAY_FORMAT
-from tuplet.graph.arrays import FolderWriter, open_directory, read_manifest, verify, write_directory
+from tuplet.graph.arrays import FolderWriter, open_directory, verify, write_directory
 from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
 from tuplet.graph.graph import KnowledgeGraph, hides, open_facts, write_facts
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
@@ -88,28 +87,12 @@ def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
     """Let `write` fill a new folder, named by the hash that it returns."""
     fresh = root / f".{part}-{os.urandom(4).hex()}"
     name = folder_name(part, write(fresh))
-    there = _whole_format(root / name, part)
-    if there == ARRAY_FORMAT:
-        shutil.rmtree(fresh)  # the same content is there already
-        return name
-    if there is not None:
-        name += f".{ARRAY_FORMAT}"  # in an older format, and somebody may read it
-    rename(fresh, root / name)
-    return name
-
-
-def _whole_format(folder: Path, part: str) -> int | None:
-    """The format of the arrays in a folder; None if it is not there, or damaged."""
     try:
-        if part == "model":
-            from tuplet.predict import model_folder
-
-            model_folder.load(folder)
-            return ARRAY_FORMAT
-        open_directory(folder, part).verify_all()
-        return int(read_manifest(folder, part)["version"])
+        _digest(root / name, part)
+        shutil.rmtree(fresh)  # the same content is there already
     except TupletError:
-        return None
+        rename(fresh, root / name)
+    return name
 
 
 def copy_model(source: Path, folder: Path) -> str:
@@ -126,8 +109,6 @@ def copy_model(source: Path, folder: Path) -> str:
 
 MANIFEST = "store.json"
 FORMAT = "tuplet store"
-# In 2 a store had no delta and no generations; in 1 every truth was float32, and a calibration named its direction and
-# power, always the same.
 FORMAT_VERSION = 3
 CACHE = "cache"
 COMPACTING = "compact"  # who compacts a store holds this lock in it, and works in a hidden folder of this name
@@ -151,6 +132,17 @@ class RowSource:
     heads: NDArray[np.integer]
     relation: NDArray[np.integer]
     tails: NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class StoreContent:
+    """All that a new store is made of."""
+
+    graph: KnowledgeGraph | FolderMaker
+    table: TruthTable | FolderMaker
+    meta: StoreMeta | MetaMaker
+    rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
+    calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
 
 
 @dataclass(frozen=True)
@@ -182,44 +174,42 @@ class StoreFiles:
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
-        basis = open_directory(self.path / self.folders["rows"], "rows")
-        edges = (basis.arrays["heads"], basis.arrays["relation"], basis.arrays["tails"])
+        basis = open_directory(self.path / self.folders["rows"], "rows").arrays
+        edges = (basis["heads"], basis["relation"], basis["tails"])
         whole = TrainingEdges({"train": edges}, len(self.graph.entities), len(self.graph.relations))
         parts = self.folders["model"], self.folders["rows"], whole.entities, whole.relations, device
         model = held((self.path, *parts), lambda: model_folder.load_for(whole, self.path / parts[0], device))
-        name = self._calibration()["name"]
-        if ":" in name:  # a store must not make us import a module that it names
-            raise CorruptStore(f"{self.path / MANIFEST}: {name!r} is not the name of a calibration")
-        calibration, threshold = Calibration(name), self.meta.threshold
-        cache = self.path / CACHE if os.access(self.path, os.W_OK) else None
-        measured = self._calibration().get("bounds")
-        bounds = None if measured is None else MeasuredBounds.from_dict(measured)
-        key = self.folders["model"]
-        given = model, self.table, edges, calibration, threshold, cache, key, memory
-        return TruthOnDemand(*given, bounds=bounds, unpredicted=self.graph.unpredicted)
+        if (known := self.meta.calibration) is None:
+            raise CorruptStore(f"{self.path / MANIFEST}: it does not say how the truth is calibrated")
+        if ":" in known["name"]:  # a store must not make us import a module that it names
+            raise CorruptStore(f"{self.path / MANIFEST}: {known['name']!r} is not the name of a calibration")
+        return TruthOnDemand(
+            model,
+            self.table,
+            edges,
+            Calibration(known["name"]),
+            self.meta.threshold,
+            self.path / CACHE if os.access(self.path, os.W_OK) else None,
+            self.folders["model"],
+            memory,
+            bounds=MeasuredBounds.from_dict(known["bounds"]) if "bounds" in known else None,
+            unpredicted=self.graph.unpredicted,
+        )
 
     def learned(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""
-        from tuplet.truth.calibration.fit import LearnedCalibration
-
-        if "calibration" not in self.folders:
-            return None
-        opened = open_directory(self.path / self.folders["calibration"], "calibration")
-        return LearnedCalibration.of(opened.arrays, self._calibration())
+        return self._read_calibration("calibration", self.meta.calibration)
 
     def newcomers(self) -> LearnedCalibration | None:
         """The calibration of new entities, if it was learned already."""
+        return self._read_calibration("newcomers", self.meta.new.calibration)
+
+    def _read_calibration(self, part: str, about: Mapping[str, Any] | None) -> LearnedCalibration | None:
         from tuplet.truth.calibration.fit import LearnedCalibration
 
-        if "newcomers" not in self.folders or self.meta.new.calibration is None:
+        if part not in self.folders or about is None:
             return None
-        opened = open_directory(self.path / self.folders["newcomers"], "newcomers")
-        return LearnedCalibration.of(opened.arrays, self.meta.new.calibration)
-
-    def _calibration(self) -> Mapping[str, Any]:
-        if self.meta.calibration is None:
-            raise CorruptStore(f"{self.path / MANIFEST}: it does not say how the truth is calibrated")
-        return self.meta.calibration
+        return LearnedCalibration.of(open_directory(self.path / self.folders[part], part).arrays, about)
 
     @staticmethod
     def create(
@@ -233,19 +223,20 @@ class StoreFiles:
     ) -> StoreFiles:
         """Write a new store; an existing one is replaced only with `force`, anything else never."""
         target = Path(os.path.realpath(path))
+        content = StoreContent(graph, table, meta, basis, calibration)
         refuse_existing(target, force)
         with locked(target):
             clean_leftovers(target)
-            if (target / MANIFEST).exists():
+            if is_store(target):
                 refuse_existing(target, force)
                 with system_errors(target):
-                    _commit(target, graph, table, meta, basis, {}, calibration, _generation(target))
+                    _commit(target, content, {}, _generation(target))
             else:
                 # A new store is written beside its place and renamed in: there is never half a store.
                 with replacing(target, force, _not_a_store) as fresh:
                     fresh.mkdir()
-                    _commit(fresh, graph, table, meta, basis, {}, calibration)
-        return StoreFiles.open(path)
+                    _commit(fresh, content, {}, 0)
+        return newest(path)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> StoreFiles:
@@ -255,8 +246,9 @@ class StoreFiles:
     def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
         with system_errors(self.path):
-            _commit(Path(os.path.realpath(self.path)), graph, table, meta, None, self.folders, None, self.generation)
-        return StoreFiles.open(self.path)
+            content = StoreContent(graph, table, meta)
+            _commit(Path(os.path.realpath(self.path)), content, self.folders, self.generation)
+        return newest(self.path)
 
     def changed(
         self,
@@ -344,7 +336,7 @@ class StoreFiles:
             parts += [folders["attributes"]] if "attributes" in folders else []
             digest = hashlib.sha256(render({"made_of": [*parts, manifest.get("delta")]})).hexdigest()
             graph = replace(graph, hash=digest)
-        return replace(self, graph=graph, meta=meta, hash=manifest["hash"], generation=manifest.get("generation", 0))
+        return replace(self, graph=graph, meta=meta, hash=manifest["hash"], generation=manifest["generation"])
 
 
 def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> StoreFiles:
@@ -352,7 +344,7 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
     root = Path(path)
     while True:
         manifest = read_store(root)
-        if held is not None and (manifest["hash"], manifest.get("generation", 0)) == (held.hash, held.generation):
+        if held is not None and (manifest["hash"], manifest["generation"]) == (held.hash, held.generation):
             return held
         try:
             delta = deltas.read_delta(root, manifest.get("delta"), root / MANIFEST)
@@ -413,14 +405,18 @@ def writing(
 
 
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The checked content of store.json."""
-    return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
+    """The checked content of store.json; a store of another format is refused."""
+    file = Path(path) / MANIFEST
+    manifest = read_sealed(file, FORMAT, FORMAT_VERSION, "store")
+    if (found := manifest["version"]) != FORMAT_VERSION:
+        raise CorruptStore(f"{file}: format version {found} is older than this tuplet reads; build the store again")
+    return manifest
 
 
 def _generation(root: Path) -> int:
     """The number of the current generation, if that can be read: a damaged store may be replaced too."""
     try:
-        return int(read_store(root).get("generation", 0))
+        return int(read_store(root)["generation"])
     except TupletError:
         return 0
 
@@ -434,17 +430,9 @@ def _not_a_store(place: Path) -> str | None:
     return None if is_store(place) else "it is not a store"
 
 
-def _commit(
-    root: Path,
-    graph: KnowledgeGraph | FolderMaker,
-    table: TruthTable | FolderMaker,
-    meta: StoreMeta | MetaMaker,
-    basis: RowSource | None,
-    keep: Mapping[str, str],
-    calibration: Mapping[str, NDArray[Any]] | None = None,
-    generation: int = 0,
-) -> None:
+def _commit(root: Path, content: StoreContent, keep: Mapping[str, str], generation: int) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
+    graph, table, meta, basis = content.graph, content.table, content.meta, content.rows
     kept = ("rows", "model", "calibration", "newcomers", "guarantees")
     folders = {part: keep[part] for part in kept if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
@@ -459,8 +447,8 @@ def _commit(
         arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
         folders["rows"] = place(root, "rows", lambda folder: write_directory(folder, "rows", arrays, {}))
         folders["model"] = place(root, "model", lambda folder: copy_model(basis.model, folder))
-    if calibration is not None:
-        write = partial(write_directory, kind="calibration", arrays=calibration, meta={})
+    if (learned := content.calibration) is not None:
+        write = partial(write_directory, kind="calibration", arrays=learned, meta={})
         folders["calibration"] = place(root, "calibration", lambda folder: write(folder))
     _switch(root, folders, meta, Delta(), generation)
 
@@ -541,17 +529,6 @@ def verify_model(folder: Path) -> str:
     digest = str(model_folder.describe(folder)["sha256"])
     model_folder.read_tensors(folder / model_folder.TENSORS, sha256=digest)
     return digest
-
-
-@dataclass(frozen=True)
-class StoreContent:
-    """All that a new store is made of."""
-
-    graph: KnowledgeGraph | FolderMaker
-    table: FolderMaker
-    meta: MetaMaker
-    rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
-    calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
 
 
 def table_writer(
