@@ -35,6 +35,8 @@ _REMEDIES = {
     ("graph", "model"): "tuplet train makes a model of it",
 }
 
+_AGAIN = {"graph": " (tuplet import)", "model": " (tuplet train)", "store": " (tuplet build)"}
+
 PathLike: TypeAlias = str | os.PathLike[str]
 Foreign: TypeAlias = Callable[[Path], str | None]  # why what is at a path must not be replaced
 
@@ -263,10 +265,13 @@ def read_sealed(file: Path, kind: str, version: int, what: str) -> dict[str, Any
     if not isinstance(manifest, dict) or manifest.get("format") != kind:
         raise CorruptStore(f"{root} is not a tuplet {what}: {file.name} does not say format {kind!r}")
     found = manifest.get("version")
-    if isinstance(found, int) and found > version:
+    if isinstance(found, int) and found != version:
         raise CorruptStore(
             f"{file}: format version {found} is newer than this tuplet {__version__} reads (up to {version}); "
             "install a newer tuplet"
+            if found > version
+            else f"{file}: format version {found} is older than {version}, which this tuplet {__version__} reads; "
+            f"build the {what} again{_AGAIN.get(what, '')}"
         )
     seal = manifest.pop("seal", None)
     if seal != _seal(manifest) or raw != render(manifest | {"seal": seal}):

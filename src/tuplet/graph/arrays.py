@@ -25,7 +25,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -50,7 +50,7 @@ from tuplet.files import (
 )
 
 FORMAT = "tuplet"
-FORMAT_VERSION = 2  # in 1 no array was divided, and checksums counted the header
+FORMAT_VERSION = 2
 HEADER = 128
 CHUNK = 8 << 20  # checksums of what is not divided are per chunk, so that several threads verify one big array
 SUMS, BOUNDS = "sums", "bounds"
@@ -127,11 +127,11 @@ class FolderWriter:
             if not name.isidentifier() or name in (SUMS, BOUNDS) or array.dtype.kind not in "biuf":
                 raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be stored")
             growing = _Growing(self._folder / f"{name}.npy", np.ascontiguousarray(array), divided)
-            self._arrays[name] = self._open.enter_context(growing)
+            self._arrays[name] = self._open.enter_context(closing(growing))
         return self._arrays[name]
 
     def _whole(self, name: str, array: NDArray[Any]) -> dict[str, Any]:
-        with _Growing(self._folder / f"{name}.npy", array, divided=False) as growing:
+        with closing(_Growing(self._folder / f"{name}.npy", array, divided=False)) as growing:
             growing.write(array)
             return growing.finish()
 
@@ -150,10 +150,8 @@ class _Growing:
         self._stream = open(file, "xb", buffering=1 << 16)  # noqa: SIM115 (it is open until the folder is finished)
         self._stream.write(bytes(HEADER))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Let the file go."""
         self._stream.close()
 
     def write(self, array: NDArray[Any]) -> None:
@@ -377,7 +375,7 @@ def open_directory(path: PathLike, kind: str | None = None) -> Directory:
     divided = manifest.get("divided", [])
     entries = manifest["arrays"] | {name: manifest[name] for name in (SUMS, BOUNDS) if divided}
     maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in entries.items()}
-    stated = {name: list(_undivided(root, entry, maps[name], manifest["version"])) for name, entry in entries.items()}
+    stated = {name: list(_undivided(root, entry, maps[name])) for name, entry in entries.items()}
     later = {name: stated.pop(name) for name in manifest.get("later", ())}
     _refuse_damaged([part for parts in stated.values() for part in parts])
     arrays = {name: _array(root, entry, maps[name]) for name, entry in entries.items()}
@@ -425,14 +423,12 @@ def _not_replaceable(target: Path, kind: str) -> str | None:
     return f"{min(others)} in it is not ours" if others else None
 
 
-def _undivided(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap, version: int) -> Iterator[_Stated]:
+def _undivided(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> Iterator[_Stated]:
     """What is verified at opening: the header, and all data that are not divided."""
     file, data = root / entry["file"], memoryview(mapped)
-    if version > 1:
-        yield _Stated(file, data[:HEADER], zlib.crc32(header(np.dtype(entry["dtype"]), entry["shape"])))
-        data = data[HEADER:]
+    yield _Stated(file, data[:HEADER], zlib.crc32(header(np.dtype(entry["dtype"]), entry["shape"])))
     for i, crc32 in enumerate(entry.get("crc32", ())):
-        yield _Stated(file, data[CHUNK * i : CHUNK * (i + 1)], crc32)
+        yield _Stated(file, data[HEADER + CHUNK * i : HEADER + CHUNK * (i + 1)], crc32)
 
 
 def _refuse_damaged(stated: Sequence[_Stated]) -> None:
@@ -481,15 +477,19 @@ def _array(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> NDArray[A
     return array
 
 
+# --- columns that grow -------------------------------------------------------------------------------------------
+#
+# Compiled kernels read one plain array. Of a column that grows, the beginning is a mapped file, whose pages stay shared
+# by all processes, and what was appended lies behind it in one range of addresses: pages of another file, or memory.
+# Where the system cannot map the pages of a file a second time (anywhere but on Linux) they are copied instead.
+
 # Pieces that are files begin and end at multiples of so many elements: no page, whatever its size, is of two pieces.
 STEP = 1 << 16
-# Data of a mapped `.npy` file begin here; so does every column, and the pages of a file keep their alignment.
-
 _REMAP = sys.platform == "linux"
 _FIXED_AND_MOVING = 3  # MREMAP_FIXED | MREMAP_MAYMOVE
-_NO_RESERVE = 0x4000 if _REMAP else 0  # MAP_NORESERVE: room is a promise, not memory
+_NO_RESERVE = 0x4000  # MAP_NORESERVE: room is a promise, and may be larger than memory
 
-Columns = Mapping[str, NDArray[Any]]
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def place_after(length: int) -> int:
@@ -517,8 +517,10 @@ class Segments:
 
     def _fill(self, pieces: Sequence[tuple[int, Columns]], size: int) -> None:
         """Take a new range of addresses with these pieces at their places."""
-        writable = {name: _column(array.dtype, size) for name, array in pieces[0][1].items()}
-        columns = {name: _read_only(array) for name, array in writable.items()}
+        writable = {name: _reserve(array.dtype, size) for name, array in pieces[0][1].items()}
+        columns = {name: array.view() for name, array in writable.items()}
+        for column in columns.values():
+            column.flags.writeable = False
         here = [_put(writable, columns, at, piece) for at, piece in pieces]
         # Others may look at the columns any time: they are shown when they are whole.
         self._pieces, self._writable, self._size, self.columns = here, writable, size, columns
@@ -531,8 +533,8 @@ class Segments:
         with self._turn:
             at, last = self._pieces[-1]
             end = at + _length(last)
-            alone = apart or _has_files(piece)
-            if alone or _has_files(last):
+            alone = apart or any(map(_is_file, piece.values()))
+            if alone or any(map(_is_file, last.values())):
                 end = place_after(end)
             stop = end + _length(piece)
             if stop > self._size:
@@ -546,9 +548,9 @@ class Segments:
             return end
 
     def beyond(self, pieces: int) -> int:
-        """How many elements lie behind the first pieces."""
-        (at, one), (end, last) = self._pieces[pieces - 1], self._pieces[-1]
-        return end + _length(last) - at - _length(one)
+        """How many elements lie in the pieces behind the first ones."""
+        at, last = self._pieces[-1]
+        return at + _length(last) - self._pieces[pieces][0] if len(self._pieces) > pieces else 0
 
     def fresh(self, pieces: int, room: int) -> Segments:
         """The first pieces alone, at the same places, in a space of their own."""
@@ -566,48 +568,34 @@ def _put(
     What is a file is mapped again then; what is memory is here and nowhere else.
     """
     for name, array in piece.items():
-        _place(writable[name], at, array)
+        if array.nbytes < mmap.PAGESIZE or not _remap(writable[name], at, array):
+            writable[name][at : at + len(array)] = array
     return at, {
         name: array if _is_file(array) else columns[name][at : at + len(array)] for name, array in piece.items()
     }
-
-
-def _has_files(piece: Columns) -> bool:
-    return any(_is_file(array) for array in piece.values())
 
 
 def _length(columns: Columns) -> int:
     return max((len(array) for array in columns.values()), default=0)
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 class _Memory(mmap.mmap):
     """Memory that is no file."""
 
 
-def _column(dtype: np.dtype[Any], size: int) -> NDArray[Any]:
-    """Room for so many elements, zeros that take no memory until they are written; it begins HEADER behind a page."""
-    length = HEADER + size * dtype.itemsize
-    if _REMAP:
-        memory = _Memory(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-        return np.frombuffer(memory, dtype=dtype, count=size, offset=HEADER)
-    return np.zeros(size, dtype=dtype)
+def _reserve(dtype: np.dtype[Any], size: int) -> NDArray[Any]:
+    """Room for so many elements, zeros that take no memory until they are written; it begins HEADER behind a page.
+
+    Data of a mapped `.npy` file begin there too, so the pages of a file keep their alignment.
+    """
+    if not _REMAP:
+        return np.zeros(size, dtype=dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    memory = _Memory(-1, HEADER + size * dtype.itemsize, flags=flags)
+    return np.frombuffer(memory, dtype=dtype, count=size, offset=HEADER)
 
 
-def _place(column: NDArray[Any], at: int, array: NDArray[Any]) -> None:
-    """Let `array` be the elements of `column` from `at` on: by mapping its pages, or by copying it."""
-    if not len(array):
-        return
-    if array.nbytes < mmap.PAGESIZE or not _remapped(column, at, array):
-        column[at : at + len(array)] = array
-
-
-def _remapped(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
+def _remap(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
     """Map the pages of a file that `array` shows into the place of the column; False if that cannot be."""
     if not (_REMAP and array.flags.c_contiguous and array.dtype == column.dtype and _is_file(array)):
         return False
@@ -615,8 +603,7 @@ def _remapped(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
     inside = source % mmap.PAGESIZE
     if target % mmap.PAGESIZE != inside:
         return False
-    length = inside + array.nbytes
-    found = _mremap()(source - inside, 0, length, _FIXED_AND_MOVING, target - inside)
+    found = _mremap()(source - inside, 0, inside + array.nbytes, _FIXED_AND_MOVING, target - inside)
     return bool(found == target - inside)
 
 
@@ -635,6 +622,8 @@ def _is_file(array: NDArray[Any]) -> bool:
         base = base.base if isinstance(base, np.ndarray) else base.obj
     return isinstance(base, mmap.mmap) and not isinstance(base, _Memory)
 
+
+# --- rows that wait ----------------------------------------------------------------------------------------------
 
 BLOCK = 64 << 20  # bytes
 

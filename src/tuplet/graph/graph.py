@@ -34,6 +34,7 @@ from tuplet.graph.attributes import (
     ColumnContent,
     Ranked,
     attributes_of_directory,
+    in_order,
     is_read_later,
     open_attributes,
     stored_attributes,
@@ -139,7 +140,7 @@ class KnowledgeGraph:
         arrays = flat._arrays()
         rows, entries = flat.adjacency.sections()
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
-        divided |= {name: entries for name in ("neighbour", "split", "weight", "date") if name in arrays}
+        divided |= dict.fromkeys(("neighbour", *flat._columns), entries)
         more, described = stored_attributes(flat.attributes)
         meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts, **described}
         return write_directory(path, KIND, arrays | more, meta, force, divided=divided, later=is_read_later)
@@ -147,18 +148,10 @@ class KnowledgeGraph:
     def with_splits(self, split: Splits) -> KnowledgeGraph:
         """The same edges with other splits [edges in the order of `adjacency.triples`]."""
         heads, relation, tails, entry = self.adjacency.triples()
-        return KnowledgeGraph.of(
-            self.entities,
-            self.relations,
-            heads,
-            relation,
-            tails,
-            split,
-            None if self.weight is None else self.weight[entry],
-            self.notes,
-            None if self.date is None else self.date[entry],
-            self.attributes,
-        )
+        weight = None if self.weight is None else self.weight[entry]
+        date = None if self.date is None else self.date[entry]
+        edges = (self.entities, self.relations, heads, relation, tails, split, weight)
+        return KnowledgeGraph.of(*edges, self.notes, date, self.attributes)
 
     def replaced(
         self,
@@ -185,18 +178,10 @@ class KnowledgeGraph:
         )
         of_facts = {column.relation for column in self.attributes.columns if column.relation >= 0}
         kept = {r: pair_key(heads[relation == r], tails[relation == r]) for r in of_facts}
-        return KnowledgeGraph.of(
-            entities or self.entities,
-            self.relations,
-            heads,
-            relation,
-            tails,
-            np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)]),
-            None if self.weight is None else np.concatenate([self.weight[entry], truth]),
-            self.notes,
-            date,
-            self.attributes.among_facts(kept),
-        )
+        splits = np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)])
+        weight = None if self.weight is None else np.concatenate([self.weight[entry], truth])
+        edges = (entities or self.entities, self.relations, heads, relation, tails, splits, weight)
+        return KnowledgeGraph.of(*edges, self.notes, date, self.attributes.among_facts(kept))
 
     def edited(
         self, states: EdgeStates, entities: Vocabulary | None = None, counts: dict[str, int] | None = None
@@ -241,10 +226,7 @@ class KnowledgeGraph:
         return self._rows().layer()
 
     def _rows(self) -> LayeredRows:
-        if self.layered is not None:
-            return self.layered
-        columns = {"split": self.split, "weight": self.weight, "date": self.date}
-        return LayeredRows(self.adjacency, {name: array for name, array in columns.items() if array is not None}, {})
+        return self.layered or LayeredRows(self.adjacency, self._columns, {})
 
     def _with(self, rows: LayeredRows, counts: dict[str, int], entities: Vocabulary, hash: str) -> KnowledgeGraph:
         columns: dict[str, Any] = rows.entry
@@ -258,9 +240,8 @@ class KnowledgeGraph:
         adjacency, entries = self.adjacency.flattened()
         if adjacency is self.adjacency:
             return self
-        weight = None if self.weight is None else self.weight[entries]
-        date = None if self.date is None else self.date[entries]
-        return replace(self, adjacency=adjacency, split=self.split[entries], weight=weight, date=date, layered=None)
+        columns: dict[str, Any] = {name: column[entries] for name, column in self._columns.items()}
+        return replace(self, adjacency=adjacency, layered=None, **columns)
 
     @cached_property
     def prefixes(self) -> Prefixes:
@@ -349,20 +330,15 @@ class KnowledgeGraph:
         self.adjacency.touch()
         return marked_splits(splits)[self.split]
 
+    @property
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        """What lies beside the entries of the adjacency."""
+        columns = {"split": self.split, "weight": self.weight, "date": self.date}
+        return {name: array for name, array in columns.items() if array is not None}
+
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        a = self.adjacency
-        arrays: dict[str, NDArray[Any]] = {
-            "view_ptr": a.view_ptr,
-            "row_entity": a.row_entity,
-            "row_ptr": a.row_ptr,
-            "neighbour": a.neighbour,
-            "split": self.split,
-        }
-        if self.weight is not None:
-            arrays["weight"] = self.weight
-        if self.date is not None:
-            arrays["date"] = self.date
-        return arrays | self.entities.arrays("entity_") | self.relations.arrays("relation_")
+        rows: dict[str, NDArray[Any]] = {name: getattr(self.adjacency, name) for name in LAYOUT}
+        return rows | self._columns | self.entities.arrays("entity_") | self.relations.arrays("relation_")
 
 
 def _check(graph: KnowledgeGraph) -> None:
@@ -370,12 +346,8 @@ def _check(graph: KnowledgeGraph) -> None:
     graph.entities.check("entity_")
     graph.relations.check("relation_")
     entries = len(graph.adjacency.neighbour)
-    refuse_misfits(
-        view_ptr=graph.adjacency.relations == len(graph.relations),
-        split=len(graph.split) == entries,
-        weight=graph.weight is None or len(graph.weight) == entries,
-        date=graph.date is None or len(graph.date) == entries,
-    )
+    refuse_misfits(view_ptr=graph.adjacency.relations == len(graph.relations))
+    refuse_misfits(**{name: len(column) == entries for name, column in graph._columns.items()})
 
 
 def known_splits(splits: Sequence[str]) -> tuple[str, ...]:
@@ -549,16 +521,16 @@ class AttributeWords:
 
     @cached_property
     def _names(self) -> AttributeColumn:
-        words = self._graph.entities.flat
-        return _texts(NAME_WORD, words.strings)
+        return _column_of_names(NAME_WORD, self._graph.entities.flat)
 
     @cached_property
     def _labels(self) -> AttributeColumn:
         """Labels; an entity that has none is called by its name."""
         words = self._graph.entities.flat
         if not len(words.labels):
-            return _texts(LABEL_WORD, words.strings)
-        return AttributeColumn.of(LABEL_WORD, np.arange(len(words)), _called(words))
+            return _column_of_names(LABEL_WORD, words)
+        called = [words.label(i) or words.name(i) for i in range(len(words))]
+        return AttributeColumn.of(LABEL_WORD, np.arange(len(words)), called)
 
     @cache  # noqa: B019 - lives as long as the graph
     def _dates(self, relation: int) -> AttributeColumn:
@@ -568,21 +540,13 @@ class AttributeWords:
         dated = date != NO_DATE
         keys = heads[dated].astype(np.int64) * FACTS + tails[dated]
         values, rank = np.unique(date[dated] * _MICROSECONDS, return_inverse=True)
-        order = np.argsort(keys, kind="stable")
-        ranked = Ranked(keys[order], rank.astype(np.int32)[order])
         whole = bool((values % (86_400 * _MICROSECONDS) == 0).all())
-        content = ColumnContent(ranked, values)
-        return AttributeColumn(DATE_WORD, "date" if whole else "time", lambda: content, relation)
+        content = in_order(keys, rank.astype(np.int32), values)
+        return AttributeColumn.of_content(DATE_WORD, "date" if whole else "time", content, relation)
 
 
-def _called(words: Vocabulary) -> list[str]:
-    return [words.label(i) or words.name(i) for i in range(len(words))]
-
-
-def _texts(name: str, strings: Strings) -> AttributeColumn:
-    """The column of strings that are all different: key i has string i."""
-    rank = np.empty(len(strings), np.int32)
-    rank[strings.order] = np.arange(len(strings), dtype=np.int32)
-    ordered = Strings.of(strings.texts(strings.order))
-    content = ColumnContent(Ranked(np.arange(len(strings)), rank), ordered)
-    return AttributeColumn(name, "text", lambda: content)
+def _column_of_names(word: str, words: Vocabulary) -> AttributeColumn:
+    """The attribute that names are: each entity has its own."""
+    ordered = Strings.of(words.strings.texts(words.strings.order))
+    content = ColumnContent(Ranked(np.arange(len(words)), words.sort_rank), ordered)
+    return AttributeColumn.of_content(word, "text", content)

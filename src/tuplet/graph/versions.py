@@ -370,20 +370,25 @@ class LayeredRows:
         if self.space is None or a.newer is None or len(a.newer) == self.fixed:
             return self
         rows, entries = self.space
-        place, view = _places(a.newer[0])
-        starts, lengths = a.row_ptr[place], a.row_ptr[place + 1] - a.row_ptr[place]
+        live = self._newest_rows(a.newer[0])
+        lengths = live["stop"] - live["start"]
         kept = 1 + self.fixed
-        entry_room, row_room = HIDDEN + 4 * int(lengths.sum()), HIDDEN + 8 * len(place)
+        entry_room, row_room = HIDDEN + 4 * int(lengths.sum()), HIDDEN + 8 * len(lengths)
         if entries.beyond(kept) <= entry_room and rows.beyond(kept) <= row_room:
             return self
         rows, entries = rows.fresh(kept, ROW_ROOM), entries.fresh(kept, ENTRY_ROOM)
-        here = consecutive(starts, lengths)
+        here = consecutive(live["start"], lengths)
         columns = {"neighbour": a.neighbour, **self.entry}
         stops = entries.append({name: column[here] for name, column in columns.items()}) + np.cumsum(lengths)
-        live = {"view": view, "start": stops - lengths, "stop": stops, "row_entity": a.row_entity[place]}
-        live |= {name: column[place] for name, column in self.row.items()}
-        newer = _put_layer(rows, live, len(a.view_ptr), a.newer[1:])
+        newer = _put_layer(rows, live | {"start": stops - lengths, "stop": stops}, len(a.view_ptr), a.newer[1:])
         return self._in(rows, entries, newer, a.counts)
+
+    def _newest_rows(self, layer: Longs) -> dict[str, NDArray[Any]]:
+        """The rows of the layer in memory."""
+        a = self.adjacency
+        place, view = _places(layer)
+        found = {"view": view, "start": a.row_ptr[place], "stop": a.row_ptr[place + 1]}
+        return found | {name: column[place] for name, column in {"row_entity": a.row_entity, **self.row}.items()}
 
     def edits(
         self,
@@ -514,10 +519,7 @@ class LayeredRows:
         a = self.adjacency
         older = np.zeros((0, len(a.view_ptr)), dtype=np.int64) if a.newer is None else a.newer
         if len(older) > self.fixed:
-            at, view = _places(older[0])
-            older = older[1:]
-            kept = {"view": view, "start": a.row_ptr[at], "stop": a.row_ptr[at + 1], "row_entity": a.row_entity[at]}
-            kept |= {name: column[at] for name, column in self.row.items()}
+            kept, older = self._newest_rows(older[0]), older[1:]
             both = {name: np.concatenate([kept[name], new[name]]) for name in new}
             chosen = _last_of_equals(both["view"], both["row_entity"])
             new = {name: column[chosen] for name, column in both.items()}

@@ -107,7 +107,7 @@ def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
         value = None
         if word is not None:
             try:
-                value = _READ[kind](word.strip())
+                value = READERS[kind](word.strip())
             except (ValueError, OverflowError):
                 bad = bad or word
         values.append(value)
@@ -159,18 +159,18 @@ def _real(kind: Kind, words: pa.Array, fits: pa.Array) -> pa.Array:
     try:
         _cast(kind, _only(words, fits))
     except pa.ArrowException:
-        return pa.array(
-            [fit and _is(kind, word) for word, fit in zip(words.to_pylist(), fits.to_pylist(), strict=True)]
-        )
-    return fits
+        pass
+    else:
+        return fits
 
+    def is_real(word: str) -> bool:
+        try:
+            READERS[kind](word)
+        except (ValueError, OverflowError):
+            return False
+        return True
 
-def _is(kind: Kind, word: str) -> bool:
-    try:
-        _READ[kind](word)
-    except (ValueError, OverflowError):
-        return False
-    return True
+    return pa.array([fit and is_real(word) for word, fit in zip(words.to_pylist(), fits.to_pylist(), strict=True)])
 
 
 def _boolean(text: str) -> bool:
@@ -200,7 +200,8 @@ def _time(text: str) -> datetime.datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
-_READ: dict[Kind, Callable[[str], Any]] = {
+# What makes a value of a kind from a text; a ValueError says that it is none.
+READERS: dict[Kind, Callable[[str], Any]] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
@@ -248,15 +249,8 @@ _NORMAL: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pa.types.is_date, pa.date32()),
     (pa.types.is_timestamp, pa.timestamp("us", "UTC")),
     (pa.types.is_time, pa.large_string()),
-    (pa.types.is_string, pa.large_string()),
-    (pa.types.is_large_string, pa.large_string()),
-    (getattr(pa.types, "is_string_view", pa.types.is_string), pa.large_string()),
+    (is_text, pa.large_string()),
 )
-
-
-def kind_reader(kind: Kind) -> Callable[[str], Any]:
-    """What makes a value of a kind from a text; a ValueError says that it is none."""
-    return _READ[kind]
 
 
 _START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -60,125 +60,38 @@ class PublicGraph:
         return f"{self.name:<10} {self.entities:>6,} entities  {self.relations:>5,} relations  {edges}"
 
 
-_BETAE = "github.com/snap-stanford/KGReasoning"  # numbers for names, and every edge in both directions
-_CODEX = "github.com/tsafavi/codex"
-_PYKEEN = "github.com/pykeen/pykeen"  # in the folder of the package
-
-DATASETS = {
-    graph.name: graph
-    for graph in (
-        PublicGraph(
-            "world",
-            1_057,
-            16,
-            5_036,
-            0,
-            0,
-            "9a8e14ccfb02f4739852646f813432521be24878231155581e1a5a7a2b3b5983",
-            "ships with tuplet",
-        ),
-        PublicGraph(
-            "attack",
-            2_472,
-            8,
-            25_960,
-            0,
-            0,
-            "f597a3e6a8f39bd6406dbd45ab297f04b563efeca45ad4b9d6385386ae136c78",
-            "github.com/mitre/cti; ships with tuplet",
-        ),
-        PublicGraph(
-            "fb15k-237",
-            14_505,
-            237,
-            272_115,
-            17_526,
-            20_438,
-            "0d9b8c30e5e8f0e3a09be96d19acc2549eb5741ae737c7a65cdef1916e53b969",
-            _BETAE,
-        ),
-        PublicGraph(
-            "fb15k",
-            14_951,
-            1_345,
-            483_142,
-            50_000,
-            59_071,
-            "24277ef27287113ad7f0ae1696c52580185fa4ca0c8cdb86b701859e3c25ec2a",
-            _BETAE,
-        ),
-        PublicGraph(
-            "nell995",
-            63_361,
-            200,
-            114_213,
-            14_324,
-            14_267,
-            "04159c3e820734285951c73082e4cfb675cc97c374b5b0d66adbcab8ce111ff4",
-            _BETAE,
-        ),
-        PublicGraph(
-            "wn18rr",
-            40_943,
-            11,
-            86_835,
-            3_034,
-            3_134,
-            "347d6dbd62babc35f301432b8df3001e871963f3618a93f10c2316704acdcd82",
-            "github.com/villmow/datasets_knowledge_embedding",
-        ),
-        PublicGraph(
-            "codex-s",
-            2_034,
-            42,
-            32_888,
-            1_827,
-            1_828,
-            "f28255034d6525bb84cc18b0bd4e230179a1168405f7a38ba5c3f29534cf0b16",
-            _CODEX,
-        ),
-        PublicGraph(
-            "codex-m",
-            17_050,
-            51,
-            185_584,
-            10_310,
-            10_311,
-            "dd1a120cb5d2cb3cb2535d079248e002889cc8ea91b6dc20824bce393f9e1eb8",
-            _CODEX,
-        ),
-        PublicGraph(
-            "umls",
-            135,
-            46,
-            5_216,
-            652,
-            661,
-            "3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6",
-            _PYKEEN,
-        ),
-        PublicGraph(
-            "kinships",
-            104,
-            25,
-            8_544,
-            1_068,
-            1_074,
-            "4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4",
-            _PYKEEN,
-        ),
-        PublicGraph(
-            "nations",
-            14,
-            55,
-            1_592,
-            199,
-            201,
-            "8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132",
-            _PYKEEN,
-        ),
-    )
+_HOMES = {
+    "betae": "github.com/snap-stanford/KGReasoning",  # numbers for names, and every edge in both directions
+    "codex": "github.com/tsafavi/codex",
+    "mitre": "github.com/mitre/cti; ships with tuplet",
+    "pykeen": "github.com/pykeen/pykeen",  # in the folder of the package
+    "tuplet": "ships with tuplet",
+    "villmow": "github.com/villmow/datasets_knowledge_embedding",
 }
+# name, entities, relations, train, valid, test, checksum, home
+_KNOWN = """
+world      1057   16   5036     0     0 9a8e14ccfb02f4739852646f813432521be24878231155581e1a5a7a2b3b5983 tuplet
+attack     2472    8  25960     0     0 f597a3e6a8f39bd6406dbd45ab297f04b563efeca45ad4b9d6385386ae136c78 mitre
+fb15k-237 14505  237 272115 17526 20438 0d9b8c30e5e8f0e3a09be96d19acc2549eb5741ae737c7a65cdef1916e53b969 betae
+fb15k     14951 1345 483142 50000 59071 24277ef27287113ad7f0ae1696c52580185fa4ca0c8cdb86b701859e3c25ec2a betae
+nell995   63361  200 114213 14324 14267 04159c3e820734285951c73082e4cfb675cc97c374b5b0d66adbcab8ce111ff4 betae
+wn18rr    40943   11  86835  3034  3134 347d6dbd62babc35f301432b8df3001e871963f3618a93f10c2316704acdcd82 villmow
+codex-s    2034   42  32888  1827  1828 f28255034d6525bb84cc18b0bd4e230179a1168405f7a38ba5c3f29534cf0b16 codex
+codex-m   17050   51 185584 10310 10311 dd1a120cb5d2cb3cb2535d079248e002889cc8ea91b6dc20824bce393f9e1eb8 codex
+umls        135   46   5216   652   661 3a8f0608f2de468a3703b90db000ed67903772ccfc4e574e12875a681b3456d6 pykeen
+kinships    104   25   8544  1068  1074 4e0b7a665b54ca73c5602fb964f8e5ea38562923ef08b5e5a7a6290da9a242e4 pykeen
+nations      14   55   1592   199   201 8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f7250892bb6943c4fd3475132 pykeen
+"""
+
+
+def _public_graphs() -> Iterator[PublicGraph]:
+    for line in _KNOWN.strip().splitlines():
+        name, *counts, sha256, home = line.split()
+        entities, relations, train, valid, test = map(int, counts)
+        yield PublicGraph(name, entities, relations, train, valid, test, sha256, _HOMES[home])
+
+
+DATASETS = {graph.name: graph for graph in _public_graphs()}
 
 
 def listed() -> list[PublicGraph]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import FAMILIES, Family, Kind, kind_of
-from tuplet.read.cells import kind_reader
+from tuplet.read.cells import READERS
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import TYPE_RELATION, Choice
 from tuplet.read.tables import BadRow, truth_of
@@ -105,7 +105,7 @@ def _data(path: Path, element: ElementTree.Element, keys: Mapping[str, tuple[str
             continue
         name, kind = keys.get(data.get("key", ""), (data.get("key", ""), "string"))
         try:
-            value = kind_reader(_KINDS[kind])(data.text.strip()) if kind in _KINDS else data.text
+            value = READERS[_KINDS[kind]](data.text.strip()) if kind in _KINDS else data.text
         except ValueError:
             raise BadInput(f"{path}: {name} is {data.text!r}, which is no {kind}") from None
         several.setdefault(name, []).append(value)
@@ -139,24 +139,23 @@ def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, c
         relations, truths, properties = relations * 2, truths * 2, properties * 2
     left_out = Counter[str]()
     taken = {"truth"} | ({str(wanted)} if wanted is not None else set(_RELATIONS))
-    values = list(_columns(properties, None, taken, left_out))
+    typed = [(node.name, name) for node in nodes for name in _types(node.properties)]
+    values = list(_columns([*properties, *({} for _ in typed)], None, taken, left_out))
     values += _columns([node.properties for node in nodes], [node.name for node in nodes], {"labels"}, left_out)
     remarks += [f"{where}: {count:,} values of {name!r} not read" for name, count in left_out.items()]
-    typed = [(node.name, name) for node in nodes for name in _types(node.properties)]
     heads += [name for name, _ in typed]
     tails += [name for _, name in typed]
     relations += [TYPE_RELATION] * len(typed)
     weighted = any(truth is not None for truth in truths)
     truth = _truth(where, [1.0 if t is None else t for t in truths] + [1.0] * len(typed)) if weighted else None
-    labels = {node.name: str(label) for node in nodes if (label := _first(node.properties, _LABELS)) is not None}
     head, relation, tail = (pa.chunked_array([pa.array(c, pa.large_string())]) for c in (heads, relations, tails))
     return FactColumns(
         head,
         relation,
         tail,
         truth,
-        labels=labels,
-        values=tuple(_padded(batch, len(heads)) for batch in values),
+        labels={node.name: str(label) for node in nodes if (label := _first(node.properties, _LABELS)) is not None},
+        values=tuple(values),
         nodes=pa.array([node.name for node in nodes], pa.large_string()),
         remarks=tuple(remarks),
         notes={"type_relation": TYPE_RELATION} if typed else {},
@@ -220,12 +219,3 @@ def _moment(value: Any) -> datetime.datetime:
     if isinstance(value, datetime.datetime):
         return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
-
-
-def _padded(batch: AttributeBatch, count: int) -> AttributeBatch:
-    """Values of the first facts as values of all."""
-    if batch.subjects is not None or len(batch.values) == count:
-        return batch
-    return AttributeBatch(
-        batch.name, pa.concat_arrays([batch.values, pa.nulls(count - len(batch.values), batch.values.type)])
-    )
