@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tuplet.engines.crisp.engine import Crisp
-from tuplet.engines.exact.engine import Exact
+from tuplet.engines.crisp import Crisp
+from tuplet.engines.exact import Exact
 from tuplet.engines.given import judge
 from tuplet.graph.attributes import AttributeColumn, Attributes
 from tuplet.graph.graph import KnowledgeGraph

@@ -19,9 +19,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.crisp import CrispPlan, collect, plan, run
-from tuplet.engines.crisp.engine import Crisp
-from tuplet.engines.exact.engine import Exact
+from tuplet.engines.crisp import Crisp, CrispPlan, collect, plan, run
+from tuplet.engines.exact import Exact
 from tuplet.lab.bench.shapes import BETAE, JOINT, shape
 from tuplet.lab.bench.walks import Walker, ground
 from tuplet.query.ranking import QueryGraph

@@ -24,7 +24,7 @@ from against import Version, turns
 
 import tuplet
 from tuplet.engines import exact
-from tuplet.engines.exact.effort import Effort
+from tuplet.engines.effort import Effort
 from tuplet.engines.given import judge
 from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.run import refuse_other_graph

@@ -35,10 +35,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import TensorTable
+from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import open_directory
 from tuplet.lab.bench.evaluate import share

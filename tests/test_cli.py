@@ -354,7 +354,7 @@ def test_index_flags_that_need_a_model(tmp_path, capsys) -> None:
 
 
 def test_an_engine_of_your_own(tuplet: Callable[..., Result], world_directory: Path) -> None:
-    flags = ("?x : borders(?x, portugal)", "--engine", "tuplet.engines.crisp.engine:Crisp")
+    flags = ("?x : borders(?x, portugal)", "--engine", "tuplet.engines.crisp:Crisp")
     assert "Spain" in tuplet("ask", world_directory, *flags).out
     failed = tuplet("ask", world_directory, "?x : borders(?x, portugal)", "--engine", "nowhere:Mine")
     assert (failed.code, failed.err) == (1, "error: cannot load nowhere:Mine: No module named 'nowhere'\n")

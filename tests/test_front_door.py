@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import tuplet
-from tuplet.engines.exact.engine import Exact
+from tuplet.engines.exact import Exact
 from tuplet.errors import BadInput, StoreBusy, TupletError
 from tuplet.files import locked
 from tuplet.predict.config import TrainConfig

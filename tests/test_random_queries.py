@@ -12,7 +12,7 @@ import tuplet
 from random_queries import random_query
 from repeatable import seeds
 from tuplet.engines.crisp import collect, plan
-from tuplet.engines.facts import holds
+from tuplet.engines.exact import holds
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph

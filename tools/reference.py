@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import tuplet
-from tuplet import errors
+from tuplet import engines, errors
 from tuplet import settings as registry
 from tuplet.cli.arguments import parser
 from tuplet.cli.command_parser import CommandParser
-from tuplet.engines import listed
 from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing
@@ -398,7 +397,7 @@ def _class(title: str, kind: Any, level: int = 2) -> list[str]:
 
 def _function(title: str, function: Any, level: int, bound: bool = False) -> list[str]:
     target = (
-        listed.engines if inspect.ismodule(function) else function
+        engines.engines if inspect.ismodule(function) else function
     )  # `tuplet.engines` is a package that can be called
     lines = [f"{'#' * level} {title}", "", "```python", _signature(title, target, bound), "```", ""]
     return [*lines, _text(_doc(target)), ""]

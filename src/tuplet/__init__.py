@@ -24,7 +24,7 @@ from tuplet.errors import TupletError
 
 if _TYPE_CHECKING:
     from tuplet.build import build, index, read, train
-    from tuplet.engines.listed import engines
+    from tuplet.engines import engines
     from tuplet.query.answers import Answer, Answers
     from tuplet.query.limits import Limits
     from tuplet.query.source import Source
@@ -58,7 +58,7 @@ _PLACES = {
     "Source": "tuplet.query.source:Source",
     "Store": "tuplet.store:Store",
     "build": "tuplet.build:build",
-    "engines": "tuplet.engines.listed:engines",
+    "engines": "tuplet.engines:engines",
     "index": "tuplet.build:index",
     "info": "tuplet.store:info",
     "open": "tuplet.store:open_store",

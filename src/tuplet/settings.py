@@ -368,8 +368,8 @@ PluginKind: TypeAlias = Literal["engines", "predictors", "calibrations", "reader
 ROOMS = ("tuplet.server", "tuplet.lab")
 CORE: Mapping[PluginKind, Mapping[str, str]] = {
     "engines": {
-        "exact": "tuplet.engines.exact.engine:Exact",
-        "crisp": "tuplet.engines.crisp.engine:Crisp",
+        "exact": "tuplet.engines.exact:Exact",
+        "crisp": "tuplet.engines.crisp:Crisp",
         "brute": "tuplet.engines.brute:Brute",
         "ns3": "tuplet.engines.ns3.engine:Ns3",
         "ns3-marginal": "tuplet.engines.ns3.engine:Ns3Marginal",

@@ -219,7 +219,7 @@ def check(
     rank: np.ndarray | None = None,
 ) -> int:
     """Runs a query and compares with the oracle, names in random order if none is given; counts the answers."""
-    rules = Logic.of(logic)
+    rules = Logic.from_name(logic)
     matrices = brute._Matrices(table)
     tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
     wanted = tensor
@@ -270,7 +270,7 @@ def check_cut_short(
     **limits: object,
 ) -> bool:
     """A search stopped early shows true values and an honest bound; returns whether it was stopped."""
-    rules = Logic.of(logic)
+    rules = Logic.from_name(logic)
     matrices = brute._Matrices(table)
     tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
     ranking = run(clauses, table, k, logic, only=only, **limits)

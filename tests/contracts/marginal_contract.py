@@ -49,7 +49,9 @@ def oracle(clauses: list[QueryGraph], table: TruthTable, logic: str = "product")
     dense = brute.matrices(table)
     return np.stack(
         [
-            brute.combined([c.marginal([c.free[place]]) for c in clauses], dense, table.entities, Logic.of(logic))
+            brute.combined(
+                [c.marginal([c.free[place]]) for c in clauses], dense, table.entities, Logic.from_name(logic)
+            )
             for place in range(len(clauses[0].free))
         ]
     )

@@ -12,11 +12,12 @@ from marginal_contract import marginals, oracle, random_chain, random_forest, so
 from repeatable import examples, seeds
 from tuplet.engines import crisp
 from tuplet.lab.baselines.base import cycle_of
+from tuplet.query.logic import Logic
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
 any_seed = st.integers(0, 2**32 - 1)
-logics = st.sampled_from(["product", "godel"])
+logics = st.sampled_from(Logic.names)
 EXACT = {"most": "all"}
 
 

@@ -19,10 +19,10 @@ from test_contract_ns3 import check_adaptive, some_table, unlimited
 from repeatable import seeds
 from tuplet import settings
 from tuplet.engines import brute, crisp, exact
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import TensorTable
+from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BadInput
 from tuplet.graph.attributes import AttributeColumn, Attributes, Ranked, members
 from tuplet.graph.graph import KnowledgeGraph
@@ -63,7 +63,7 @@ def test_the_oracle_does_as_the_definition_says() -> None:
         clauses = [clause for clause in clauses if len(clause.variables) < 6]
         if not clauses:
             continue
-        logic = Logic.of(("product", "godel")[seed % 2])
+        logic = Logic.from_name(Logic.names[seed % len(Logic.names)])
         found = brute.combined(clauses, brute.matrices(table), table.entities, logic)
         for answer in itertools.product(range(table.entities), repeat=len(clauses[0].free)):
             total = 0.0
@@ -132,14 +132,14 @@ def test_exact_scores_any_tuple() -> None:
         clauses = with_conditions(rng, random_query(rng, table), table)
         tuples = rng.integers(0, table.entities, (20, len(clauses[0].free)))
         expected = brute.score(clauses, table, tuples, logic)
-        np.testing.assert_allclose(exact.score(clauses, table, tuples, Logic.of(logic)), expected, rtol=1e-9)
+        np.testing.assert_allclose(exact.score(clauses, table, tuples, Logic.from_name(logic)), expected, rtol=1e-9)
 
 
 def test_ns3_finds_what_the_oracle_finds() -> None:
     answered = 0
     for seed in seeds(60, 1000):
         rng = np.random.default_rng([seed, 20])
-        table, logic = some_table(rng), ("product", "godel")[seed % 2]
+        table, logic = some_table(rng), Logic.names[seed % len(Logic.names)]
         clauses = with_conditions(rng, random_query(rng, table, 3), table)
         answered += check(unlimited, clauses, table, 10, logic, seed=seed) > 0
         if seed % 3 == 0:
@@ -163,7 +163,7 @@ def test_marginals_keep_to_conditions_on_entities(engine: str) -> None:
     options = {"fit": {"most": 100}, "cqd": {"beam": 100}}.get(engine, {})
     for seed in seeds(25, 200):
         rng = np.random.default_rng([seed, 22])
-        table, logic = some_table(rng), ("product", "godel")[seed % 2]
+        table, logic = some_table(rng), Logic.names[seed % len(Logic.names)]
         clauses = [
             replace(clause, conditions=tuple(c for c in clause.conditions if isinstance(c, Within | Outside)))
             for clause in with_conditions(rng, random_forest(rng, table), table)

@@ -77,8 +77,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
 
         return step
 
-    monkeypatch.setattr(stream.best_kernel, "best", watch(stream.best_kernel.best))
-    monkeypatch.setattr(stream.point_kernel, "points", watch(stream.point_kernel.points))
+    monkeypatch.setattr(stream.search_kernels, "best", watch(stream.search_kernels.best))
+    monkeypatch.setattr(stream.search_kernels, "points", watch(stream.search_kernels.points))
     return begun
 
 
@@ -86,7 +86,7 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
     """One question under a limit; returns whether the limit was met."""
     rng, question = random_question(seed)
     only = [None, "predicted", "observed"][int(rng.integers(3))]
-    logic = str(rng.choice(["product", "godel"]))
+    logic = str(rng.choice(Logic.names))
     limits = Limits(k=int(rng.choice([1, 3, 20])), only=only, logic=logic)  # type: ignore[arg-type]
     clock = Clock()
     deadline = Deadline(timeout, clock)
@@ -94,7 +94,7 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
         begun = watched(patch, clock)
         answers = ask(question, find_plugin("engines", engine), judge, limits, deadline)
     assert all(time < deadline.end for time in begun), "a step began after the limit"
-    source, clauses, rules = question.source, question.clauses, Logic.of(logic)
+    source, clauses, rules = question.source, question.clauses, Logic.from_name(logic)
     table = source.table(clauses)
     matrices = brute._Matrices(table)
     tensor = brute.combined(clauses, matrices.truth, table.entities, rules)

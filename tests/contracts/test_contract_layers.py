@@ -11,9 +11,9 @@ from random_conditions import with_conditions
 
 from repeatable import seeds
 from tuplet.engines import brute, crisp, exact
-from tuplet.engines.exact.effort import Effort
-from tuplet.engines.facts import Checker, rows_of_facts
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.effort import Effort
+from tuplet.engines.exact import Checker, rows_of_facts
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import run as run_ns3
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -24,7 +24,7 @@ from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.truth.edges import ADDED, TRAIN
 from tuplet.truth.table import TruthTable
 
-LOGICS = ("product", "godel")
+LOGICS = Logic.names
 BLOCKS = seeds(4, 60)
 PER_BLOCK = 25
 
@@ -112,9 +112,9 @@ def test_the_exact_engine(block: int, constants: bool) -> None:
         def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: str | None, rank: np.ndarray) -> Ranking:
             plan = exact.plan(clauses, table, rank)  # noqa: B023
             checker = Checker(clauses, rows_of_facts(facts, rank))  # noqa: B023
-            return exact.run(plan, k, Logic.of(logic), Effort(), only, checker.holds)  # type: ignore[arg-type]
+            return exact.run(plan, k, Logic.from_name(logic), Effort(), only, checker.holds)  # type: ignore[arg-type]
 
-        k, logic = int(rng.choice([1, 3, 20])), LOGICS[seed % 2]
+        k, logic = int(rng.choice([1, 3, 20])), LOGICS[seed % len(LOGICS)]
         only = (None, None, "predicted", "observed")[seed % 4]
         rank = names_of_edited(rng, table.entities) if seed % 3 else None
         answered += check(run, clauses, table.flat, k, logic, only, seed, rank) > 0
@@ -136,7 +136,7 @@ def test_crisp_and_the_oracle_itself(block: int) -> None:
             clauses = some_query(rng, flat)
             if seed % 3 == 0:
                 clauses = with_conditions(rng, clauses, flat, 1)
-            tensor = brute.combined(clauses, theirs.facts, table.entities, Logic.of("product"))
+            tensor = brute.combined(clauses, theirs.facts, table.entities, Logic.from_name("product"))
             found = crisp.collect(crisp.plan(clauses, facts), facts)
             assert found.complete
             assert sorted(found.tuples.tolist()) == np.argwhere(tensor > 0).tolist()
@@ -160,5 +160,5 @@ def test_ns3(block: int) -> None:
         def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: None, rank: np.ndarray) -> Ranking:
             return run_ns3(clauses, table, k, BoxBudget.all(), logic, rank=rank)  # noqa: B023
 
-        answered += check(run, some_query(rng, table.flat), table.flat, 10, LOGICS[seed % 2], seed=seed) > 0
+        answered += check(run, some_query(rng, table.flat), table.flat, 10, LOGICS[seed % len(LOGICS)], seed=seed) > 0
     assert answered

@@ -18,6 +18,7 @@ from repeatable import SOAK, seeds
 from tuplet.build import make
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Query
+from tuplet.query.logic import Logic
 from tuplet.truth.recipes import Given
 
 BLOCKS = seeds(4, 200)
@@ -77,7 +78,7 @@ def _stated(store: tuplet.Store, fact: list[str]) -> bool:
 def check(store: tuplet.Store, query: Query, rng: np.random.Generator) -> bool:
     """One query under random limits; returns whether it has answers."""
     only = (None, None, "predicted", "observed")[int(rng.integers(4))]
-    logic = ("product", "product", "godel")[int(rng.integers(3))]
+    logic = Logic.names[int(rng.integers(3))]
     k, offset = int(rng.choice([1, 2, 5, 20, 1000])), int(rng.choice([0, 0, 1, 3]))
     caps: list[dict[str, float]] = [{}, {}, {"work": int(rng.choice([1, 20, 100]))}, {"timeout": 1e-5}]
     cap = caps[int(rng.integers(4))]

@@ -219,9 +219,9 @@ def test_the_oracle_knows_no_other_engine() -> None:
 
 
 def test_logic_by_name() -> None:
-    assert Logic.of("product") is PRODUCT
-    assert Logic.of(GODEL) is GODEL
+    assert Logic.from_name("product") is PRODUCT
+    assert Logic.from_name(GODEL) is GODEL
     with pytest.raises(UnknownName, match="did you mean 'product'"):
-        Logic.of("produkt")
-    with pytest.raises(UnknownName, match="'product' or 'godel'"):
-        Logic.of("łukasiewicz")
+        Logic.from_name("produkt")
+    with pytest.raises(UnknownName, match="did you mean 'lukasiewicz'"):
+        Logic.from_name("łukasiewicz")

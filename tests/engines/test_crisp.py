@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuplet.engines.crisp import collect, plan, run, search
-from tuplet.engines.crisp.assemble import JoinStep, assemble
-from tuplet.engines.crisp.atoms import ClauseAtoms
-from tuplet.engines.crisp.planning import ClausePlan, CrispPlan
-from tuplet.engines.crisp.program import FAILED, SUCCEEDED
-from tuplet.engines.exact.effort import Effort
+from tuplet.engines import crisp
+from tuplet.engines.crisp import collect, plan, run
+from tuplet.engines.crisp.planning import FAILED, SUCCEEDED, ClauseAtoms, ClausePlan, CrispPlan, JoinStep, assemble
+from tuplet.engines.effort import Effort
 from tuplet.errors import BudgetExceeded, UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -153,8 +151,8 @@ def test_the_deadline_holds_inside_products_and_growing_sets(
 ) -> None:
     parts = QueryGraph(names(6), tuple(range(6)), (Edge(0, 0, 1), Edge(2, 0, 3), Edge(4, 0, 5)))
     assert collect(plan([parts], halves), halves, deadline=after(30)).pruned == "timeout"
-    monkeypatch.setattr(search, "_PIECE", 16)
-    known = search.RowSet(1, Effort())
+    monkeypatch.setattr(crisp, "_PIECE", 16)
+    known = crisp.RowSet(1, Effort())
     known.admit(np.arange(1000, dtype=np.int32)[:, None], Deadline())
     table = known.table
     with pytest.raises(OutOfTime):
@@ -191,7 +189,7 @@ def test_a_query_without_free_variables_is_a_yes_or_no(source: Source, halves: A
 
 
 def test_a_set_that_would_not_fit_is_refused(halves: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_LARGEST_SET", 1 << 18)
+    monkeypatch.setattr(crisp, "_LARGEST_SET", 1 << 18)
     star = QueryGraph(names(4), (1, 2, 3), tuple(Edge(0, 0, i) for i in range(1, 4)))
     with pytest.raises(BudgetExceeded, match="ask with a limit"):
         collect(plan([star], halves), halves)

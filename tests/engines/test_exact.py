@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tuplet.engines import brute, exact
-from tuplet.engines.exact.effort import Effort
-from tuplet.engines.facts import Checker, rows_of_facts
+from tuplet.engines.effort import Effort
+from tuplet.engines.exact import Checker, rows_of_facts
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Deadline, Only
 from tuplet.query.logic import Logic
@@ -54,7 +54,7 @@ def run(
 ) -> Ranking:
     checker = Checker(query, rows_of_facts(table.facts(), np.arange(table.entities, dtype=np.int32)))
     effort = Effort(Deadline(timeout), **caps)
-    return exact.run(exact.plan(query, table), k, Logic.of(logic), effort, only, checker.holds)
+    return exact.run(exact.plan(query, table), k, Logic.from_name(logic), effort, only, checker.holds)
 
 
 @pytest.mark.parametrize("logic", ["product", "godel"])
@@ -79,7 +79,7 @@ def test_score_gives_the_truth_of_any_tuple() -> None:
     for query in ([CHAIN], [STAR], [TRIANGLE], UNION):
         for logic in ("product", "godel"):
             expected = brute.score(query, table, everything, logic)
-            assert exact.score(query, table, everything, Logic.of(logic)) == pytest.approx(expected)
+            assert exact.score(query, table, everything, Logic.from_name(logic)) == pytest.approx(expected)
             assert (expected > 0).any()
     assert exact.score([CHAIN], table, np.zeros((0, 2), dtype=int)).shape == (0,)
 
@@ -228,18 +228,18 @@ def test_memory_mapped_tables_use_the_same_kernels(tmp_path) -> None:  # type: i
 
 
 def test_warming_leaves_nothing_to_compile() -> None:
-    from tuplet.engines.exact.kernels import point, rows
+    from tuplet.engines.exact import kernels, search_kernels
 
     exact.warm()
-    compiled = [exact_signatures(), list(point.points.signatures), list(rows.rehash.signatures)]
+    compiled = [exact_signatures(), list(search_kernels.points.signatures), list(kernels.rehash.signatures)]
     assert all(compiled)
     table = dense_table(60)
     run([six_cycle()], table, 2000, work=200_000)
-    assert [exact_signatures(), list(point.points.signatures), list(rows.rehash.signatures)] == compiled
+    assert [exact_signatures(), list(search_kernels.points.signatures), list(kernels.rehash.signatures)] == compiled
 
 
 def exact_signatures() -> list[object]:
-    from tuplet.engines.exact.kernels.best import best
+    from tuplet.engines.exact.search_kernels import best
 
     return list(best.signatures)
 

@@ -18,10 +18,10 @@ from test_ns3 import CHAIN, STAR, ask, random_table, source_of
 import tuplet
 from repeatable import examples
 from tuplet.engines import brute
-from tuplet.engines.exact.effort import Effort
-from tuplet.engines.facts import Checker
+from tuplet.engines.effort import Effort
+from tuplet.engines.exact import Checker
 from tuplet.engines.given import judge
-from tuplet.engines.ns3.tensor_memory import TensorMemory, counted, make_room
+from tuplet.engines.ns3.tensors import TensorMemory, counted, make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.query.ask import status
 from tuplet.query.limits import Brake, Deadline, Limits, Only, OutOfMemory

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tuplet
-from tuplet.engines.exact import missing
+from tuplet.engines.exact import rows as search_rows
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.store_folder import StoreFiles
@@ -37,7 +37,7 @@ def answers(store: tuplet.Store, query: str) -> list[tuple[str, float]]:
 
 def kept(store: tuplet.Store) -> list[int]:
     assert isinstance(store.source.truth, TruthTable)
-    return [missing._bytes(rows) for rows in store.source.truth.prepared["split"][1].values()]
+    return [search_rows._bytes(rows) for rows in store.source.truth.prepared["split"][1].values()]
 
 
 def test_parts_are_kept_up_to_a_size(store: tuplet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_parts_are_kept_up_to_a_size(store: tuplet.Store, monkeypatch: pytest.Mo
     assert all(wanted)
     assert len(sizes) == len(queries)
     for most in (sum(sizes) // 3, 0):
-        monkeypatch.setattr(missing, "KEPT", most)
+        monkeypatch.setattr(search_rows, "KEPT_BYTES", most)
         assert [answers(store, query) for query in queries] == wanted
         assert sum(kept(store)) <= most
         assert bool(kept(store)) == bool(most)

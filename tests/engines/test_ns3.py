@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from repeatable import examples
 from tuplet.engines import brute
-from tuplet.engines.ns3.algorithm import allocate, marginalise, merge, pose, solve
+from tuplet.engines.ns3.algorithm import BoxBudget, allocate, marginalise, merge, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch
-from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.engines.ns3.run import run, run_many
 from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import TensorTable
+from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.batch import ClauseBatch, NodeRows
-from tuplet.engines.ns3.budget import BoxBudget
-from tuplet.engines.ns3.domains import reduce_domains, spanning_tree
 from tuplet.engines.ns3.run import run, run_many
-from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import TensorTable, best_of, blocks, falling, find, ranges, ranks
+from tuplet.engines.ns3.search import FuzzySearch, reduce_domains, spanning_tree
+from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, falling, find, ranges, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.logic import GODEL, PRODUCT
 from tuplet.query.ranking import Edge, QueryGraph

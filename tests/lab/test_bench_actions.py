@@ -103,7 +103,7 @@ def test_runs_go_on_and_are_reported(folder: Path, tmp_path: Path, capsys: pytes
 
 
 THEIRS = """
-from tuplet.engines.exact.engine import Exact
+from tuplet.engines.exact import Exact
 
 class Slow(Exact):
     name = "slow"

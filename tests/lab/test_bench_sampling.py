@@ -16,7 +16,7 @@ import pytest
 from random_graph import random_graph
 
 from repeatable import SOAK
-from tuplet.engines.facts import Checker, rows_of_facts
+from tuplet.engines.exact import Checker, rows_of_facts
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph

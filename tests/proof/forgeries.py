@@ -13,6 +13,7 @@ from tampering import Proof, Random, Tampering
 
 import tuplet
 from tuplet.cli.checking import counts_twice, formula
+from tuplet.query.logic import Logic
 
 HAIR = 5e-12  # less than the checker calls a difference of truths
 
@@ -93,11 +94,11 @@ def clause_silenced(proof: Proof, rng: Random, store: tuplet.Store) -> bool:
     if len(heard) < 2:
         return False
     answer["witness"][pick(rng, heard)] = None
-    truths = []
+    truths, rules = [], Logic.from_name(proof["logic"])
     for witness in filter(None, answer["witness"]):
         factors = [fact["truth"] for fact in witness["facts"]]
-        truths.append(reduce(lambda a, b: a * b, factors) if proof["logic"] == "product" else min(factors))
-    answer["truth"] = max(truths) if proof["logic"] == "godel" else reduce(lambda a, b: a + b * (1 - a), truths)
+        truths.append(float(reduce(rules.conjunction, factors, 1.0)))
+    answer["truth"] = float(reduce(rules.disjunction, truths))
     proof["bound"] = min(proof["bound"], answer["truth"])
     return True
 
@@ -188,7 +189,7 @@ def existential_shown(proof: Proof, rng: Random, store: tuplet.Store) -> bool:
 
 
 def logic_changed(proof: Proof, rng: Random, store: tuplet.Store) -> bool:
-    proof["logic"] = {"product": "godel", "godel": "product"}[proof["logic"]]
+    proof["logic"] = "godel" if proof["logic"] == "product" else "product"
     return is_false(proof, store)
 
 

@@ -18,6 +18,7 @@ from tuplet.lab.bench.walks import Walker
 from tuplet.lang.ast import Among, And, Name, Query
 from tuplet.lang.print import to_logic
 from tuplet.proof.checker import FalseClaim, check
+from tuplet.query.logic import Logic
 
 COUNT = count(70, 1000)
 WAYS = TAMPERINGS | FORGERIES
@@ -42,7 +43,7 @@ def prove(number: int, stores: list[tuple[tuplet.Store, Walker]], file: Path) ->
     query = to_logic(asked)
     k, offset, kind = int(rng.choice([0, 1, 3, 10, 40])), int(rng.choice([0, 0, 0, 2])), int(rng.integers(5))
     only = ("predicted", "observed", None, None, None)[kind]
-    logic = str(rng.choice(["product", "product", "godel"]))
+    logic = str(rng.choice(["product", *Logic.names]))
     return store, len(store.prove(query, file, k=k, offset=offset, only=only, logic=logic, force=True))  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuplet.engines.exact.engine import Exact
+from tuplet.engines.exact import Exact
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary

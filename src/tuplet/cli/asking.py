@@ -124,7 +124,7 @@ def run_data(arguments: argparse.Namespace) -> Any:
 
 def run_engines(arguments: argparse.Namespace) -> Any:
     """`tuplet engines`."""
-    from tuplet.engines.listed import engines
+    from tuplet.engines import engines
 
     return engines()
 

@@ -75,7 +75,7 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    space = Space(truth.entities, Logic.of(logic), largest, deadline)
+    space = Space(truth.entities, Logic.from_name(logic), largest, deadline)
     matrices = _Matrices(truth, deadline, largest)
     tensor = _combined(clauses, matrices.truth, space)
     if only is not None:
@@ -96,7 +96,7 @@ def score(
     deadline: Deadline = NO_DEADLINE,
 ) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
-    space = Space(truth.entities, Logic.of(logic), LARGEST, deadline)
+    space = Space(truth.entities, Logic.from_name(logic), LARGEST, deadline)
     tensor = _combined(clauses, _Matrices(truth, deadline).truth, space)
     return np.asarray(tensor[tuple(np.asarray(tuples).T)] if len(clauses[0].free) else np.full(len(tuples), tensor))
 

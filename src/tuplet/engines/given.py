@@ -31,9 +31,8 @@ def judge(
     clauses: Clauses, source: Source, tuples: NDArray[np.int32], deadline: Deadline, memory: int | None
 ) -> NDArray[np.int8]:
     """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
-    from tuplet.engines.exact.effort import Effort
-    from tuplet.engines.exact.engine import Exact
-    from tuplet.engines.facts import Checker
+    from tuplet.engines.effort import Effort
+    from tuplet.engines.exact import Checker, Exact
 
     with deadline.paused():
         Exact().load(source)  # an engine of another kind has not brought in what is compiled
@@ -86,7 +85,7 @@ def explain_tuples(
     """
     deadline = deadline or Deadline(limits.timeout)
     if source.truth is None:
-        from tuplet.engines.facts import Checker
+        from tuplet.engines.exact import Checker
 
         found, witnesses = Checker.of(clauses, source).explain(tuples, deadline)
         truth = found.astype(np.float64)

@@ -46,7 +46,7 @@ def best_products(vectors: NDArray[np.float64], most: int, logic: Logic) -> tupl
     A pair of the i-th and the j-th best stands behind (i + 1)(j + 1) - 1 others, so few pairs can be among the best.
 
     >>> one = np.array([0, 0.5, 1.0])
-    >>> [part.tolist() for part in best_products(np.stack([one, one]), 3, Logic.of("product"))]
+    >>> [part.tolist() for part in best_products(np.stack([one, one]), 3, Logic.from_name("product"))]
     [[[2, 2], [2, 1], [1, 2]], [1.0, 0.5, 0.5]]
     """
     tuples, value = np.zeros((1, 0), dtype=np.int32), np.ones(1)
@@ -58,6 +58,7 @@ def best_products(vectors: NDArray[np.float64], most: int, logic: Logic) -> tupl
         right = np.arange(len(left)) - np.repeat(np.cumsum(partners) - partners, partners)
         joint = logic.conjunction(value[left], vector[top][right])
         order = np.argsort(-joint, kind="stable")[:most]
+        order = order[joint[order] > 0]
         tuples = np.column_stack([tuples[left[order]], top[right[order]].astype(np.int32)])
         value = joint[order]
     return tuples, value
@@ -94,9 +95,9 @@ def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadli
     if only is None:
         return None
     # compiled kernels and tensors: only where a filter asks for them
-    from tuplet.engines.exact.effort import Effort
-    from tuplet.engines.facts import Checker
-    from tuplet.engines.ns3.tensor_memory import make_room, room_left
+    from tuplet.engines.effort import Effort
+    from tuplet.engines.exact import Checker
+    from tuplet.engines.ns3.tensors import make_room, room_left
 
     effort = Effort()
     checker = Checker.of(clauses, source, effort)

@@ -23,7 +23,13 @@ ANSWER = {"tuple": [TEXT], "truth": NUMBER, "status": WORD, "witness": [(None, W
 ATOM, COMPARED, AMONG = [TERM, TEXT, TERM, bool], [TERM, "!?=", TERM], [r"\?\w+", ["<.*>"], bool]
 CLAUSE = {"exists": [WORD], "atoms": [ATOM], "compared": [COMPARED], "among": [AMONG]}
 STORE, QUERY = {"path": TEXT, "hash": TEXT, "generation": int}, {"text": TEXT, "free": [WORD], "clauses": [CLAUSE]}
-ASKED = {"store": STORE, "query": QUERY, "logic": "product|godel", "only": (None, *STATUS), "k": (None, int)}
+ASKED = {
+    "store": STORE,
+    "query": QUERY,
+    "logic": "product|godel|lukasiewicz",
+    "only": (None, *STATUS),
+    "k": (None, int),
+}
 CLAIMED = {**ASKED, "bound": NUMBER, "answers": [ANSWER]}
 PROOF = {"format": "tuplet proof", "version": 1, "tuplet": TEXT, **CLAIMED, "seal": TEXT}
 ROUNDING = 1e-11  # products depend on the order of their factors in the last digits: truths this close are one
@@ -161,10 +167,14 @@ class Claims:
         """What the truest of the clauses has at least, if all together have such a truth."""
         if self.logic == "product" and 0 < truth < 1:
             truth = -math.expm1(math.log1p(-truth) / len(self.searches))
+        if self.logic == "lukasiewicz":
+            truth /= len(self.searches)
         return truth * (1 - 10 * SLACK)
 
     def _either(self, truths: Sequence[float]) -> float:
         """The truth of a disjunction."""
+        if self.logic == "lukasiewicz":
+            return min(1.0, sum(truths))
         return reduce(max if self.logic == "godel" else lambda one, other: one + other * (1 - one), truths, 0.0)
 
     def _said(self, ids: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from tuplet.proof.plain_store import Floats, Ids, PlainStore
 Values = list[int]  # of each variable its entity, -1 where it has none yet
 Found = Iterator[tuple[Values, float]]  # assignments with their truth
 SLACK = 1e-13  # what rounding may take from a bound
+GRID = 2.0**36
 
 
 class SignedAtom(NamedTuple):
@@ -21,6 +22,14 @@ class SignedAtom(NamedTuple):
     relation: int
     tail: int
     negated: bool
+
+
+def bounded_difference(one: Any, other: Any) -> Any:
+    """The conjunction of Łukasiewicz, of truths rounded down to multiples of 1 / GRID, so that sums are exact."""
+    return np.maximum((np.floor(one * GRID) + np.floor(other * GRID)) / GRID - 1, 0.0)
+
+
+CONJUNCTIONS = {"product": np.multiply, "godel": np.minimum, "lukasiewicz": bounded_difference}
 
 
 class ProofClause(NamedTuple):
@@ -38,7 +47,7 @@ class ClauseSearch:
 
     def __init__(self, clause: ProofClause, store: PlainStore, logic: str, facts: bool = False) -> None:
         self.clause, self.store, self.facts = clause, store, facts
-        self.both: Callable[[Any, Any], Any] = {"product": np.multiply, "godel": np.minimum}[logic]
+        self.both: Callable[[Any, Any], Any] = CONJUNCTIONS[logic]
         self.constant, everyone = 1.0, np.arange(len(store.names))
         self.own: list[Floats] = [np.ones(len(store.names)) for _ in clause.variables]  # what is said of it alone
         self.tests: dict[frozenset[int], list[SignedAtom | bool]] = {}  # what is said of two variables

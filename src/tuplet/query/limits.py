@@ -60,7 +60,7 @@ class Limits:
     )
     evidence: bool = knob(False, "list the stated facts that speak for each predicted one")
     witness: bool = knob(True, "leave out the facts that each answer rests on", flag="--no-witness")
-    logic: str = knob("product", "how truth values combine", ("product", "godel"))
+    logic: str = knob("product", "how truth values combine", Logic.names)
     budget: Count = knob(DEFAULT_BUDGET, "entities kept for each variable, or 'all' (ns3)")
     merge: str = knob("progressive", "how hypernodes are merged (ns3)", MERGES)
     options: Mapping[str, Option] = field(
@@ -145,7 +145,7 @@ class Limits:
     @property
     def rules(self) -> Logic:
         """The logic itself."""
-        return Logic.of(self.logic)
+        return Logic.from_name(self.logic)
 
     def given(self) -> dict[str, Any]:
         """The fields that were set, by name: what an answer says of its limits."""

@@ -51,7 +51,7 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
     rankings = [*([found] if found is not None else []), *listed.values()]
     tuples = np.concatenate([ranking.tuples for ranking in rankings])
     tuples = np.unique(tuples, axis=0) if free else tuples[:1]
-    logic = Logic.of(limits.logic)
+    logic = Logic.from_name(limits.logic)
     truth = np.zeros(len(tuples))
     if searched and len(tuples):
         truth = engine.score(engine.planned(searched, source, limits), tuples, limits, deadline)
@@ -176,7 +176,7 @@ def _put_together(
         kept = _holds(clause, assigned, settled, variable)
         assigned, truth = assigned[kept], truth[kept]
     value, observed = _negated(clause, assigned, known, source, source.truth is None or not engine.needs_truth)
-    logic = Logic.of(limits.logic)
+    logic = Logic.from_name(limits.logic)
     truth = logic.conjunction(truth, logic.all(1.0 - value))
     if limits.only is not None and (not known or limits.only == "observed"):
         kept = np.logical_not(observed.any(axis=1)) == (limits.only == "observed")

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Form
 from tuplet.query.limits import Limits
+from tuplet.query.logic import LogicName
 from tuplet.query.schema import Fact, Status
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
@@ -114,7 +115,7 @@ class ExplainRequest(StrictTypes):
     query: Text
     values: dict[str, str]
     store: str | None = None
-    logic: Literal["product", "godel"] = "product"
+    logic: LogicName = "product"
     evidence: bool = Key(default=False, description="list the stated facts that speak for each predicted one")
     timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
     grounding: Grounding | None = None

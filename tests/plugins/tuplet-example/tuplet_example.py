@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.facts import holds
+from tuplet.engines.exact import holds
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime

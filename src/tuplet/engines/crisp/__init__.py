@@ -10,17 +10,394 @@ deadline is looked at between slices.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tuplet.engines.crisp.order import name_order
-from tuplet.engines.crisp.planning import CrispPlan, plan
-from tuplet.engines.crisp.search import Found, collect
-from tuplet.engines.exact.effort import Effort
-from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
-from tuplet.query.ranking import Ranking
+from tuplet.engines.crisp.planning import (
+    DONE,
+    MEMO_FULL,
+    OUTPUT_FULL,
+    SEEN,
+    SEEN_FULL,
+    WRITTEN,
+    ClausePlan,
+    CrispPlan,
+    JoinPart,
+    first_state,
+    plan,
+)
+from tuplet.engines.effort import Effort
+from tuplet.errors import BudgetExceeded
+from tuplet.graph.adjacency import Adjacency
+from tuplet.query.conditions import ALL_CONDITIONS
+from tuplet.query.engine import Engine, Plan, Tuples, Values
+from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, OutOfTime
+from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
+
+
+@dataclass(frozen=True)
+class Join(Plan):
+    """A planned join over the observed facts."""
+
+    program: CrispPlan
+
+    def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
+        """The order of the variables and the lists they come from."""
+        return self.program.text(entity, relation)
+
+
+class Crisp(Engine[Join]):
+    """Observed facts only, Boolean."""
+
+    name = "crisp"
+    summary = "every answer that the observed facts imply, and nothing else"
+    exact = True
+    needs_truth = False
+    forks = True
+    plans_by_limits = False
+    conditions = ALL_CONDITIONS
+
+    def load(self, source: Source) -> None:
+        from tuplet.engines.crisp import kernels as _  # noqa: F401 - loading is the point
+
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> Join:
+        return Join(clauses, source, plan(clauses, source.facts))
+
+    def run(self, plan: Join, limits: Limits, deadline: Deadline) -> Ranking:
+        if limits.only == "predicted":
+            return nothing(len(plan.clauses[0].free))  # facts alone predict nothing
+        wanted = None if limits.k == "all" else limits.count(1 << 62)
+        return run(plan.program, plan.source, wanted, deadline, limits.memory)
+
+    def score(self, plan: Join, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
+        from tuplet.engines.exact import holds
+
+        return holds(plan.clauses, plan.source, tuples, deadline).astype(float)
+
+
+def name_order(tuples: NDArray[np.int32], rank: NDArray[np.int32], wanted: int | None = None) -> NDArray[np.int64]:
+    """The places of the first `wanted` tuples [n, k] in the order of names, column by column; `rank` is that of ids.
+
+    >>> name_order(np.array([[0, 1], [2, 0], [2, 2]], dtype=np.int32), np.array([2, 1, 0], dtype=np.int32), 2).tolist()
+    [2, 1]
+    """
+    n, width = tuples.shape
+    wanted = n if wanted is None else min(wanted, n)
+    bits = max(1, (len(rank) - 1).bit_length())
+    if width * bits > 63:
+        return np.lexsort(rank[tuples].T[::-1])[:wanted]
+    # One number per tuple that sorts like the tuple: ten times faster than its columns.
+    key = np.zeros(n, dtype=np.int64)
+    for column in tuples.T:
+        key <<= bits
+        key |= rank[column]
+    if wanted == n:
+        return np.argsort(key)
+    few = np.argpartition(key, wanted)[:wanted]
+    return few[np.argsort(key[few])]
+
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+_SLICE = 1 << 16  # candidates between two looks at the clock: some milliseconds
+_FIRST, _BATCH = 1 << 10, 1 << 16  # answers in a block: few at first, for they are held before they are found
+_PIECE = 1 << 20  # places of a set that are copied between two looks at the clock
+_LARGEST_SET = 1 << 32  # bytes
+_FIXED, _EACH = 24, 20  # bytes of an answer and of each variable of it: three copies, and the keys of its order
+_FINISHED = 5e5  # answers a second that a slow machine puts in order and explains
+_NO_SET = np.full((1, 1), -1, dtype=np.int32)
+
+
+class RowSet:
+    """A set of rows of ids that the kernels fill and this side enlarges; see `tuplet.graph.kernels`."""
+
+    def __init__(self, width: int, effort: Effort, places: int = 1 << 11) -> None:
+        self.table: Tuples = np.full((places, max(1, width)), -1, dtype=np.int32)
+        self.size, self.effort = 0, effort
+
+    def grow(self, deadline: Deadline) -> None:
+        """Room for more; raises `OutOfTime` or `OutOfMemory` with the set as it was."""
+        from tuplet.engines.crisp.kernels import rehash_rows
+
+        places, width = self.table.shape
+        larger = places * (4 if places < 1 << 20 else 2)
+        if 4 * larger * width > _LARGEST_SET:
+            raise BudgetExceeded(f"more than {places // 2:,} different tuples to remember; ask with a limit")
+        self.effort.hold(4 * larger * width)
+        table: Tuples = np.empty((larger, width), dtype=np.int32)
+        for start in range(0, larger, _PIECE):
+            deadline.check()
+            table[start : start + _PIECE] = -1
+        for start in range(0, places, _PIECE):
+            deadline.check()
+            rehash_rows(self.table, table, start, min(places, start + _PIECE))
+        self.effort.held -= self.table.nbytes
+        self.table = table
+
+    def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
+        """Which of the rows are new; they are known from now on."""
+        from tuplet.engines.crisp.kernels import admit_rows
+
+        while 2 * (self.size + len(rows)) >= len(self.table):
+            self.grow(deadline)
+        fresh = np.zeros(len(rows), dtype=np.bool_)
+        self.size += admit_rows(self.table, np.ascontiguousarray(rows), fresh)
+        return fresh
+
+
+class JoinSearch:
+    """A search under way in one part of a clause."""
+
+    def __init__(
+        self, clause: ClausePlan, part: JoinPart, adjacency: Adjacency, effort: Effort, seen: RowSet | None = None
+    ) -> None:
+        from tuplet.engines.crisp.kernels import search
+        from tuplet.engines.kernels import ready
+
+        if part.tests is not None:
+            ready(part.tests.rows)
+        self.search, self.part, self.arrays = search, part, adjacency.arrays
+        self.variables = len(clause.graph.variables)
+        self.effort, self.size = effort, _FIXED + _EACH * self.variables
+        self.seen = seen or (RowSet(len(part.free), effort) if part.distinct else None)
+        self.visited = RowSet(part.memo_width, effort, 1 << 10) if part.memo_width else None
+        self.state = first_state(part.program, self.variables, part.memo_width)
+        self.done = False
+
+    @property
+    def written(self) -> int:
+        """Rows of the output that are filled."""
+        return self.state.registers.item(WRITTEN)
+
+    def fill(self, out: Tuples, deadline: Deadline) -> Tuples:
+        """The next assignments, written into `out` [n, variables]; fewer than n only at the end.
+
+        They are held before the search, and those that it did not find are given back.
+        """
+        registers = self.state.registers
+        registers[WRITTEN] = 0
+        self.effort.hold(len(out) * self.size)
+        try:
+            self._search(out, deadline)
+        finally:
+            self.effort.held -= (len(out) - self.written) * self.size
+        return out[: self.written]
+
+    def _search(self, out: Tuples, deadline: Deadline) -> None:
+        registers = self.state.registers
+        while not self.done:
+            deadline.check()
+            if self.seen:
+                registers[SEEN] = self.seen.size
+            seen = self.seen.table if self.seen else _NO_SET
+            visited = self.visited.table if self.visited else _NO_SET
+            status = self.search(self.arrays, self.part.program, self.state, seen, visited, out, _SLICE)
+            if self.seen:
+                self.seen.size = registers.item(SEEN)
+            if status == DONE:
+                self.done = True
+            elif status == OUTPUT_FULL:
+                break
+            elif status == SEEN_FULL and self.seen:
+                self.seen.grow(deadline)
+            elif status == MEMO_FULL and self.visited:
+                self.visited.grow(deadline)
+
+    def take(self, most: int | None, deadline: Deadline) -> Tuples:
+        """The next assignments, at most so many."""
+        blocks = [np.empty((0, self.variables), dtype=np.int32)]
+        left, taken = most, 0
+        while not self.done and left != 0:
+            out = np.empty((room_of(self.effort, taken, left, self.size), self.variables), dtype=np.int32)
+            blocks.append(self.fill(out, deadline))
+            taken += len(blocks[-1])
+            left = None if left is None else left - len(blocks[-1])
+        return np.concatenate(blocks)
+
+
+class DistinctAnswers:
+    """The distinct answers of a query in blocks (clause, assignments), at most `most`; `complete`: those are all."""
+
+    def __init__(
+        self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline, memory: int | None = None
+    ) -> None:
+        self.plan, self.adjacency, self.deadline = plan, adjacency, deadline
+        self.effort = Effort(deadline, memory)
+        self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.fails is None]
+        # A query without free variables has one answer or none.
+        self.left = most if plan.width else 1
+        self.seen = RowSet(plan.width, self.effort) if len(self.clauses) > 1 and plan.width else None
+        self.given = 0  # answers until here
+        self.complete = False
+
+    def __iter__(self) -> Iterator[tuple[int, Tuples]]:
+        complete = True
+        for number, clause in self.clauses:
+            if self.left == 0:
+                complete = False
+                break
+            self.complete = False
+            for block in self._single(clause) if len(clause.parts) == 1 else self._product(clause):
+                if self.left is not None:
+                    self.left -= len(block)
+                self.given += len(block)
+                yield number, block
+            complete = self.complete
+        self.complete = complete or (not self.plan.width and self.left == 0)
+
+    def _check(self) -> None:
+        """Raises `OutOfTime` when the answers until here need the rest of the time."""
+        self.deadline.check()
+        if self.given / _FINISHED >= self.deadline.left():
+            raise OutOfTime
+
+    def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
+        search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
+        while not search.done and self.left != 0:
+            self._check()
+            out = np.empty((room_of(self.effort, self.given, self.left, search.size), search.variables), dtype=np.int32)
+            try:
+                block = search.fill(out, self.deadline)
+            except (OutOfTime, BudgetExceeded):
+                yield _copied(clause, out[: search.written])
+                raise
+            yield _copied(clause, block)
+        self.complete = search.done
+
+    def _product(self, clause: ClausePlan) -> Iterator[Tuples]:
+        """Independent parts are answered alone, and their product is never stored."""
+        searches = [JoinSearch(clause, part, self.adjacency, self.effort) for part in clause.parts]
+        answers = []
+        for search in searches:
+            # One answer each: an empty part ends it all before another one is answered in full.
+            answers.append(search.take(1, self.deadline))
+            if not len(answers[-1]):
+                self.complete = True
+                return
+        # Among so many of a part, enough are new.
+        enough = None if self.left is None else self.left + (self.seen.size if self.seen else 0)
+        for i, search in enumerate(searches):
+            rest = search.take(None if enough is None else enough - 1, self.deadline)
+            answers[i] = np.concatenate([answers[i], rest])
+        total, start = math.prod(map(len, answers)), 0
+        size = _FIXED + _EACH * len(clause.graph.variables)
+        while start < total and self.left != 0:
+            self._check()
+            room = min(room_of(self.effort, self.given, self.left, size), total - start)
+            self.effort.hold(room * size)
+            stop = start + room
+            number = np.arange(start, stop, dtype=np.int64)
+            start = stop
+            block = np.full((len(number), len(clause.graph.variables)), -1, dtype=np.int32)
+            for part, answered in zip(clause.parts, answers, strict=True):
+                columns = [step.variable for step in part.order]
+                block[:, columns] = answered[number % len(answered)][:, columns]
+                number //= len(answered)
+            block = _copied(clause, block)
+            if self.seen is not None:
+                block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
+                self.effort.held -= (room - len(block)) * size
+            yield block
+        self.complete = start >= total and all(search.done for search in searches)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Distinct answers in no particular order, each with the clause that gave it and all its variables there."""
+
+    tuples: Tuples  # [n, k]
+    clause: NDArray[np.int64]  # [n]
+    assignment: Tuples  # [n, variables of the largest clause]; -1 behind those of the answer's own clause
+    complete: bool  # these are all answers
+    pruned: str | None  # what stopped the search early, if anything did
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it."""
+        return self.tuples.nbytes + self.clause.nbytes + self.assignment.nbytes
+
+    def take(self, places: NDArray[np.integer]) -> Found:
+        """Those at some places, in that order."""
+        return Found(
+            self.tuples[places],
+            self.clause[places],
+            self.assignment[places],
+            complete=self.complete,
+            pruned=self.pruned,
+        )
+
+
+def room_of(effort: Effort, given: int, left: int | None, size: int) -> int:
+    """Rows of the next block after so many, where so many are left: what fits, but at least one."""
+    room = min(_BATCH, max(_FIRST, given))
+    return max(1, effort.fitting(room if left is None else min(room, left), size))
+
+
+def collect(
+    plan: CrispPlan,
+    adjacency: Adjacency,
+    most: int | None = None,
+    deadline: Deadline = NO_DEADLINE,
+    memory: int | None = None,
+) -> Found:
+    """At most `most` answers (all if None); what was found until then at the deadline or when memory is short.
+
+    >>> from tuplet.engines.crisp.planning import plan
+    >>> from tuplet.query.ranking import Edge, QueryGraph
+    >>> a, _ = Adjacency.build(np.array([0, 0]), np.array([0, 0]), np.array([1, 2]), relations=1)
+    >>> made = plan([QueryGraph(("x",), (0,), (Edge(~0, 0, 0),))], a)
+    >>> collect(made, a).tuples.tolist(), collect(made, a, most=1).complete
+    ([[1], [2]], False)
+    """
+    answers = DistinctAnswers(plan, adjacency, most, deadline, memory)
+    blocks: list[tuple[int, Tuples]] = []
+    pruned = None
+    try:
+        blocks.extend(answers)
+    except OutOfTime as over:
+        pruned = over.why
+    except BudgetExceeded:
+        if most is None:
+            raise
+        pruned = "memory"
+    widest = max((len(clause.graph.variables) for clause in plan.clauses), default=0)
+    return Found(
+        _joined([_columns(block, plan.clauses[number].graph.free) for number, block in blocks], plan.width),
+        np.concatenate([np.empty(0, np.int64), *(np.full(len(block), number) for number, block in blocks)]),
+        _joined([_padded(block, widest) for _, block in blocks], widest),
+        answers.complete,
+        pruned,
+    )
+
+
+def _copied(clause: ClausePlan, block: Tuples) -> Tuples:
+    """A block with the variables that equal others."""
+    for copy, other in clause.copies:
+        block[:, copy] = block[:, other]
+    return block
+
+
+def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:
+    if columns == tuple(range(len(columns))):
+        return np.ascontiguousarray(block[:, : len(columns)])  # as a rule: free variables come first
+    return block[:, list(columns)]
+
+
+def _padded(block: Tuples, width: int) -> Tuples:
+    return (
+        block if block.shape[1] == width else np.pad(block, ((0, 0), (0, width - block.shape[1])), constant_values=-1)
+    )
+
+
+def _joined(blocks: list[Tuples], width: int) -> Tuples:
+    return blocks[0] if len(blocks) == 1 else np.concatenate([np.empty((0, width), dtype=np.int32), *blocks])
+
 
 __all__ = ["CrispPlan", "Found", "collect", "plan", "run"]
 
@@ -73,8 +450,8 @@ def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None,
 
 def _first(plan: CrispPlan, source: Source, wanted: int, effort: Effort) -> Ranking | None:
     """The first answers by name where there are too many to collect, without witnesses; None at a limit."""
+    from tuplet.engines.exact import Checker
     from tuplet.engines.exact.lexical import first_by_name
-    from tuplet.engines.facts import Checker
     from tuplet.query.logic import PRODUCT
 
     _load_exact(source, effort.deadline)
@@ -90,7 +467,7 @@ def _first(plan: CrispPlan, source: Source, wanted: int, effort: Effort) -> Rank
 
 def _explained(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort) -> Ranking:
     """The ranking with the witnesses that it lacks; the join gives a tuple one clause only."""
-    from tuplet.engines.facts import Checker
+    from tuplet.engines.exact import Checker
 
     if not any((assignment < 0).any() for assignment in ranking.assignments):
         return ranking
@@ -104,7 +481,7 @@ def _explained(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort
 
 def _load_exact(source: Source, deadline: Deadline) -> None:
     """Loads the kernels of the exact engine, which few questions need; that is not the time of the question."""
-    from tuplet.engines.exact.engine import Exact
+    from tuplet.engines.exact import Exact
 
     with deadline.paused():
         Exact().load(source)

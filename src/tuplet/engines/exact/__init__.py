@@ -15,27 +15,40 @@ equals those that come first by name are shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from dataclasses import dataclass
+from functools import cache, reduce
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import Effort, found_size
-from tuplet.engines.exact.kernels.rows import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
+from tuplet.engines.effort import Effort, found_size
+from tuplet.engines.exact.kernels import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
 from tuplet.engines.exact.lexical import first_by_name
-from tuplet.engines.exact.merge import Filter, Maximum, Union
-from tuplet.engines.exact.missing import are_doubted, missing_clauses, split_rows
 from tuplet.engines.exact.part import BoundClause, bind_clause
-from tuplet.engines.exact.search_rows import rows_of
-from tuplet.engines.exact.state import enlarged, new_state
-from tuplet.engines.exact.stream import EQUAL, ClauseStream, Ids, Stream, Values
-from tuplet.query.limits import Deadline, Only, OutOfTime
+from tuplet.engines.exact.rows import SearchRows, are_doubted, fixed_rows, missing_clauses, rows_of, split_rows
+from tuplet.engines.exact.stream import (
+    EQUAL,
+    ClauseStream,
+    Filter,
+    Ids,
+    Maximum,
+    Stream,
+    Union,
+    Values,
+    enlarged,
+    new_state,
+)
+from tuplet.graph.adjacency import Adjacency
+from tuplet.query.conditions import ALL_CONDITIONS
+from tuplet.query.engine import Engine, Plan
+from tuplet.query.limits import Deadline, Limits, Only, OutOfMemory, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
+from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
-# Which tuples the facts give, under a deadline: `tuplet.engines.facts.Checker.holds`.
+# Which tuples the facts give, under a deadline: `Checker.holds`.
 Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
 
 # Tuples of one truth that are listed to find the first ones by name, before another way is taken.
@@ -114,9 +127,10 @@ def _cut_short(
     tuples, truth, witnesses = found
     if len(tuples) < k:
         room = effort.fitting(k - len(tuples), _size(plan))
-        extra = _explained(streams, stream.unproven(room)[0], logic, effort)
-        tuples, truth = np.concatenate([tuples, extra[0]]), np.concatenate([truth, extra[1]])
-        witnesses = [np.concatenate(pair) for pair in zip(witnesses, extra[2], strict=True)]
+        more, values, found_there = _explained(streams, stream.unproven(room)[0], logic, effort)
+        true = values > 0
+        tuples, truth = np.concatenate([tuples, more[true]]), np.concatenate([truth, values[true]])
+        witnesses = [np.concatenate([own, new[true]]) for own, new in zip(witnesses, found_there, strict=True)]
     # the limit may have come when nothing could change any more
     proven = len(tuples) == k > 0 and bool(truth.min() * (1 - EQUAL) > stream.bound)
     why = None if proven else stream.stopped or effort.exceeded() or "timeout"
@@ -285,6 +299,7 @@ def score(clauses: Clauses, table: TruthTable, tuples: NDArray[np.integer], logi
     return explain(plan(clauses, table), tuples, logic)[0]
 
 
+@cache
 def warm(weighted: bool = False) -> None:
     """Compiles the kernels, or loads them from the cache, so that the first query is as fast as the next.
 
@@ -300,3 +315,111 @@ def warm(weighted: bool = False) -> None:
     state = new_state(planned.bound[0].parts[0])
     for reason in (FULL_NODES, FULL_MEMO, FULL_SEEN):
         state = enlarged(state, reason)
+
+
+@dataclass(frozen=True)
+class BestFirst(Plan):
+    """A planned best-first search."""
+
+    program: ExactPlan
+
+    def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
+        """The order of the variables, the bounds and the estimated cost."""
+        return str(self.program)
+
+
+class Exact(Engine[BestFirst]):
+    """The exact joint top-k over all of E^k, with a bound on the rest."""
+
+    name = "exact"
+    summary = "the true joint top-k, proven, with a bound on every tuple that is not shown (default)"
+    exact = True
+    forks = True
+    looks_often = True
+    arranges = True
+    plans_by_limits = False
+    conditions = ALL_CONDITIONS
+
+    def load(self, source: Source) -> None:
+        warm()  # the facts are searched, too
+        if source.truth is not None and source.truth.double:
+            warm(weighted=True)
+
+    def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
+        return BestFirst(clauses, source, plan(clauses, source.table(clauses), source.graph.entities.sort_rank))
+
+    def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
+        count = limits.count(len(plan.source.graph.entities) ** len(plan.clauses[0].free))
+        effort = Effort(deadline, limits.memory, limits.work)
+        holds = Checker.of(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
+        return run(plan.program, count, limits.rules, effort, limits.only, holds)
+
+    def score(self, plan: BestFirst, tuples: Ids, limits: Limits, deadline: Deadline) -> Values:
+        return explain(plan.program, tuples, limits.rules, deadline)[0]
+
+
+class Checker:
+    """A query on the facts of a source; what it learns of one tuple serves the next."""
+
+    def __init__(self, clauses: Clauses, rows: SearchRows, effort: Effort | None = None) -> None:
+        self.width = len(clauses[0].free)
+        self.effort = effort or Effort()
+        self.streams = [ClauseStream(bind_clause(c, rows), PRODUCT, self.effort) for c in clauses]
+
+    @staticmethod
+    def of(clauses: Clauses, source: Source, effort: Effort | None = None) -> Checker:
+        """The checker of a query on a source; what it holds is within the memory of `effort`."""
+        source.facts_of(clauses)
+        return Checker(clauses, facts_rows(source), effort)
+
+    def judge(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:
+        """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
+        ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
+        found = np.zeros(len(ids), dtype=np.int8)
+        known = len(ids)
+        self.effort.search = deadline  # a purely existential part is searched, once
+        for stream in self.streams:
+            open_ = np.flatnonzero(found[:known] == 0)
+            truth, _, done = stream.points(ids[open_], deadline)
+            found[open_[:done]] = truth[:done] > 0
+            known = known if done == len(open_) else int(open_[done])
+        found[known:][found[known:] == 0] = -1
+        return found
+
+    def holds(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
+        """Which tuples are answers on the facts; raises `OutOfTime` or `OutOfMemory` at a limit."""
+        found = self.judge(tuples, deadline)
+        if (found < 0).any():
+            raise self._over()
+        return found > 0
+
+    def explain(self, tuples: NDArray[np.integer], deadline: Deadline) -> tuple[NDArray[np.bool_], tuple[Ids, ...]]:
+        """Which tuples are answers, and for each clause the values of all variables [n, variables], -1 if it fails."""
+        ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
+        self.effort.search = deadline
+        found = [stream.points(ids, deadline) for stream in self.streams]
+        if any(done < len(ids) for _, _, done in found):
+            raise self._over()
+        return np.logical_or.reduce([truth > 0 for truth, _, _ in found]), tuple(witness for _, witness, _ in found)
+
+    def _over(self) -> OutOfTime:
+        return OutOfMemory() if self.effort.exceeded() == "memory" else OutOfTime()
+
+
+def facts_rows(source: Source) -> SearchRows:
+    """The facts of a source as rows of truth 1, made once."""
+    made: SearchRows | None = source.prepared.get("facts")
+    if made is None:
+        made = source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
+    return made
+
+
+def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
+    """Facts as rows: no truth beside them means 1."""
+    none = np.zeros(0, dtype=np.float32)
+    return SearchRows(fixed_rows(facts, none, none.astype(np.int32), none, rank), facts)
+
+
+def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
+    """Which tuples [n, k] are answers on the facts; raises `OutOfTime` at the deadline."""
+    return Checker.of(clauses, source).holds(tuples, deadline)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.condition_tests import allowed
-from tuplet.engines.exact.effort import Effort
+from tuplet.engines.effort import Effort
 from tuplet.engines.exact.part import bind_clause
-from tuplet.engines.exact.search_rows import SearchRows, span_of
+from tuplet.engines.exact.rows import SearchRows, span_of
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime

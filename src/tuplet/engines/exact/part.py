@@ -9,13 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tuplet.engines.condition_kernels import ready
 from tuplet.engines.condition_tests import ConditionTests, allowed
-from tuplet.engines.exact.kernels import rows as kernel
-from tuplet.engines.exact.kernels.rows import Program
-from tuplet.engines.exact.layout import Layout, Longs, Shape
-from tuplet.engines.exact.planning import layout_of
-from tuplet.engines.exact.search_rows import SearchRows, fixed, span_of, value_of
+from tuplet.engines.exact import kernels as kernel
+from tuplet.engines.exact.kernels import Program
+from tuplet.engines.exact.planning import Layout, Longs, Shape, layout_of
+from tuplet.engines.exact.rows import SearchRows, fixed, span_of, value_of
+from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
 from tuplet.query.conditions import BoundCondition, Within, described
 from tuplet.query.ranking import QueryGraph, connected, unified

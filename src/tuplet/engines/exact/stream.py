@@ -1,30 +1,147 @@
-"""Ranked streams of tuples: one part of a clause, and independent parts combined."""
+"""The memory of a search: made for a part, enlarged when an array is full."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.exact.effort import SLICE, SLOWEST, WAITING, Effort, found_size
-from tuplet.engines.exact.kernels import best as best_kernel
-from tuplet.engines.exact.kernels import point as point_kernel
-from tuplet.engines.exact.kernels import rows as kernel
-from tuplet.engines.exact.kernels.heap import NODE, TUPLE
-from tuplet.engines.exact.kernels.rows import Rows, State
+from tuplet.engines.effort import SLICE, SLOWEST, WAITING, Effort, found_size
+from tuplet.engines.exact import kernels as kernel
+from tuplet.engines.exact import search_kernels
+from tuplet.engines.exact.kernels import NODE, TUPLE, Rows, State
 from tuplet.engines.exact.part import BoundClause, Part
-from tuplet.engines.exact.state import MOST_NODES, enlarged, forget, growth, longer, new_state, release, size_of
-from tuplet.query.limits import Deadline
+from tuplet.query.limits import Deadline, OutOfTime
 from tuplet.query.logic import Logic
+
+MOST_NODES = 1 << 26
+NODES, MEMO, SEEN = 1024, 2048, 1024  # places in the first arrays
+_SEARCHED = ("nodes", "worth", "heap_bound", "heap_item")  # what grows with the nodes
+
+# Memory of finished searches by size; most queries are small and alike, and clearing is cheaper than making.
+_spare: dict[tuple[int, ...], list[tuple[NDArray[np.int64], State]]] = {}
+
+
+def new_state(part: Part) -> State:
+    """Empty memory for a search: used again, or made."""
+    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
+    with suppress(KeyError, IndexError):
+        zeros, state = _spare[size].pop()
+        zeros.fill(0)
+        state.floor[0] = 0.0
+        return state._replace(select=part.select, leading=part.leading)
+    return _made(part)[1]
+
+
+def release(part: Part, state: State) -> None:
+    """Gives back the memory of a search that is over, unless it has grown."""
+    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
+    if len(state.nodes) == NODES and len(state.memo_key) == MEMO and len(state.seen) == SEEN:
+        kept = _spare.setdefault(size, [])
+        if len(kept) < 4:
+            kept.append((state.count.base, state))
+
+
+def _made(part: Part) -> tuple[NDArray[np.int64], State]:
+    # Arrays share three blocks: making an array costs more than filling a small one.
+    variables, levels = len(part.members), max(1, len(part.program.levels))
+    checks, depth = len(part.program.entries) + 1, len(part.members) + 2
+    zeros, (count, memo_key, seen, assign, witness, span, level, level_span, cut) = _pieces(
+        np.zeros, np.int64, kernel.COUNTS, MEMO, SEEN, variables, variables, 2 * checks, 4 * levels,
+        2 * levels * checks, 1 + part.free,
+    )  # fmt: skip
+    _, (node, heap_item, frame, frame_span) = _pieces(
+        np.empty, np.int64, 8 * NODES, 2 * NODES, 8 * depth, 2 * depth * checks
+    )
+    _, (worth, heap_bound, memo_value, frame_value, level_value, floor) = _pieces(
+        np.empty, np.float64, 4 * NODES, 2 * NODES, MEMO, 2 * depth, 2 * levels + 2, 1
+    )
+    floor[0] = 0.0
+    return zeros, State(
+        count=count,
+        nodes=node.reshape(NODES, 8),
+        worth=worth.reshape(NODES, 4),
+        heap_bound=heap_bound,
+        heap_item=heap_item,
+        memo_key=memo_key,
+        memo_value=memo_value,
+        seen=seen,
+        assign=assign,
+        witness=witness,
+        span=span.reshape(checks, 2),
+        frame=frame.reshape(depth, 8),
+        frame_value=frame_value.reshape(depth, 2),
+        frame_span=frame_span.reshape(depth, checks, 2),
+        level=level.reshape(levels, 4),
+        level_value=level_value.reshape(levels + 1, 2),
+        level_span=level_span.reshape(levels, checks, 2),
+        floor=floor,
+        cut=cut,
+        select=part.select,
+        leading=part.leading,
+    )
+
+
+def _pieces(make: Callable[..., NDArray[Any]], kind: type, *sizes: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """A block, and arrays of the given sizes in it, one after another."""
+    block, found, at = make(sum(sizes), kind), [], 0
+    for size in sizes:
+        found.append(block[at : at + size])
+        at += size
+    return block, found
+
+
+def enlarged(state: State, reason: int) -> State:
+    """The state with twice (memo: four times) the room that ran out."""
+    if reason == kernel.FULL_MEMO:
+        size = 4 * len(state.memo_key)
+        keys, values = np.zeros(size, dtype=np.int64), np.empty(size)
+        kernel.rehash(state.memo_key, state.memo_value, keys, values)
+        return state._replace(memo_key=keys, memo_value=values)
+    if reason == kernel.FULL_SEEN:
+        keys = np.zeros(4 * len(state.seen), dtype=np.int64)
+        kernel.rehash(state.seen, state.seen, keys, np.empty(len(keys), dtype=np.int64))
+        return state._replace(seen=keys)
+    return state._replace(**{name: longer(getattr(state, name)) for name in _SEARCHED})
+
+
+def growth(state: State, reason: int) -> int:
+    """Bytes of the arrays that `enlarged` makes while the old ones are there."""
+    if reason == kernel.FULL_MEMO:
+        return 4 * (int(state.memo_key.nbytes) + int(state.memo_value.nbytes))
+    if reason == kernel.FULL_SEEN:
+        return 8 * int(state.seen.nbytes)
+    return 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
+
+
+def forget(state: State) -> None:
+    """Empties the memo: what it held is computed again where it is needed."""
+    state.memo_key.fill(0)
+    state.count[kernel.MEMO] = 0
+
+
+def longer(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
+    """The array with room for so many rows more, or for as many again."""
+    grown = np.empty((len(array) + (len(array) if more is None else more), *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def size_of(state: State) -> int:
+    """Bytes of a state."""
+    return sum(array.nbytes for array in state)
+
 
 Ids: TypeAlias = NDArray[np.int32]
 Values: TypeAlias = NDArray[np.float64]
 
 # Tuples that fit into the first arrays of a result; they grow if more are asked for and found.
 FIRST_ROOM = 4096
-EQUAL = best_kernel.EQUAL
+EQUAL = search_kernels.EQUAL
 # Working space of a search whose tuples are taken as they come.
 NO_ORDER, NO_SPARE = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int32)
 
@@ -57,7 +174,7 @@ class PartStream:
 
     def __init__(self, part: Part, rows: Rows, logic: Logic, effort: Effort) -> None:
         self.part, self.rows, self.effort = part, rows, effort
-        self.godel = logic.minimum
+        self.code = logic.code
         self.state: State = new_state(part)
         self.bound, self.done, self.stopped = 1.0, False, None
         self._held = 0
@@ -126,7 +243,7 @@ class PartStream:
             count = self.state.count
             before, commits = int(count[kernel.VISITS]), int(count[kernel.COMMITS])
             count[kernel.LIMIT] = before + room
-            status = int(best_kernel.best(self.rows, self.part.program, self.state, *arguments, self.godel))
+            status = int(search_kernels.best(self.rows, self.part.program, self.state, *arguments, self.code))
             self.effort.used += int(count[kernel.VISITS]) - before
             if status in (kernel.FILLED, kernel.EXHAUSTED):
                 return status
@@ -176,8 +293,8 @@ class PartStream:
             visits = int(count[kernel.VISITS])
             count[kernel.LIMIT] = visits + room
             done = int(
-                point_kernel.points(
-                    self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.godel
+                search_kernels.points(
+                    self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.code
                 )
             )
             self.effort.used += int(count[kernel.VISITS]) - visits
@@ -246,8 +363,8 @@ class ClauseStream:
 
     @property
     def single(self) -> bool:
-        """One part and nothing aside: its order is that of the clause (a minimum with a factor would make ties)."""
-        return len(self.parts) == 1 and not self.aside and (self.factor == 1.0 or not self.logic.minimum)
+        """One part and nothing aside: its order is that of the clause, whatever factor comes to it."""
+        return len(self.parts) == 1 and not self.aside and (self.factor == 1.0 or self.logic.strict)
 
     def alternatives(self) -> list[list[ClauseStream]]:
         return [[self]]
@@ -293,7 +410,11 @@ class ClauseStream:
             return self._combine(n)
         values, truth = self.parts[0].take(n)
         self._follow(self.parts[0])
-        return values[:, self.columns], self.logic.conjunction(truth, self.factor) if self.factor != 1.0 else truth
+        if self.factor == 1.0:
+            return values[:, self.columns], truth
+        truth = self.logic.conjunction(truth, self.factor)
+        positive = truth > 0
+        return values[positive][:, self.columns], truth[positive]
 
     def best(self, n: int) -> tuple[Ids, Values, Ids, bool]:
         """Of a single part, the n best tuples with their truth, the best values of all variables, whether proven.
@@ -344,6 +465,8 @@ class ClauseStream:
     def _follow(self, part: PartStream) -> None:
         self.bound = part.bound if self.factor == 1.0 else float(self.logic.conjunction(part.bound, self.factor))
         self.done, self.stopped = part.done, part.stopped
+        if self.bound <= 0:  # with the factor nothing is true any more
+            self.done, self.stopped = True, None
 
     def _combine(self, n: int) -> tuple[Ids, Values]:
         """The next tuples of independent parts: the best combination, then its neighbours one place further."""
@@ -384,6 +507,181 @@ class ClauseStream:
                     np.concatenate([self.lists[i][1], truth]),
                 )
             value = float(self.logic.conjunction(value, self.lists[i][1][place]))
+        if value <= 0:
+            return
         self.pushed.add(places)
         self.effort.held += WAITING
         heapq.heappush(self.heap, (-value, places))
+
+
+# Tuples read from a stream at once.
+LARGEST_BLOCK = 1 << 12
+
+
+class Maximum:
+    """The tuples of several streams, each at the largest truth it has in any of them.
+
+    A tuple whose truth reaches the bounds of all streams has its largest truth: a larger one would have come up.
+    """
+
+    def __init__(self, streams: Sequence[Stream], width: int, effort: Effort) -> None:
+        self.streams, self.width, self.effort = streams, width, effort
+        self.bound, self.done = 1.0, False
+        self.stopped: str | None = None
+        self.waiting: list[tuple[float, tuple[int, ...]]] = []
+        self.seen: set[tuple[int, ...]] = set()
+
+    def take(self, n: int) -> tuple[Ids, Values]:
+        tuples: list[tuple[int, ...]] = []
+        truth: list[float] = []
+        block = min(max(8, n // len(self.streams)), LARGEST_BLOCK)
+        while len(truth) < n:
+            ceiling = self._ceiling()
+            while self.waiting and len(truth) < n and -self.waiting[0][0] >= ceiling:
+                value, key = heapq.heappop(self.waiting)
+                if self._admit(key):
+                    truth.append(-value)
+                    tuples.append(key)
+            if len(truth) == n:
+                break
+            readable = [s for s in self.streams if not s.done]
+            if not readable or self.stopped is not None:
+                break
+            self._read(max(readable, key=lambda s: s.bound), block)
+            self.stopped = self.stopped or next((s.stopped for s in self.streams if s.stopped is not None), None)
+        self.bound = max(self._ceiling(), -self.waiting[0][0] if self.waiting else 0.0)
+        self.done = not self.waiting and self.stopped is None and all(s.done for s in self.streams)
+        return _ids(tuples, self.width), np.array(truth)
+
+    def _ceiling(self) -> float:
+        """A bound on tuples that have not come up."""
+        return max(0.0 if stream.done else stream.bound for stream in self.streams)
+
+    def _admit(self, key: tuple[int, ...]) -> bool:
+        """Whether a tuple comes up for the first time."""
+        fresh = key not in self.seen
+        self.seen.add(key)
+        return fresh
+
+    def _read(self, stream: Stream, block: int) -> None:
+        found, truth = stream.take(block)
+        self.effort.held += WAITING * len(found)  # the streams look at it
+        for key, value in zip(map(tuple, found.tolist()), truth.tolist(), strict=True):
+            if key not in self.seen:
+                heapq.heappush(self.waiting, (-value, key))
+
+    def unproven(self, n: int) -> tuple[Ids, Values]:
+        best: dict[tuple[int, ...], float] = {}
+        for value, key in heapq.nsmallest(2 * n, self.waiting):
+            if key not in self.seen:
+                best.setdefault(key, -value)
+        keys = list(best)[:n]
+        return _ids(keys, self.width), np.array([best[key] for key in keys])
+
+    def alternatives(self) -> list[list[ClauseStream]]:
+        return [[c for stream in self.streams for own in stream.alternatives() for c in own]]
+
+
+class Union(Maximum):
+    """A disjunction of clauses by the threshold algorithm.
+
+    Each clause is read in order of truth, and a tuple that comes up is scored under all clauses at once. What has not
+    come up is at most the disjunction of the clauses' bounds.
+    """
+
+    def __init__(
+        self, streams: Sequence[Stream], clauses: Sequence[ClauseStream], logic: Logic, effort: Effort
+    ) -> None:
+        super().__init__(streams, clauses[0].width, effort)
+        self.clauses, self.logic = clauses, logic
+        self.unscored = 0.0  # a bound on tuples that came up when there was no time left to score them
+
+    def _ceiling(self) -> float:
+        total = 0.0
+        for stream in self.streams:
+            total = float(self.logic.disjunction(total, 0.0 if stream.done else stream.bound))
+        return max(total, self.unscored)
+
+    def _admit(self, key: tuple[int, ...]) -> bool:
+        return True
+
+    def _read(self, stream: Stream, block: int) -> None:
+        ceiling = self._ceiling()
+        found, _ = stream.take(block)
+        fresh = [key for key in map(tuple, found.tolist()) if key not in self.seen]
+        if not fresh:
+            return
+        tuples = _ids(fresh, self.width)
+        truth, done = np.zeros(len(fresh)), len(fresh)
+        for clause in self.clauses:
+            value, _, done = clause.points(tuples[:done], self.effort.search)
+            truth[:done] = self.logic.disjunction(truth[:done], value[:done])
+        if done < len(fresh):
+            # Their truth is not known, so they are not shown; they had not come up before.
+            self.unscored = ceiling
+            reasons = [c.stopped for c in self.clauses if c.stopped is not None]
+            self.stopped = reasons[0] if reasons else self.effort.exceeded() or "timeout"
+        self.seen.update(fresh[:done])
+        self.effort.held += WAITING * done  # the streams look at it
+        for key, value in zip(fresh[:done], truth[:done].tolist(), strict=True):
+            heapq.heappush(self.waiting, (-value, key))
+
+    def unproven(self, n: int) -> tuple[Ids, Values]:
+        best = heapq.nsmallest(n, self.waiting)
+        return _ids([key for _, key in best], self.width), np.array([-value for value, _ in best])
+
+    def alternatives(self) -> list[list[ClauseStream]]:
+        return [own for stream in self.streams for own in stream.alternatives()]
+
+
+class Filter:
+    """The tuples of a stream that pass a test, which may run out of time or memory; each of them holds `size` bytes."""
+
+    def __init__(self, stream: Stream, keep: Callable[[Ids], NDArray[np.bool_]], effort: Effort, size: int) -> None:
+        self.stream, self.keep, self.effort, self.size = stream, keep, effort, size
+        self.bound, self.done = stream.bound, stream.done
+        self.stopped: str | None = None
+        self.ready: list[tuple[Ids, Values]] = []
+
+    def take(self, n: int) -> tuple[Ids, Values]:
+        got = sum(len(values) for _, values in self.ready)
+        block = min(max(n, 16), LARGEST_BLOCK)
+        ceiling = self.stream.bound
+        while got < n and not self.stream.done and self.stream.stopped is None and self.stopped is None:
+            tuples, truth = self.stream.take(block)
+            try:
+                keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
+            except OutOfTime as over:
+                # What was just taken is neither shown nor excluded.
+                self.stopped, ceiling = over.why, float(truth[0])
+                break
+            self.ready.append((tuples[keep], truth[keep]))
+            got += int(keep.sum())
+            self.effort.held += int(keep.sum()) * self.size
+            block = min(2 * block, LARGEST_BLOCK)
+            ceiling = self.stream.bound
+            self.stopped = self.effort.exceeded()
+        if not self.ready:
+            self.ready.append(self.stream.take(0))
+        tuples = np.concatenate([t for t, _ in self.ready])
+        truth = np.concatenate([v for _, v in self.ready])
+        self.ready = [(tuples[n:], truth[n:])]
+        self.stopped = self.stopped or self.stream.stopped
+        self.done = self.stream.done and self.stopped is None and len(truth) <= n
+        self.bound = max(ceiling, float(truth[n]) if len(truth) > n else 0.0)
+        return tuples[:n], truth[:n]
+
+    def unproven(self, n: int) -> tuple[Ids, Values]:
+        tuples, truth = self.stream.unproven(4 * n)
+        try:
+            keep = self.keep(tuples) if len(tuples) else np.zeros(0, dtype=bool)
+        except OutOfTime:
+            keep = np.zeros(len(tuples), dtype=bool)
+        return tuples[keep][:n], truth[keep][:n]
+
+    def alternatives(self) -> list[list[ClauseStream]]:
+        return self.stream.alternatives()
+
+
+def _ids(keys: Sequence[tuple[int, ...]], width: int) -> Ids:
+    return np.array(keys, dtype=np.int32).reshape(len(keys), width)

@@ -21,12 +21,121 @@ from itertools import combinations
 import torch
 
 from tuplet.engines.ns3.batch import ClauseBatch, Domains, LiteralBatch, NodeRows, merged
-from tuplet.engines.ns3.box import Box, gather
-from tuplet.engines.ns3.budget import BoxBudget
-from tuplet.engines.ns3.domains import reduce_domains
-from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import Tensor, best_of, blocks, counts, ranges, ranks, totals
+from tuplet.engines.ns3.search import FuzzySearch, reduce_domains
+from tuplet.engines.ns3.tensors import (
+    Tensor,
+    best_of,
+    blocks,
+    counts,
+    ranges,
+    ranked,
+    ranks,
+    renumbered,
+    starts,
+    totals,
+)
 from tuplet.errors import BudgetExceeded
+from tuplet.query.limits import DEFAULT_BUDGET, Limits
+
+
+@dataclass(frozen=True)
+class Box:
+    """The joint domain that was searched: all of its rows with their truth, and bounds on everything else."""
+
+    rows: NodeRows  # columns in the order of the free variables
+    value: Tensor
+    upper: Tensor
+    outside: Tensor  # [queries] no tuple outside of the box is truer
+
+    def ranked(self, rank: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """The true rows in order (`sparse.ranked`), and their truth; if only so many are wanted, perhaps not all."""
+        true = (self.value > 0).nonzero().view(-1)
+        if most and len(self.outside) == 1 and len(true) > most:  # one box may hold millions of rows
+            least = self.value[true].topk(most).values[-1]
+            true = true[self.value[true] >= least * (1 - 1e-9)]  # no tie is cut
+        columns = [column[true] for column in self.rows.columns]
+        order, value = ranked(self.rows.query[true], self.value[true], columns, rank)
+        return true[order], value
+
+    def tuples(self, at: Tensor) -> Tensor:
+        """The tuples of some rows. [n, k]"""
+        columns = [column[at] for column in self.rows.columns]
+        return torch.stack(columns, 1) if columns else at[:, None][:, :0]
+
+    def certify(
+        self, shown: Tensor, k: int | Tensor | None, hidden: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether the rows `shown` (a mask) are the true best `k`, a bound on all others, and the k-th truth [queries].
+
+        `k` may differ between queries; None asks for all true tuples.
+
+        A tuple in the box is at most as true as `upper`, one outside at most `outside`. If the k-th truth shown is not
+        below the bound of all others, and no row shown could be truer than it is shown, the list is the true one.
+        NodeRows marked `hidden` are not asked for.
+        """
+        queries = len(self.outside)
+        slack = 1 + (1e-9 if self.value.dtype == torch.float64 else 1e-5)
+        query = self.rows.query
+        others = ~shown if hidden is None else ~shown & ~hidden
+        bound = torch.maximum(self.outside, best_of(query[others], self.upper[others], queries))
+        unsure = best_of(query[shown], (self.upper[shown] > self.value[shown] * slack).to(bound.dtype), queries)
+        wanted = torch.full_like(bound, -1) if k is None else torch.zeros_like(bound) + k
+        last = -best_of(query[shown], 2 - self.value[shown], queries) + 2  # the smallest
+        kth = torch.where(wanted == 0, 1, torch.where(counts(query[shown], queries) == wanted, last, 0))
+        return (unsure == 0) & (bound <= kth * slack), bound, kth
+
+
+def gather(parts: Sequence[tuple[Tensor, Box]], queries: int) -> Box:
+    """One box of several, each of which holds some of the queries."""
+    first = parts[0][1]
+    outside = torch.zeros(queries, dtype=first.outside.dtype, device=first.outside.device)
+    for some, box in parts:
+        outside[some] = box.outside
+    query = torch.cat([some[box.rows.query] for some, box in parts])
+    order = torch.argsort(query, stable=True)
+    columns = (torch.cat(column)[order] for column in zip(*(box.rows.columns for _, box in parts), strict=True))
+    return Box(
+        NodeRows(first.rows.members, query[order], tuple(columns)),
+        torch.cat([box.value for _, box in parts])[order],
+        torch.cat([box.upper for _, box in parts])[order],
+        outside,
+    )
+
+
+@dataclass(frozen=True)
+class BoxBudget:
+    """How much of E^k is searched. `B` entities per variable, n·B tuples for a hypernode of n variables; None: all."""
+
+    B: int | None = DEFAULT_BUDGET
+    merge: str = "progressive"
+    enumerate: int | None = 10  # rows tried where a cycle is cut, besides those of truth 1; None: all
+    rows: int = 1 << 27  # joint domains larger than this are refused
+
+    @staticmethod
+    def all(merge: str = "progressive") -> BoxBudget:
+        """No caps: domains are all that can be true."""
+        return BoxBudget(B=None, merge=merge, enumerate=None)
+
+    @staticmethod
+    def within(limits: Limits) -> BoxBudget:
+        """The budget that a question allows."""
+        return BoxBudget.all(limits.merge) if limits.budget == "all" else BoxBudget(limits.budget, limits.merge)
+
+    @property
+    def grows(self) -> bool:
+        """Whether a larger budget is tried where this one proves too little."""
+        return self.merge == "adaptive" and self.B is not None
+
+    def grown(self, times: int = 4) -> BoxBudget:
+        """A larger budget; all, once it passes the limit of rows."""
+        if self.B is None or self.B * times > self.rows:
+            return replace(self, B=None, enumerate=None)
+        return replace(self, B=self.B * times, enumerate=None if self.enumerate is None else self.enumerate * times)
+
+    def of(self, variables: int) -> int | None:
+        """B_γ = n_γ · B."""
+        return None if self.B is None else variables * self.B
+
 
 _SPARSE = 1 << 16  # a joint domain that may be larger than this is joined along an edge where there is one
 
@@ -234,7 +343,8 @@ def product(problem: Problem, u: FuzzyNode, v: FuzzyNode, size: int | None) -> F
             u.rows.query[left],
             (*(column[left] for column in u.rows.columns), *(column[right] for column in v.rows.columns)),
         )
-        value, upper = u.value[left] * v.value[right], torch.minimum(u.upper[left], v.upper[right])
+        value = problem.search.joint(u.value[left], v.value[right])
+        upper = torch.minimum(u.upper[left], v.upper[right])
         parts.append(FuzzyNode(rows, value, upper, u.score[left] * v.score[right]))
     return FuzzyNode.joined(parts)
 
@@ -251,7 +361,7 @@ def _met(problem: Problem, edges: list[LiteralBatch], u: FuzzyNode, v: FuzzyNode
 def _crossed(problem: Problem, u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
     """All pairs of rows of one query, in blocks."""
     length = counts(v.rows.query, problem.queries)
-    start = (torch.cumsum(length, 0) - length)[u.rows.query]
+    start = starts(length)[u.rows.query]
     length = length[u.rows.query]
     total = int(length.sum())
     if total > problem.budget.rows:
@@ -341,8 +451,7 @@ def _part(
 ) -> Box:
     """The queries that merge the same pair."""
     if len(queries) < problem.queries:
-        number = torch.full((problem.queries,), -1, dtype=torch.int64, device=queries.device)
-        number[queries] = torch.arange(len(queries), device=queries.device)
+        number = renumbered(queries, problem.queries)
         nodes = [node.of_queries(number) for node in nodes]
         problem, outside = problem.take(queries), outside[queries]
         floor = None if floor is None else floor[queries]

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 import torch
 
-from tuplet.engines.ns3.sparse import Tensor, TensorTable
+from tuplet.engines.ns3.tensors import Tensor, TensorTable, renumbered
 from tuplet.errors import BadInput
 from tuplet.query.conditions import BoundCondition, Outside, Within
 from tuplet.query.ranking import Edge, QueryGraph
@@ -215,12 +215,9 @@ class Domains:
 
     def restrict(self, keep: dict[int, Tensor], dropped: dict[int, Tensor], queries: Tensor | None = None) -> Domains:
         """Some rows of each domain (masks); with `queries` only those queries, renumbered."""
-        number = None
-        clause = self.clause
+        number, clause = None, self.clause
         if queries is not None:
-            number = torch.zeros(clause.queries, dtype=torch.int64, device=queries.device)
-            number[queries] = torch.arange(len(queries), device=queries.device)
-            clause = clause.take(queries)
+            number, clause = renumbered(queries, clause.queries), clause.take(queries)
             dropped = {v: bound[queries] for v, bound in dropped.items()}
         rows, place = {}, {}
         for v, mask in keep.items():
@@ -231,10 +228,8 @@ class Domains:
         for (u, v), (first, second, truth) in self.pairs.items():
             both = (keep[u][first] & keep[v][second]).nonzero().view(-1)
             pairs[u, v] = Pairs(place[u][first[both]], place[v][second[both]], truth[both])
-        value = {v: self.value[v][mask] for v, mask in keep.items()}
-        index = {v: self.index[v][mask] for v, mask in keep.items()}
-        score = {v: self.score[v][mask] for v, mask in keep.items()}
-        return Domains(clause, rows, value, index, score, dropped, pairs)
+        columns = ({v: some[v][mask] for v, mask in keep.items()} for some in (self.value, self.index, self.score))
+        return Domains(clause, rows, *columns, dropped, pairs)
 
     def take(self, queries: Tensor) -> Domains:
         """The same for some of the queries."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits
-from tuplet.engines.ns3.budget import BoxBudget
 from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
@@ -101,8 +100,9 @@ class Ns3(Engine[MergePlan]):
         explain: bool,
         first: int | None = None,
     ) -> list[Ranking]:
+        from tuplet.engines.ns3.algorithm import BoxBudget
         from tuplet.engines.ns3.run import run_many, stopped
-        from tuplet.engines.ns3.tensor_memory import counted
+        from tuplet.engines.ns3.tensors import counted
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries = [plan.clauses for plan in plans]
@@ -130,7 +130,7 @@ class Ns3(Engine[MergePlan]):
 
     def score(self, plan: MergePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         # The truth of a given tuple needs no search: it is the exact engine's.
-        from tuplet.engines.exact.engine import Exact
+        from tuplet.engines.exact import Exact
 
         exact = Exact()
         return exact.score(exact.plan(plan.clauses, plan.source, limits), tuples, limits, deadline)
@@ -146,6 +146,7 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
     joint = False
 
     def marginals(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        from tuplet.engines.ns3.algorithm import BoxBudget
         from tuplet.engines.ns3.run import marginal_vectors
 
         budget = BoxBudget.within(limits)
@@ -160,8 +161,9 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         explain: bool,
         first: int | None = None,
     ) -> list[Ranking]:
+        from tuplet.engines.ns3.algorithm import BoxBudget
         from tuplet.engines.ns3.run import run_marginal, stopped
-        from tuplet.engines.ns3.tensor_memory import counted
+        from tuplet.engines.ns3.tensors import counted
 
         k, budget = limits.count(LISTED), BoxBudget.within(limits)
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]

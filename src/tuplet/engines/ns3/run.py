@@ -16,14 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.engines.marginals import TESTED, Admits, top_products
-from tuplet.engines.ns3.algorithm import Problem, marginalise, pose, solve
+from tuplet.engines.ns3.algorithm import Box, BoxBudget, Problem, marginalise, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch, structure
-from tuplet.engines.ns3.box import Box
-from tuplet.engines.ns3.budget import BoxBudget
-from tuplet.engines.ns3.search import FuzzySearch
-from tuplet.engines.ns3.sparse import Tensor, TensorTable, blocks, counts, ranked
-from tuplet.engines.ns3.tensor_memory import make_room
-from tuplet.engines.ns3.witness import witnesses
+from tuplet.engines.ns3.search import FuzzySearch, witnesses
+from tuplet.engines.ns3.tensors import Tensor, TensorTable, blocks, counts, make_room, ranked, starts
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
@@ -54,7 +50,7 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    search = FuzzySearch(TensorTable.of(table, relations_of([clauses])), Logic.of(logic), deadline=deadline)
+    search = FuzzySearch(TensorTable.of(table, relations_of([clauses])), Logic.from_name(logic), deadline=deadline)
     return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
 
 
@@ -174,7 +170,7 @@ class _Batch:
         """Marks the `k` best rows of each query, or all rows of positive truth."""
         shown = torch.zeros(len(box.rows), dtype=torch.bool, device=order.device)
         length = counts(box.rows.query[order], len(box.outside))
-        start = torch.cumsum(length, 0) - length
+        start = starts(length)
         place = torch.arange(len(order), device=order.device) - start[box.rows.query[order]]
         shown[order if k is None else order[place < k]] = True
         return shown

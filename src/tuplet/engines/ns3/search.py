@@ -14,11 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
 from tuplet.engines.ns3.batch import ClauseBatch, DomainIndex, Domains, Links, LiteralBatch, NodeRows, Pairs, merged
-from tuplet.engines.ns3.sparse import Tensor, TensorTable, best_of, blocks, counts, falling, find, ranges, ranks
+from tuplet.engines.ns3.tensors import (
+    SAME,
+    Tensor,
+    TensorTable,
+    best_of,
+    blocks,
+    counts,
+    distinct,
+    falling,
+    find,
+    ranges,
+    ranks,
+    renumbered,
+    starts,
+)
 from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
 
@@ -44,8 +59,7 @@ class Elimination:
         """The same for some of the queries; also the rows of the target that are theirs."""
         if len(queries) == self.clause.queries:
             return self, torch.arange(len(self.rows[target]), device=queries.device)
-        number = torch.full((self.clause.queries,), -1, dtype=torch.int64, device=queries.device)
-        number[queries] = torch.arange(len(queries), device=queries.device)
+        number = renumbered(queries, self.clause.queries)
         at = {v: (number[rows.query] >= 0).nonzero().view(-1) for v, rows in self.rows.items()}
         taken = {v: self.rows[v].take(at[v]) for v in at}
         rows = {v: replace(some, query=number[some.query]) for v, some in taken.items()}
@@ -172,7 +186,7 @@ class FuzzySearch:
         queries = int(max(u.query.max() if len(u) else 0, w.query.max() if len(w) else 0)) + 1
         order = falling(u.query, of_u)
         length = counts(u.query, queries)
-        start = torch.cumsum(length, 0) - length
+        start = starts(length)
         best = torch.zeros_like(of_w)
         left = (of_w > 0).nonzero().view(-1)
         done, width = 0, 4
@@ -254,7 +268,7 @@ class FuzzySearch:
         """Edges to different entities become pairs with all rows that hold the entity."""
         order = torch.argsort(met.second, stable=True)
         length = torch.bincount(met.second, minlength=int(row_of.max()) + 1 if len(row_of) else 0)
-        start = (torch.cumsum(length, 0) - length)[row_of]
+        start = starts(length)[row_of]
         length = length[row_of]
         for part in blocks(length, self.table.block):
             source, at = ranges(start[part], length[part])
@@ -334,7 +348,7 @@ class FuzzySearch:
                 first, second, truth = first[order], second[order], truth[order]
             else:
                 length = counts(domain.query, state.clause.queries)
-                start = torch.cumsum(length, 0) - length
+                start = starts(length)
                 first, second = ranges(start[fixed.query], length[fixed.query])
                 one = torch.ones(len(first), dtype=self.table.dtype, device=self.table.device)
                 truth = self.truth_of(bundle, fixed, domain, first, second, one)
@@ -368,3 +382,243 @@ class _Column:
         unique, row_of = torch.unique(key, return_inverse=True)
         query = torch.div(unique, table.entities, rounding_mode="floor")
         return _Column(unique, query, unique - query * table.entities, row_of)
+
+
+class Branch(NamedTuple):
+    """A variable joined to the spanning tree; a root has no parent."""
+
+    parent: int | None
+    child: int
+
+
+def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, floor: Tensor | None = None) -> Domains:
+    """The `most` best entities of every variable by the index (None: all that can be true).
+
+    `floor` [queries] drops entities whose index value is below it. Ties go by the local index, then by number. Another
+    index may choose instead (`FuzzySearch.index`); what it drops is bounded by messages all the same.
+    """
+    domains = _messages(search, clause)
+    keep, dropped = {}, {}
+    for v, rows in domains.rows.items():
+        search.deadline.check()
+        estimate = domains.index[v]
+        within = estimate > 0
+        if most is not None and search.index is not None:
+            within &= search.index(clause, v, most)[rows.query, rows.columns[0]]
+        elif most is not None and len(rows) and int(counts(rows.query, clause.queries).max()) > most:
+            within &= ranks(rows.query, clause.queries, estimate, domains.score[v]) < most
+        if floor is not None:
+            within &= estimate >= floor[rows.query]
+        out = (~within).nonzero().view(-1)
+        dropped[v] = best_of(rows.query[out], estimate[out], clause.queries)
+        keep[v] = within
+    return domains.restrict(keep, dropped)
+
+
+def _variables(clause: ClauseBatch) -> list[int]:
+    """The variables that are still unknown."""
+    return sorted({v for literal in clause.literals for v in literal.variables})
+
+
+def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
+    """Everyone that a walk along the spanning tree reaches, with messages both ways."""
+    links = clause.links(lambda v: v)
+    tree = spanning_tree(clause)
+    rows: dict[int, NodeRows] = {}
+    value: dict[int, Tensor] = {}
+    pairs: dict[tuple[int, int], Pairs] = {}
+    for parent, child in tree:
+        search.deadline.check()
+        found = _from_constants(search, clause, child)
+        if found is None and parent is None:
+            found = _members(search, clause, child)
+        elif found is None and parent is not None:
+            found = _reached(search, clause, links[frozenset((parent, child))], rows[parent], child)
+        assert found is not None
+        unary = _unary(search, clause, found)
+        true = unary.nonzero().view(-1)
+        rows[child], value[child] = found.take(true), unary[true]
+        if parent is not None:
+            bundle = links[frozenset((parent, child))]
+            pairs[parent, child] = merged(list(search.pairs(bundle, rows[parent], rows[child])), search.table)
+    incoming: dict[int, dict[int, Tensor]] = {v: {} for v in rows}
+
+    def product(v: int, without: int | None = None) -> Tensor:
+        total = value[v]
+        for sender, message in incoming[v].items():
+            total = total if sender == without else search.joint(total, message)
+        return total
+
+    for parent, child in reversed(tree):
+        if parent is not None:
+            search.deadline.check()
+            first, second, truth = pairs[parent, child]
+            incoming[parent][child] = best_of(first, search.joint(product(child)[second], truth), len(rows[parent]))
+    for parent, child in tree:
+        if parent is not None:
+            search.deadline.check()
+            first, second, truth = pairs[parent, child]
+            incoming[child][parent] = best_of(
+                second, search.joint(product(parent, without=child)[first], truth), len(rows[child])
+            )
+    score = {v: local_index(search, clause, r) for v, r in rows.items()}
+    return Domains(clause, rows, value, {v: product(v) for v in rows}, score, {}, pairs)
+
+
+def spanning_tree(clause: ClauseBatch) -> list[Branch]:
+    """A spanning forest over positive edges: roots are variables next to constants, doubled edges come first."""
+    links = {
+        pair: bundle
+        for pair, bundle in clause.links(lambda v: v).items()
+        if any(literal.positive for literal in bundle)
+    }
+    constants = {v: sum(lit.positive for lit in _constant_literals(clause, v)) for v in _variables(clause)}
+    tree: list[Branch] = []
+    left = set(_variables(clause))
+    while left:
+        edges = [(p, c) for pair in links for p in pair for c in pair - {p} if p not in left and c in left]
+        if edges:
+            p, c = min(edges, key=lambda edge: (-len(links[frozenset(edge)]), -constants[edge[1]], edge))
+            tree.append(Branch(p, c))
+        else:
+            tree.append(Branch(None, min(left, key=lambda v: (-constants[v], v))))
+        left.remove(tree[-1].child)
+    return tree
+
+
+def local_index(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
+    """L(v): the conjunction, over the positive edges at v, of the best truth on v's side. [rows]"""
+    (v,) = rows.members
+    total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
+    for literal in clause.literals:
+        if literal.positive and v in literal.variables:
+            total = search.joint(total, search.table.best(literal.view_from(v)[rows.query], rows.columns[0]))
+    return total
+
+
+def _constant_literals(clause: ClauseBatch, v: int) -> list[LiteralBatch]:
+    """Literals between a variable and a constant."""
+    return [
+        literal
+        for literal in clause.literals
+        if literal.variables == (v,) and not (isinstance(literal.head, int) and isinstance(literal.tail, int))
+    ]
+
+
+def _unary(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
+    """The literals that a variable has with constants and with itself. [rows]"""
+    total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
+    for literal in clause.literals:
+        if literal.variables == rows.members:
+            total = search.joint(total, literal.truth(search.table, rows.query, rows.column))
+    return total
+
+
+def _from_constants(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows | None:
+    """The neighbours of the constant with the fewest of them."""
+    best = None
+    for literal in _constant_literals(clause, v):
+        if literal.positive:
+            constant = literal.head if isinstance(literal.head, Tensor) else literal.tail
+            assert isinstance(constant, Tensor)
+            spans = search.table.spans(literal.view_from(constant), constant)
+            cost = int(spans[1].sum())
+            if best is None or cost < best[0]:
+                best = cost, spans
+    if best is None:
+        return None
+    query, at = ranges(*best[1])
+    return NodeRows((v,), query, (search.table.neighbour[at].long(),))
+
+
+def _members(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows:
+    """Everyone on v's side of the rarest relation at v."""
+    views = [lit.view_from(v) for lit in clause.literals if lit.positive and v in lit.variables]
+    table = search.table
+    view = min(views, key=lambda some: int((table.view_ptr[some + 1] - table.view_ptr[some]).sum()))
+    query, entity = table.members(view)
+    return NodeRows((v,), query, (entity,))
+
+
+def _reached(
+    search: FuzzySearch, clause: ClauseBatch, bundle: list[LiteralBatch], parents: NodeRows, v: int
+) -> NodeRows:
+    """Everyone joined to a parent's row by the literal of the bundle that leads to fewest edges."""
+    table, (parent,) = search.table, parents.members
+    options = [
+        table.spans(literal.view_from(parent)[parents.query], parents.columns[0])
+        for literal in bundle
+        if literal.positive
+    ]
+    start, length = min(options, key=lambda spans: int(spans[1].sum()))
+
+    def keys() -> Iterator[Tensor]:
+        for part in blocks(length, table.block):
+            search.deadline.check()
+            source, at = ranges(start[part], length[part])
+            yield parents.query[part][source] * table.entities + table.neighbour[at]
+
+    key = distinct(keys(), int(length.sum()), clause.queries * table.entities, table.device)
+    query = torch.div(key, table.entities, rounding_mode="floor")
+    return NodeRows((v,), query, (key - query * table.entities,))
+
+
+_AT_ONCE = 1024  # tuples
+
+
+def witnesses(
+    search: FuzzySearch, clause: ClauseBatch, query: Tensor, tuples: Tensor, within: Domains | None = None
+) -> tuple[Tensor, Tensor]:
+    """For each tuple of a query the entity of every variable [n, variables] and the clause's truth there [n].
+
+    Existentials take the values of largest truth (in their domains of `within`, if given), the lowest number among
+    equals; all are -1 where the clause gives the tuple no truth. Every tuple becomes a query of its own in which its
+    members are constants.
+    """
+    search.deadline.check()
+    if len(tuples) > _AT_ONCE:
+        some = zip(torch.split(query, _AT_ONCE), torch.split(tuples, _AT_ONCE), strict=True)
+        parts = [witnesses(search, clause, *part, within) for part in some]
+        return torch.cat([found for found, _ in parts]), torch.cat([value for _, value in parts])
+    n, shape = len(tuples), clause.shape
+    here = torch.arange(n, device=tuples.device)
+    found = torch.full((n, len(shape.variables)), -1, dtype=torch.int64, device=tuples.device)
+    known = clause.take(query)
+    for place, variable in enumerate(shape.free):
+        known = known.clamp(variable, tuples[:, place])
+        found[:, variable] = tuples[:, place]
+    value = torch.ones(n, dtype=search.table.dtype, device=tuples.device)
+    for literal in known.literals:
+        if not literal.variables:
+            value = search.joint(value, literal.truth(search.table, here, lambda _: here))
+    if shape.existential:
+        every = replace(search, enumerate=None)
+        domains = reduce_domains(every, known, None)
+        if within is not None:
+            domains = _inside(domains, within, query, search.table.entities)
+        for variable in shape.existential:
+            rows = domains.rows[variable]
+            asked = replace(known, shape=replace(shape, free=(variable,), groups=()))
+            truth, _ = every(domains, asked, rows)
+            value = best_of(rows.query, truth, n)
+            best = ((truth >= value[rows.query] * SAME) & (truth > 0)).nonzero().view(-1)
+            # The first of a query's best rows: rows stand in order of query and entity.
+            owner = rows.query[best]
+            first = torch.ones_like(owner, dtype=torch.bool)
+            first[1:] = owner[1:] != owner[:-1]
+            chosen = torch.zeros(len(rows), dtype=torch.bool, device=tuples.device)
+            chosen[best[first]] = True
+            found[rows.query[chosen], variable] = rows.columns[0][chosen]
+            keep = {v: torch.ones(len(r), dtype=torch.bool, device=tuples.device) for v, r in domains.rows.items()}
+            domains = domains.restrict(keep | {variable: chosen}, domains.dropped)
+    found[value <= 0] = -1
+    return found, value
+
+
+def _inside(domains: Domains, within: Domains, query: Tensor, entities: int) -> Domains:
+    """The rows whose entity is also in the domain of the query that the tuple answers."""
+    keep = {
+        v: find(within.rows[v].key(v, entities), query[rows.query] * entities + rows.columns[0])[1]
+        for v, rows in domains.rows.items()
+    }
+    return domains.restrict(keep, domains.dropped)

@@ -73,7 +73,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
 
     def run_many(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
         from tuplet.engines.ns3.run import stopped
-        from tuplet.engines.ns3.tensor_memory import counted
+        from tuplet.engines.ns3.tensors import counted
 
         with counted(limits, deadline):
             try:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import settings
-from tuplet.engines.facts import Checker
+from tuplet.engines.exact import Checker
 from tuplet.lab.bench.metrics import tuple_keys
 from tuplet.lab.bench.queries import BenchQuery
 from tuplet.query.engine import Engine

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet import settings
-from tuplet.engines.facts import holds
+from tuplet.engines.exact import holds
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLITS
 from tuplet.lab.bench.queries import BenchQuery

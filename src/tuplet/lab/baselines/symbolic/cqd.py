@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
 from tuplet.lab.baselines.base import Baseline, predictor, refuse_cycles

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import marginal_vectors, search_of
 from tuplet.lab.baselines.base import Baseline, entity_conditions
 from tuplet.lab.baselines.options import FitOptions

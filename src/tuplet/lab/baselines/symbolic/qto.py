@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.ns3.budget import BoxBudget
+from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import marginal_vectors, search_of
 from tuplet.lab.baselines.base import Baseline, refuse_cycles
 from tuplet.lab.baselines.options import QtoOptions

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tuplet.engines.ns3.batch import ClauseBatch, Term
-from tuplet.engines.ns3.sparse import TensorTable
+from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BadInput, Refused
 from tuplet.lab.baselines.trained.answering import Ground, scores
 from tuplet.lab.baselines.trained.baseline import opened

@@ -1,6 +1,7 @@
-"""Compiled look-ups of conditions, in arrays that are given by their addresses: see `condition_tests`.
+"""Compiled code that searches share: how truths combine, and look-ups of conditions.
 
-Searches call `holds` by its address, too: inlined where conditions are looked at, it would make them slow to compile.
+Conditions lie in arrays that are given by their addresses: see `condition_tests`. Searches call `holds` by its address,
+too: inlined where conditions are looked at, it would make them slow to compile.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -38,10 +39,34 @@ from tuplet.engines.condition_tests import (
     WITHIN,
     Longs,
 )
-from tuplet.graph.kernels import inlined
+from tuplet.graph.kernels import compiled, inlined
+from tuplet.query.logic import GODEL, GRID, PRODUCT
 
+_PRODUCT, _GODEL = PRODUCT.code, GODEL.code
 _INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # for debugging, see `graph.kernels`
 _LONG = ir.IntType(64)
+
+
+@inlined
+def conj(a, b, logic):
+    """The conjunction of a logic, by its code."""
+    if logic == _PRODUCT:
+        return a * b
+    return min(a, b) if logic == _GODEL else bounded_difference(a, b)
+
+
+@inlined
+def residuum(a, b, logic):
+    """The least truth x for which `a and x` is b, which is not above a."""
+    if logic == _GODEL or a <= 0.0:
+        return b
+    return b / a if logic == _PRODUCT else 1.0 - a + b
+
+
+@compiled
+def bounded_difference(a, b):
+    """The conjunction of Łukasiewicz."""
+    return max(0.0, (np.floor(a * GRID) + np.floor(b * GRID)) / GRID - 1.0)
 
 
 def _reader(bits: int, plain: Any) -> Any:

@@ -1,31 +1,13 @@
-"""Compiled search of the exact engine: best-first over prefixes of tuples."""
+"""Compiled search of the exact engine: the truth of one tuple, best-first search over prefixes, the best in order."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
 import numpy as np
 
-from tuplet.engines.exact.kernels.heap import (
-    NODE,
-    TUPLE,
-    by_name,
-    cursor_of,
-    first_rank,
-    item_of,
-    node_item,
-    pop,
-    push,
-)
-from tuplet.engines.exact.kernels.messages import (
-    check,
-    opened,
-    resolve,
-)
-from tuplet.engines.exact.kernels.point import (
-    complete,
-)
-from tuplet.engines.exact.kernels.rows import (
+from tuplet.engines.exact.kernels import (
     ABORT,
+    ABOVE,
     BASE,
     BELOW,
     BOUND,
@@ -50,12 +32,14 @@ from tuplet.engines.exact.kernels.rows import (
     LOWEST_BITS,
     NEXT_OPEN_A,
     NEXT_OPEN_B,
+    NODE,
     NODE_BITS,
     NODES,
     OPEN_A,
     OPEN_B,
     PARENT,
     PERMANENT,
+    PLATEAU,
     POSITION,
     RESOLVED,
     SEEN,
@@ -66,17 +50,174 @@ from tuplet.engines.exact.kernels.rows import (
     START,
     STEP,
     STOP,
+    SUPPORT,
     TRANSIENT,
+    TUPLE,
     VARIABLE,
     VISITS,
-    conj,
+    by_name,
+    check,
     contains,
+    cursor_of,
     entity_at,
+    factor,
+    first_rank,
     insert,
+    item_of,
+    node_item,
+    opened,
+    own,
     place_of,
+    pop,
+    push,
+    resolve,
     truth_at,
 )
-from tuplet.graph.kernels import compiled, inlined
+from tuplet.engines.kernels import conj, residuum
+from tuplet.graph.kernels import compiled, find_row, inlined
+
+# columns of `level`
+L_GENERATOR, L_START, L_STOP, L_POSITION = range(4)
+
+
+@compiled
+def complete(rows, program, state, most, least, logic):
+    """The truth of the tuple in `assign`: all atoms among its values, times the best values of the existentials.
+
+    Their values go to `witness`. The search for them ends when the whole reaches `most`, rounding apart; 0 is returned
+    for a truth below `least`, which need not be found.
+    """
+    count = state.count
+    total = 1.0
+    for i in range(len(program.fixed)):
+        e, target = program.fixed[i], program.fixed_target[i]
+        y = state.assign[target]
+        kind, source = program.entries[e, 0], program.entries[e, 1]
+        if kind == SUPPORT:
+            continue
+        if source < 0 or source == target:
+            value = own(rows, program, e, y)
+        else:
+            start, stop = np.int64(0), np.int64(0)
+            if kind < 2:
+                row = find_row(rows, state.assign[source], program.entries[e, 2])
+                if row >= 0:
+                    start, stop = rows.row_ptr[row], rows.row_ptr[row + 1]
+            value = factor(rows, program, e, kind, state.assign[source], y, start, stop)
+        total = conj(total, value, logic)
+        if total <= 0.0:
+            return 0.0
+    for v in range(len(state.assign)):
+        state.witness[v] = state.assign[v]
+    for p in range(len(program.parts)):
+        # with one part left, reaching the bound ends it
+        enough = most * (1.0 - 1e-12) if p == len(program.parts) - 1 else 2.0
+        # the other parts are at most 1, so this one must make up for the rest
+        needed = residuum(total, least, logic) * (1.0 - 1e-9)
+        value = best_part(rows, program, state, program.parts[p, 0], program.parts[p, 1], total, enough, needed, logic)
+        if count[ABORT]:
+            return 0.0
+        total = conj(total, value, logic)
+        if total <= 0.0:
+            return 0.0
+    return total
+
+
+@compiled
+def best_part(rows, program, state, first_level, last_level, already, enough, needed, logic):
+    """The best values of existentials that hang together, given the free variables: depth-first, with bounds.
+
+    0 if none reach more than what is needed.
+    """
+    count, level, value = state.count, state.level, state.level_value
+    best, found = needed, False
+    depth = first_level
+    value[depth, 0] = 1.0
+    entering = True
+    while depth >= first_level:
+        variable = program.levels[depth, VARIABLE]
+        first, end = program.levels[depth, CHECK_A], program.levels[depth, CHECK_B]
+        span = state.level_span[depth]
+        if entering:
+            entering = False
+            chosen = resolve(rows, program, state, span, first, end, variable, 0.0)
+            if chosen == -2:
+                depth -= 1
+                continue
+            level[depth, L_GENERATOR] = chosen
+            if chosen < 0:
+                level[depth, L_START], level[depth, L_STOP] = (
+                    program.levels[depth, LIST_ROW],
+                    program.levels[depth, LIST_B],
+                )
+                level[depth, L_POSITION] = program.levels[depth, LIST_A]
+            else:
+                level[depth, L_START], level[depth, L_STOP] = span[chosen - first, 0], span[chosen - first, 1]
+                level[depth, L_POSITION] = level[depth, L_START]
+        generator, start, stop = level[depth, L_GENERATOR], level[depth, L_START], level[depth, L_STOP]
+        descended = False
+        while level[depth, L_POSITION] < stop:
+            position = level[depth, L_POSITION]
+            level[depth, L_POSITION] = position + 1
+            count[VISITS] += 1
+            if count[VISITS] > count[LIMIT]:
+                count[ABORT] = SLICE
+                return 0.0
+            place = place_of(rows, program, generator, start, position)
+            given = truth_at(rows, generator, place)
+            if conj(value[depth, 0], given, logic) <= best:
+                break
+            y = entity_at(rows, generator, place)
+            total = value[depth, 0]
+            for e in range(first, end):
+                if program.entries[e, 0] == SUPPORT:
+                    continue
+                here = given if e == generator else check(rows, program, state, span, e, first, variable, y)
+                total = conj(total, here, logic)
+                if total <= best:
+                    break
+            if total <= best:
+                continue
+            state.assign[variable] = y
+            ceiling = opened(
+                rows, program, state, total, program.levels[depth, OPEN_A], program.levels[depth, OPEN_B], logic
+            )
+            if count[ABORT]:
+                return 0.0
+            if ceiling <= best:
+                continue
+            if depth == last_level - 1:
+                best, found = total, True
+                for d in range(first_level, last_level):
+                    state.witness[program.levels[d, VARIABLE]] = state.assign[program.levels[d, VARIABLE]]
+                if conj(already, best, logic) >= enough:
+                    return best
+                continue
+            descended = True
+            depth += 1
+            value[depth, 0] = total
+            entering = True
+            break
+        if not descended:
+            depth -= 1
+    return best if found else 0.0
+
+
+@compiled
+def points(rows, program, state, tuples, most, first, truth, witness, logic):
+    """Truth and witness of the tuples from `first` on, none above `most`; returns the first one not done."""
+    state.count[ABORT] = 0
+    for i in range(first, len(tuples)):
+        for j in range(tuples.shape[1]):
+            state.assign[j] = tuples[i, j]
+        value = complete(rows, program, state, most[i], 0.0, logic)
+        if state.count[ABORT]:
+            return i
+        truth[i] = value
+        for v in range(witness.shape[1]):
+            witness[i, v] = state.witness[v] if value > 0.0 else -1
+        state.count[COMMITS] += 1
+    return len(tuples)
 
 
 @inlined
@@ -103,7 +244,7 @@ def behind(rows, state, step):
 
 
 @compiled
-def search(rows, program, state, wanted, out, out_truth, godel):
+def search(rows, program, state, wanted, out, out_truth, logic):
     """Emits tuples in order of decreasing truth into `out` until `wanted` are there; says why it returned.
 
     With a cut, tuples that come behind it in order of names are dropped; that is for the last plateau of equal truths.
@@ -156,7 +297,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         if cut and step >= 0 and behind(rows, state, step) >= 0:
             continue
         if kind == TUPLE:
-            emit(rows, program, state, node, bound, -1.0, out, out_truth, godel)
+            emit(rows, program, state, node, bound, -1.0, out, out_truth, logic)
             if count[ABORT]:
                 push(state, bound, item)
                 return count[ABORT]
@@ -170,11 +311,11 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             if step == last:
                 value = bound
                 if program.lazy[0]:
-                    value = complete(rows, program, state, bound, state.floor[0], godel)
+                    value = complete(rows, program, state, bound, state.floor[0], logic)
                 # rounding apart, a value that reaches its bound can leave at once
                 if not count[ABORT] and value >= bound * (1.0 - 1e-12):
                     known = value if program.lazy[0] else -1.0
-                    emit(rows, program, state, node, bound, known, out, out_truth, godel)
+                    emit(rows, program, state, node, bound, known, out, out_truth, logic)
                     value = 0.0
                 if count[ABORT]:
                     push(state, bound, item)
@@ -193,8 +334,8 @@ def search(rows, program, state, wanted, out, out_truth, godel):
         variable = program.steps[step + 1, VARIABLE]
         chosen = np.int64(0)
         if kind == NODE or count[RESOLVED] != node:
-            least = bound if godel or worth[node, BASE] <= 0.0 else bound / worth[node, BASE]
-            chosen = resolve(rows, program, state, state.span, first, end, variable, least * (1.0 - 1e-6))
+            least = residuum(worth[node, BASE], bound, logic) * (1.0 - 1e-6)
+            chosen = resolve(rows, program, state, state.span, first, end, variable, least)
             count[RESOLVED] = node  # `span` holds its rows until another node is resolved
         if kind == NODE:
             count[COMMITS] += 1
@@ -210,7 +351,7 @@ def search(rows, program, state, wanted, out, out_truth, godel):
             else:
                 nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
                 nodes[node, POSITION] = nodes[node, START]
-        status, ready = advance(rows, program, state, node, step + 1, bound, cut, wanted, out, out_truth, godel)
+        status, ready = advance(rows, program, state, node, step + 1, bound, cut, wanted, out, out_truth, logic)
         if status < 0:
             return -status  # its cursor waits already
         if status:
@@ -228,7 +369,7 @@ def key_of(stage, step, entity):
 
 
 @inlined
-def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth, godel):
+def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth, logic):
     """Draws children of a node from its row while they may be the best of all.
 
     Returns 0 or why it stopped short (negated if the cursor of the row waits already), and a child that is at least as
@@ -245,7 +386,9 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
     while position < stop:
         place = place_of(rows, program, generator, start, position)
         given = truth_at(rows, generator, place)
-        least = min(bound, conj(worth[node, BASE], given, godel))
+        least = min(bound, conj(worth[node, BASE], given, logic))
+        if least <= 0.0:
+            return 0, none  # nor is anything behind it worth more
         if least < state.floor[0] or (count[HEAP] and least < state.heap_bound[0]):
             push(state, least, cursor_of(rows, program, state, node, step))
             return 0, none
@@ -276,16 +419,16 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
                 permanent = 0.0
                 break
             if program.entries[e, 4] == 0 or held:
-                transient = conj(transient, value, godel)
+                transient = conj(transient, value, logic)
             else:
-                permanent = conj(permanent, value, godel)
+                permanent = conj(permanent, value, logic)
         if count[ABORT]:
             return count[ABORT], none
         if permanent > 0.0:
             state.assign[variable] = y
-            whole = conj(permanent, transient, godel)
+            whole = conj(permanent, transient, logic)
             ceiling = opened(
-                rows, program, state, whole, program.steps[step, OPEN_A], program.steps[step, OPEN_B], godel
+                rows, program, state, whole, program.steps[step, OPEN_A], program.steps[step, OPEN_B], logic
             )
             if count[ABORT]:
                 return count[ABORT], none
@@ -294,14 +437,14 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
             if ceiling > 0.0:
                 if held:
                     transient = opened(
-                        rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], godel
+                        rows, program, state, transient, program.steps[step, SIDE_A], program.steps[step, SIDE_B], logic
                     )
                 else:
                     permanent = whole if program.steps[step, CLOSES] else permanent
                     transient = 1.0
                 base = opened(
-                    rows, program, state, conj(permanent, transient, godel),
-                    program.steps[step, NEXT_OPEN_A], program.steps[step, NEXT_OPEN_B], godel,
+                    rows, program, state, conj(permanent, transient, logic),
+                    program.steps[step, NEXT_OPEN_A], program.steps[step, NEXT_OPEN_B], logic,
                 )  # fmt: skip
                 if count[ABORT]:
                     return count[ABORT], none
@@ -317,7 +460,7 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
         least = 0.0
         if position < stop:
             given = truth_at(rows, generator, place_of(rows, program, generator, start, position))
-            least = min(bound, conj(worth[node, BASE], given, godel))
+            least = min(bound, conj(worth[node, BASE], given, logic))
         top = state.heap_bound[0] if count[HEAP] else 0.0
         if best >= 0:
             item = node_item(rows, state, best)
@@ -328,7 +471,7 @@ def advance(rows, program, state, node, step, bound, cut, wanted, out, out_truth
                 if 2 * count[SEEN] + 2 > len(state.seen):
                     push(state, worth[best, BOUND], item)
                     return leave(rows, program, state, node, step, least, -FULL_SEEN), none
-                emit(rows, program, state, best, worth[best, BOUND], -1.0, out, out_truth, godel)
+                emit(rows, program, state, best, worth[best, BOUND], -1.0, out, out_truth, logic)
                 if count[ABORT]:
                     push(state, worth[best, BOUND], item)
                     return leave(rows, program, state, node, step, least, -count[ABORT]), none
@@ -383,7 +526,7 @@ def leave(rows, program, state, node, step, least, status):
 
 
 @compiled
-def emit(rows, program, state, node, bound, known, out, out_truth, godel):
+def emit(rows, program, state, node, bound, known, out, out_truth, logic):
     """Writes the tuple in `assign` with its best existentials and its truth, the product over its atoms.
 
     If its truth is known (not negative), `complete` was just called and its witness stands.
@@ -396,10 +539,126 @@ def emit(rows, program, state, node, bound, known, out, out_truth, godel):
             out[at, v] = state.assign[v]
     else:
         if known < 0.0:
-            known = complete(rows, program, state, bound, 0.0, godel)
+            known = complete(rows, program, state, bound, 0.0, logic)
             if state.count[ABORT]:
                 return
         out_truth[at] = known
         for v in range(out.shape[1]):
             out[at, v] = state.witness[v]
     state.count[EMITTED] = at + 1
+
+
+# Truths this near to each other, relatively, are equal: products differ in the order of their factors.
+EQUAL = 1e-12
+
+
+@compiled
+def best(rows, program, state, wanted, out, truth, order, spare, logic):
+    """Finds the `wanted` best tuples; among equals of the least truth those that come first by name.
+
+    `out` and `truth` hold more than `wanted` tuples, `spare` is working space of that size, `order` of twice. FILLED
+    means that the first EMITTED rows are the list, in order; more is there unless EXHAUSTED is returned. After any
+    other status the state has to be given room or time, and the search goes on where it was. With no working space the
+    next tuples are written as they come, until `out` is full.
+    """
+    count = state.count
+    while True:
+        room = wanted + 1 if len(order) and not count[PLATEAU] else len(out)
+        status = search(rows, program, state, room, out, truth, logic)  # one call: it is inlined, and it is large
+        if not len(order) or status not in (FILLED, BELOW, EXHAUSTED):
+            return status
+        if not count[PLATEAU]:
+            if status == EXHAUSTED:
+                break
+            if wanted == 0 or truth[wanted] < truth[wanted - 1] * (1.0 - EQUAL):
+                count[EMITTED] = wanted
+                break
+            above = 0
+            while truth[above] > truth[wanted - 1] * (1.0 + EQUAL):
+                above += 1
+            state.floor[0] = truth[wanted - 1] * (1.0 - EQUAL)
+            count[ABOVE], count[PLATEAU] = above, 1
+        keep_first(rows, state, wanted, out, truth, order, spare)
+        if status != FILLED:
+            status = FILLED
+            break
+    arrange(rows, state, out, truth, 0, count[EMITTED], order, spare)
+    return status
+
+
+@inlined
+def keep_first(rows, state, wanted, out, truth, order, spare):
+    """Keeps the first tuples by name of the plateau, as many as are wanted, and cuts the search behind the last."""
+    count = state.count
+    arrange(rows, state, out, truth, count[ABOVE], count[EMITTED], order, spare)
+    count[EMITTED] = min(count[EMITTED], wanted)
+    state.cut[0] = 1
+    for i in range(len(state.select)):
+        state.cut[1 + i] = rows.rank[out[count[EMITTED] - 1, state.select[i]]]
+
+
+@inlined
+def before(rows, state, out, a, b):
+    """Whether tuple a comes before tuple b by name."""
+    for i in range(len(state.select)):
+        left, right = rows.rank[out[a, state.select[i]]], rows.rank[out[b, state.select[i]]]
+        if left != right:
+            return left < right
+    return False
+
+
+@compiled
+def arrange(rows, state, out, truth, first, end, order, spare):
+    """Orders rows first:end, whose truths fall up to rounding, by truth, then name; near truths are made equal."""
+    low = first
+    while low < end:
+        high = low + 1
+        highest = truth[low]
+        while high < end and truth[high] >= highest * (1.0 - EQUAL):
+            highest = max(highest, truth[high])
+            high += 1
+        if high - low > 1:
+            sort(rows, state, out, low, high, order)
+            for i in range(low, high):
+                for j in range(out.shape[1]):
+                    spare[i, j] = out[order[i], j]
+            for i in range(low, high):
+                truth[i] = highest
+                for j in range(out.shape[1]):
+                    out[i, j] = spare[i, j]
+        low = high
+
+
+@inlined
+def sort(rows, state, out, low, high, order):
+    """Writes the places low:high in order of names to `order`: merges of runs, which are long as a rule."""
+    half = len(order) // 2
+    for i in range(low, high):
+        order[i] = i
+    while True:
+        at = low
+        while at < high:
+            middle = run_end(rows, state, out, order, at, high)
+            if at == low and middle == high:
+                return
+            end = run_end(rows, state, out, order, middle, high)
+            left, right = at, middle
+            for to in range(at, end):
+                if right == end or (left < middle and not before(rows, state, out, order[right], order[left])):
+                    order[half + to] = order[left]
+                    left += 1
+                else:
+                    order[half + to] = order[right]
+                    right += 1
+            at = end
+        for i in range(low, high):
+            order[i] = order[half + i]
+
+
+@inlined
+def run_end(rows, state, out, order, start, high):
+    """The end of the ascending run from `start` on."""
+    end = start + 1
+    while end < high and not before(rows, state, out, order[end], order[end - 1]):
+        end += 1
+    return min(end, high)
