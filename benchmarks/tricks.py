@@ -90,24 +90,6 @@ def packed_truths() -> None:
     compare("packed truths", packed, lambda: np.lexsort((rank, -best)), times=3)
 
 
-def short_ranges() -> None:
-    """Short lists of ranges are expanded by a search; without, by `repeat_interleave` as long ones are."""
-    import torch
-
-    from tuplet.engines.ns3 import tensors
-
-    length = torch.full((50,), 20)
-    start, keep = torch.arange(0, 1000, 20), tensors._SHORT
-
-    def without() -> object:
-        tensors._SHORT = 0
-        found = tensors.ranges(start, length)
-        tensors._SHORT = keep
-        return found
-
-    compare("short ranges", lambda: tensors.ranges(start, length), without, inner=2000)
-
-
 def marks() -> None:
     """Different entities are found by marking; without, by sorting."""
     import torch
@@ -136,7 +118,6 @@ TRICKS: dict[str, Callable[[], None]] = {
     "spare": spare,
     "names": packed_names,
     "truths": packed_truths,
-    "ranges": short_ranges,
     "marks": marks,
     "compile": compile_,
 }

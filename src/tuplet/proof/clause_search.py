@@ -29,7 +29,11 @@ def bounded_difference(one: Any, other: Any) -> Any:
     return np.maximum((np.floor(one * GRID) + np.floor(other * GRID)) / GRID - 1, 0.0)
 
 
-CONJUNCTIONS = {"product": np.multiply, "godel": np.minimum, "lukasiewicz": bounded_difference}
+CONJUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "product": np.multiply,
+    "godel": np.minimum,
+    "lukasiewicz": bounded_difference,
+}
 
 
 class ProofClause(NamedTuple):

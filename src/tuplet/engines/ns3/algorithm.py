@@ -264,9 +264,14 @@ def marginalise(problem: Problem, place: int) -> tuple[FuzzyNode, Tensor]:
 def positive(problem: Problem, rows: NodeRows, score: Tensor) -> tuple[FuzzyNode, Tensor]:
     """The rows that are true in the box, and a bound on the others [queries]."""
     value, upper = evaluate(problem, rows)
-    false = (value <= 0).nonzero().view(-1)
-    lost = best_of(rows.query[false], upper[false], problem.queries)
-    return FuzzyNode(rows, value, upper, score).take((value > 0).nonzero().view(-1)), lost
+    return split(problem, FuzzyNode(rows, value, upper, score), value > 0)
+
+
+def split(problem: Problem, node: FuzzyNode, inside: Tensor) -> tuple[FuzzyNode, Tensor]:
+    """The rows of a mask, and a bound on the others [queries]."""
+    out = (~inside).nonzero().view(-1)
+    lost = best_of(node.rows.query[out], node.upper[out], problem.queries)
+    return node.take(inside.nonzero().view(-1)), lost
 
 
 def allocate(count: Sequence[Tensor], rows: Sequence[Tensor], size: int | None) -> list[Tensor]:
@@ -313,18 +318,15 @@ def merge(problem: Problem, nodes: Sequence[FuzzyNode]) -> tuple[NodeRows, Tenso
     cut = problem.nothing()
     chosen = []
     for node, b in zip(nodes, share, strict=True):
-        inside = ranks(node.rows.query, queries, node.value, node.score) < b[node.rows.query]
-        out = node.take((~inside).nonzero().view(-1))
-        cut = torch.maximum(cut, best_of(out.rows.query, out.upper, queries))
-        chosen.append(node.take(inside.nonzero().view(-1)))
+        best, lost = split(problem, node, ranks(node.rows.query, queries, node.value, node.score) < b[node.rows.query])
+        cut = cut.maximum(lost)
+        chosen.append(best)
     joint = chosen[0]
     for node in chosen[1:]:
         joint = product(problem, joint, node, size)
     if size is not None and len(joint.rows) and int(counts(joint.rows.query, queries).max()) > size:
-        inside = ranks(joint.rows.query, queries, joint.value) < size
-        out = joint.take((~inside).nonzero().view(-1))
-        cut = torch.maximum(cut, best_of(out.rows.query, out.upper, queries))
-        joint = joint.take(inside.nonzero().view(-1))
+        joint, lost = split(problem, joint, ranks(joint.rows.query, queries, joint.value) < size)
+        cut = cut.maximum(lost)
     return joint.rows, joint.score, cut
 
 
@@ -410,9 +412,7 @@ def above(problem: Problem, node: FuzzyNode, floor: Tensor | None) -> tuple[Fuzz
     """The rows that reach the floor, and a bound on the others."""
     if floor is None:
         return node, problem.nothing()
-    low = (node.upper < floor[node.rows.query]).nonzero().view(-1)
-    lost = best_of(node.rows.query[low], node.upper[low], problem.queries)
-    return node.take((node.upper >= floor[node.rows.query]).nonzero().view(-1)), lost
+    return split(problem, node, node.upper >= floor[node.rows.query])
 
 
 def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor: Tensor | None = None) -> Box:

@@ -213,6 +213,11 @@ class Domains:
     dropped: dict[int, Tensor]  # [queries] no assignment that takes a variable outside its domain is truer
     pairs: dict[tuple[int, int], Pairs] = field(default_factory=dict)  # between variables, made once
 
+    def links(self, target: int) -> Links:
+        """The literals between two nodes each; the target may be a hypernode."""
+        members = self.rows[target].members
+        return self.clause.links(lambda v: target if v in members else v)
+
     def restrict(self, keep: dict[int, Tensor], dropped: dict[int, Tensor], queries: Tensor | None = None) -> Domains:
         """Some rows of each domain (masks); with `queries` only those queries, renumbered."""
         number, clause = None, self.clause
@@ -228,8 +233,9 @@ class Domains:
         for (u, v), (first, second, truth) in self.pairs.items():
             both = (keep[u][first] & keep[v][second]).nonzero().view(-1)
             pairs[u, v] = Pairs(place[u][first[both]], place[v][second[both]], truth[both])
-        columns = ({v: some[v][mask] for v, mask in keep.items()} for some in (self.value, self.index, self.score))
-        return Domains(clause, rows, *columns, dropped, pairs)
+        columns = (self.value, self.index, self.score)
+        value, index, score = ({v: some[v][mask] for v, mask in keep.items() if v in some} for some in columns)
+        return Domains(clause, rows, value, index, score, dropped, pairs)
 
     def take(self, queries: Tensor) -> Domains:
         """The same for some of the queries."""

@@ -31,41 +31,12 @@ from tuplet.engines.ns3.tensors import (
     find,
     ranges,
     ranks,
-    renumbered,
     starts,
 )
 from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
 
 HYPERNODE = -1
-
-
-@dataclass(frozen=True)
-class Elimination:
-    """A query graph half taken apart: the nodes left, with their fuzzy vectors."""
-
-    clause: ClauseBatch
-    rows: dict[int, NodeRows]
-    value: dict[int, Tensor]
-    index: dict[int, Tensor]  # of all nodes but the target
-    pairs: dict[tuple[int, int], Pairs]
-
-    def links(self, target: int) -> Links:
-        """The literals between two nodes each; the target may be a hypernode."""
-        members = self.rows[target].members
-        return self.clause.links(lambda v: target if v in members else v)
-
-    def take(self, queries: Tensor, target: int) -> tuple[Elimination, Tensor]:
-        """The same for some of the queries; also the rows of the target that are theirs."""
-        if len(queries) == self.clause.queries:
-            return self, torch.arange(len(self.rows[target]), device=queries.device)
-        number = renumbered(queries, self.clause.queries)
-        at = {v: (number[rows.query] >= 0).nonzero().view(-1) for v, rows in self.rows.items()}
-        taken = {v: self.rows[v].take(at[v]) for v in at}
-        rows = {v: replace(some, query=number[some.query]) for v, some in taken.items()}
-        value = {v: self.value[v][at[v]] for v in at}
-        index = {v: self.index[v][at[v]] for v in at if v != target}
-        return Elimination(self.clause.take(queries), rows, value, index, {}), at[target]
 
 
 @dataclass(frozen=True)
@@ -110,7 +81,8 @@ class FuzzySearch:
         rows[node] = target if own else target.take(alive)
         values[node] = value if own else value[alive]
         pairs = domains.pairs if own else {pair: p for pair, p in domains.pairs.items() if node not in pair}
-        found, bound = self.eliminate(Elimination(clause, rows, values, domains.index, pairs), node)
+        index = {v: domains.index[v] for v in rows if v != node}
+        found, bound = self.eliminate(Domains(clause, rows, values, index, {}, {}, pairs), node)
         return found if own else torch.zeros_like(value).index_copy_(0, alive, found), bound
 
     def loops(self, clause: ClauseBatch, target: NodeRows) -> Tensor:
@@ -127,8 +99,11 @@ class FuzzySearch:
             parts.append(value)
         return torch.cat(parts)
 
-    def eliminate(self, state: Elimination, target: int) -> tuple[Tensor, Tensor]:
-        """Removes one node after the other until the target is left; returns as `__call__`."""
+    def eliminate(self, state: Domains, target: int) -> tuple[Tensor, Tensor]:
+        """Removes one node after the other until the target is left; returns as `__call__`.
+
+        The target may be a hypernode; it has no index.
+        """
         queries, rows, value = state.clause.queries, dict(state.rows), dict(state.value)
         links = state.links(target)
         known = {v for lit in state.clause.literals if lit.positive and len(lit.variables) == 1 for v in lit.variables}
@@ -137,7 +112,7 @@ class FuzzySearch:
             near = {u: [w for w in rows if frozenset((u, w)) in links] for u in rows if u != target}
             removable = [u for u in near if len(near[u]) < 2]
             if not removable:
-                return self.cut_cycle(Elimination(state.clause, rows, value, state.index, state.pairs), target, links)
+                return self.cut_cycle(replace(state, rows=rows, value=value), target, links)
             u = min(removable, key=lambda u: (len(near[u]), len(rows[u]), u))
             w = near[u][0] if near[u] else target
             if self.beam is not None and u in known:  # what no constant has reached has nothing to be cut by
@@ -275,7 +250,7 @@ class FuzzySearch:
             at = order[at]
             yield Pairs(met.first[at], source + part.start, met.truth[at])
 
-    def cut_cycle(self, state: Elimination, target: int, links: Links) -> tuple[Tensor, Tensor]:
+    def cut_cycle(self, state: Domains, target: int, links: Links) -> tuple[Tensor, Tensor]:
         """Cuts a cycle at its smallest variable. Queries may differ in which that is; those that agree go together."""
         rows, queries = state.rows, state.clause.queries
         degree = {u: sum(u in pair and pair <= rows.keys() for pair in links) for u in rows}
@@ -288,12 +263,13 @@ class FuzzySearch:
         found = torch.zeros_like(state.value[target])
         bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
         for number in torch.unique(choice).tolist():
-            some = (choice == number).nonzero().view(-1)
-            part, at = state.take(some, target)
+            here = choice == number
+            some, at = here.nonzero().view(-1), here[rows[target].query].nonzero().view(-1)
+            part = state if len(some) == queries else replace(state, pairs={}).take(some)
             found[at], bound[some] = self._cut(part, variables[number], target, part.links(target))
         return found, bound
 
-    def _cut(self, state: Elimination, u: int, target: int, links: Links) -> tuple[Tensor, Tensor]:
+    def _cut(self, state: Domains, u: int, target: int, links: Links) -> tuple[Tensor, Tensor]:
         """Tries the best rows of one variable, each as a query of its own; keeps the best."""
         rows, value, queries = state.rows, state.value, state.clause.queries
         found = torch.zeros_like(value[target])
@@ -318,7 +294,7 @@ class FuzzySearch:
             bound.scatter_reduce_(0, rows[u].query[chosen], lost, "amax")
         return found, bound
 
-    def _sizes(self, state: Elimination, u: int, chosen: Tensor, links: Links) -> Tensor:
+    def _sizes(self, state: Domains, u: int, chosen: Tensor, links: Links) -> Tensor:
         """At most how many rows each chosen row of u leaves to the other nodes."""
         fixed = state.rows[u].take(chosen)
         size = torch.ones_like(chosen)
@@ -330,9 +306,7 @@ class FuzzySearch:
             size += most
         return size
 
-    def _clamped(
-        self, state: Elimination, u: int, chosen: Tensor, target: int, links: Links
-    ) -> tuple[Elimination, Tensor]:
+    def _clamped(self, state: Domains, u: int, chosen: Tensor, target: int, links: Links) -> tuple[Domains, Tensor]:
         """One query for each chosen row of u; also the row of the target that each new row of it comes from."""
         fixed = state.rows[u].take(chosen)
         rows: dict[int, NodeRows] = {}
@@ -362,7 +336,7 @@ class FuzzySearch:
             else:
                 index[w] = state.index[w][second]
         clause = state.clause.take(fixed.query).clamp(u, fixed.columns[0])
-        return Elimination(clause, rows, value, index, {}), back
+        return Domains(clause, rows, value, index, {}, {}), back
 
 
 @dataclass(frozen=True)

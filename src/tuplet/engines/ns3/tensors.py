@@ -117,7 +117,6 @@ def make_room(size: int) -> None:
 Tensor = torch.Tensor
 
 _LAST = 2**63 - 1  # ends sorted keys, so that every search finds a place
-_SHORT = 1 << 14
 _ENTRY = 64  # bytes for each entry of a table while it is made
 SAME = 1 - 1e-12  # equal up to rounding: factors are multiplied in different orders
 # Items of one step, and blocks that the queries of one chunk may need. A step on the CPU takes some 25 ms: the deadline
@@ -274,12 +273,8 @@ def ranges(start: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """
     ends = torch.cumsum(length, 0)
     total = int(ends[-1]) if len(ends) else 0
-    place = torch.arange(total, device=start.device)
-    if total < _SHORT:  # repeat_interleave wakes all threads even for a handful of items
-        source = torch.searchsorted(ends, place, right=True)
-    else:
-        source = torch.repeat_interleave(length, output_size=total)
-    return source, place + (start - (ends - length))[source]
+    source = torch.repeat_interleave(length, output_size=total)
+    return source, torch.arange(total, device=start.device) + (start - (ends - length))[source]
 
 
 def blocks(length: Tensor, most: int) -> Iterator[slice]:
