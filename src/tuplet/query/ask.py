@@ -46,7 +46,10 @@ def ask(
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
     start = deadline.worked()
-    limits = check_options(limits.settled(question.tree.limit, question.tree.offset), engine)
+    limits = limits.settled(question.tree.limit, question.tree.offset)
+    if limits.options:  # they may have been typed as text
+        settings = engine.settings(limits.options)
+        limits = replace(limits, options={name: getattr(settings, name) for name in limits.options})
     if limits.guaranteed:
         limits = replace(limits, only="predicted")
         ranking, guarantee = guaranteed(question, engine, limits, deadline)
@@ -55,14 +58,6 @@ def ask(
         ranking = question.readings[0].rank(question.source, engine, limits, deadline)
         return explain_tuples(question, ranking, engine, judge, limits, deadline, start)
     return explain(question, find_rows(question, engine, limits, deadline), engine, judge, limits, deadline, start)
-
-
-def check_options(limits: Limits, engine: Engine[Any]) -> Limits:
-    """The same limits with the options of the engine checked and in their types: they may have been typed as text."""
-    if not limits.options:
-        return limits
-    settings = engine.settings(limits.options)
-    return replace(limits, options={name: getattr(settings, name) for name in limits.options})
 
 
 def explain_tuples(
@@ -106,8 +101,10 @@ def explain(
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
         ranking = replace(ranking, pruned="timeout")  # some was not looked for, or not all of it was found
-    # where a relation is a variable, that an entity does not fit one of its choices is no slip
-    clauses = question.clauses if len(question.readings) == 1 else ()
+    if engine.needs_truth not in question.hints:
+        # where a relation is a variable, that an entity does not fit one of its choices is no slip
+        clauses = question.clauses if len(question.readings) == 1 else ()
+        question.hints[engine.needs_truth] = tuple(hints(clauses, source, engine.needs_truth))
     return Answers(
         query=question.text,
         variables=found.names,
@@ -127,7 +124,7 @@ def explain(
             "all" if source.splits is None else source.splits,
             limits,
             source.origin if engine.needs_truth else None,
-            tuple(hints(clauses, source, engine.needs_truth)),
+            question.hints[engine.needs_truth],
             guarantee,
         ),
         columns=found.columns,

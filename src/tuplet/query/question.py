@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,11 @@ class BoundReading:
     clauses: Clauses
     plans: dict[str, Plan] = field(default_factory=dict, compare=False, repr=False)  # by engine
 
+    @cached_property
+    def searched(self) -> bool:
+        """Whether an engine searches for all variables of all clauses: each is in a positive atom."""
+        return not any(is_loose(clause) or not (clause.variables or clause.edges) for clause in self.clauses)
+
     def plan(self, source: Source, engine: Engine[Any], limits: Limits) -> Any:
         """The plan of an engine; one that depends on nothing but the source is made once."""
         if engine.plans_by_limits or not (source.truth is None or source.truth.tabulated):
@@ -47,13 +52,13 @@ class BoundReading:
         """The best tuples."""
         if not self.clauses:
             return nothing(len(self.reading.free))
+        if self.searched:
+            return engine.run(self.plan(source, engine, limits), limits, deadline)
         if any(not (clause.variables or clause.edges) for clause in self.clauses):
             # conditions on named entities alone, whose values are as they should be
             none = np.empty((1, 0), np.int32)
             return Ranking(none, np.ones(1), (none,) * len(self.clauses), exact=True, bound=0.0)
-        if any(map(is_loose, self.clauses)):
-            return loose_ranking(self.clauses, source, engine, limits, deadline)
-        return engine.run(self.plan(source, engine, limits), limits, deadline)
+        return loose_ranking(self.clauses, source, engine, limits, deadline)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Question:
     tree: Query
     readings: tuple[BoundReading, ...]
     plain: bool  # it asks for entities and nothing else
+    hints: dict[bool, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)  # by needs_truth
 
     @staticmethod
     def of(

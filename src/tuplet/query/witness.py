@@ -14,6 +14,7 @@ from tuplet.query.ranking import Clauses, Edge, Ranking
 from tuplet.query.schema import Status
 from tuplet.query.source import Source
 from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.table import TruthTable
 
 
 class Step(NamedTuple):
@@ -65,7 +66,8 @@ class Witnesses:
             value = observed.astype(np.float64)
         elif clauses:
             # Of rows on demand the table that was searched: thousands of values one by one would take long.
-            value, observed = source.table(clauses).lookup(heads.ravel(), relations, tails.ravel())
+            table = source.truth if isinstance(source.truth, TruthTable) else source.table(clauses)
+            value, observed = table.lookup(heads.ravel(), relations, tails.ravel())
         else:
             value, observed = np.zeros(0), np.zeros(0, dtype=bool)
         # an entity of an absent clause is -1, which no row has
