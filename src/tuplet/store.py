@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     import altair
 
     from tuplet.export.export import ExportReport
-    from tuplet.graph.graph import KnowledgeGraph
-    from tuplet.lang.ast import Query
-    from tuplet.query.question import Question
     from tuplet.truth.edit import EditReport
     from tuplet.truth.new_entities.predict import PredictionReport
 

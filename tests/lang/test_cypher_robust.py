@@ -32,7 +32,8 @@ from tuplet.lang.ast import (
 from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.logic import parse_logic
 from tuplet.lang.parse import parse
-from tuplet.lang.print import to_cypher, to_logic
+from tuplet.lang.print import to_logic
+from tuplet.lang.print_cypher import to_cypher
 from tuplet.lang.rewrite import clauses, rename
 
 PARAMETERS = {"p": 3, "q": ["a", 2.5]}

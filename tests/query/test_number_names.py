@@ -7,7 +7,8 @@ import pytest
 import tuplet
 from tuplet.errors import UnknownName
 from tuplet.lang.parse import parse
-from tuplet.lang.print import to_cypher, to_logic, to_sparql
+from tuplet.lang.print import to_logic, to_sparql
+from tuplet.lang.print_cypher import to_cypher
 from tuplet.store import Graph
 
 # Numbered in the order of names: 00010300, 007, 1, 3, 7, 9, egg, ham, tea; and 3, buys. So number 1 is customer 007.

@@ -12,13 +12,16 @@ relationships may be the same fact, their ends or their relations differ. The al
 
 from __future__ import annotations
 
+import datetime
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from tuplet.errors import BudgetExceeded
+from tuplet.errors import BudgetExceeded, hint
 from tuplet.lang.ast import (
     TYPE,
     Among,
@@ -39,7 +42,14 @@ from tuplet.lang.ast import (
     Value,
 )
 from tuplet.lang.rewrite import MAX_CLAUSES
-from tuplet.lang.tokens import Token, conjunction, disjunction, negation
+from tuplet.lang.tokens import (
+    Reader,
+    Token,
+    conjunction,
+    disjunction,
+    negation,
+    whole_number,
+)
 
 TRUE = And(())  # these two are told by identity
 FALSE = Or(())
@@ -267,3 +277,445 @@ def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
             return replace(formula, attribute=side(attribute))
         case _:
             return formula
+
+
+Parameters: TypeAlias = Mapping[str, Any]
+
+_TOKEN = re.compile(
+    r"""
+      (?P<word>[^\W\d]\w*)
+    | (?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
+    | (?P<quoted>`(?:[^`]|``)+`)
+    | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
+    | (?P<label>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<parameter>\$(?:\w+|`(?:[^`]|``)+`))
+    | (?P<unclosed>["'`].*|/\*.*)
+    | (?P<sign><>|<=|>=|=~|\.\.|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# What Cypher has and this subset has not, with the way out where there is one.
+UNSUPPORTED = {
+    "CALL": "a query is one MATCH … RETURN",
+    "CREATE": "queries only read",
+    "DELETE": "queries only read",
+    "DETACH": "queries only read",
+    "FOREACH": "queries only read",
+    "LOAD": "queries only read",
+    "MERGE": "queries only read",
+    "OPTIONAL": "every variable of an answer has a value; a property that is missing is returned empty",
+    "REMOVE": "queries only read",
+    "SET": "queries only read",
+    "UNWIND": "list the values with IN",
+    "USE": "a query reads one graph",
+    "WITH": "write all patterns and conditions before one RETURN",
+}
+SUPPORTED = ("MATCH", "WHERE", "RETURN", "ORDER", "SKIP", "LIMIT", "UNION")
+_FULL = {"OPTIONAL": "OPTIONAL MATCH", "LOAD": "LOAD CSV"}
+_CLOSED_BY = {"/": "*/"}
+_NUMBER_TYPES = (bool, int, float, str, datetime.date)
+
+
+class CypherReader(Reader):
+    """Walks the words of a Cypher text: names, values, parameters and keywords."""
+
+    def __init__(self, text: str, parameters: Parameters) -> None:
+        self.text = text
+        self.tokens = cypher_tokens(text)
+        self.index = 0
+        self.depth = 0
+        self.prefixes = {}
+        self.parameters = parameters
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def at(self, sign: str, then: str = "") -> bool:
+        """Whether this sign comes next, and another one `then`."""
+        token = self.tokens[self.index]
+        return token.text == sign and token.kind == "sign" and (not then or self.tokens[self.index + 1].text == then)
+
+    def at_keyword(self, word: str) -> bool:
+        """Whether this keyword comes next."""
+        token = self.tokens[self.index]
+        return token.kind == "word" and token.text.upper() == word
+
+    def keyword(self, word: str) -> bool:
+        """Read this keyword if it comes next."""
+        if not self.at_keyword(word):
+            return False
+        self.index += 1
+        return True
+
+    def fail(self, message: str, token: Token | None = None) -> NoReturn:
+        at = token or self.token
+        if at.kind == "unclosed":
+            close = _CLOSED_BY.get(at.text[0], at.text[0])
+            super().fail(f"this {at.text[: len(close)]} is never closed with {close}", Token("sign", "", at.position))
+        super().fail(message, token)
+
+    def refuse(self, message: str, token: Token | None = None) -> NoReturn:
+        if (token or self.token).kind == "unclosed":
+            self.fail(message, token)
+        super().refuse(message, token)
+
+    def unexpected(self, expected: str, near: tuple[str, ...] = ()) -> NoReturn:
+        """Refuse the next word: by name if Cypher knows it, with a suggestion if it is nearly a keyword."""
+        token = self.token
+        word = token.text.upper() if token.kind == "word" else ""
+        if word in UNSUPPORTED:
+            self.refuse(f"{_FULL.get(word, word)} is not supported; {UNSUPPORTED[word]}")
+        advice = hint(word, near) if word and word not in near else ""
+        self.fail(f"expected {expected}, found {self.found()}{advice}")
+
+    # --- names and values ---------------------------------------------------------------------------------------------
+
+    def identifier(self, what: str) -> Token:
+        """Read a name; the token's text is the name itself."""
+        token = self.token
+        if token.kind == "quoted":
+            self.index += 1
+            return token._replace(text=token.text[1:-1].replace("``", "`"))
+        if token.kind != "word":
+            self.fail(f"expected {what}, found {self.found()}")
+        self.index += 1
+        return token
+
+    def named(self, what: str) -> Name:
+        """Read the name of something in the graph."""
+        place = self.token
+        token = self.identifier(what)
+        return Name(token.text, "name", place.position, len(place.text))
+
+    def value(self) -> Value | tuple[Value, ...] | None:
+        """Read a value, a list of values, or null (`None`)."""
+        token = self.token
+        match token.kind:
+            case "label":
+                self.index += 1
+                text = self._unescape(token) if "\\" in token.text else token.text[1:-1]
+                return Value(text, "", token.position, len(token.text))
+            case "number":
+                self.index += 1
+                return Value(self._number(token), "", token.position, len(token.text))
+            case "parameter":
+                self.index += 1
+                return self._parameter(token)
+        if self.accept("-", "+"):
+            number = self.value() if self.token.kind in ("number", "parameter") else None
+            if not isinstance(number, Value) or isinstance(number.value, bool | str | datetime.date):
+                self.fail("expected a number after the sign", token)
+            plain = -number.value if token.text == "-" else number.value
+            return Value(plain, "", token.position, number.position + number.length - token.position)
+        if self.accept("["):
+            return self._list()
+        if self.keyword("TRUE"):
+            return Value(True, "", token.position, 4)
+        if self.keyword("FALSE"):
+            return Value(False, "", token.position, 5)
+        if self.keyword("NULL"):
+            return None
+        if self.at_keyword("DATE") or self.at_keyword("DATETIME") or self.at_keyword("LOCALDATETIME"):
+            return self._time()
+        if self.at("{"):
+            self.refuse("maps are not supported; compare properties one by one")
+        self.unexpected("a value")
+
+    def starts_value(self) -> bool:
+        """Whether a value comes next."""
+        token = self.token
+        if token.kind == "word":
+            timed = token.text.upper() in ("DATE", "DATETIME", "LOCALDATETIME")
+            opened = self.tokens[self.index + 1].text == "("
+            return token.text.upper() in ("TRUE", "FALSE", "NULL") or (timed and opened)
+        return token.kind in ("label", "number", "parameter") or token.text in ("[", "-", "+", "{")
+
+    def _number(self, token: Token) -> int | float:
+        number = float(token.text)
+        if token.text.isdigit():
+            try:
+                return whole_number(token.text)
+            except ValueError as error:
+                self.fail(str(error), token)
+        if number in (float("inf"), float("-inf")):
+            self.fail("this number is too large", token)
+        return number
+
+    def _list(self) -> tuple[Value, ...]:
+        self.deeper()
+        values: list[Value] = []
+        while not self.accept("]"):
+            if values:
+                self.expect(",", "or ']' in a list")
+            token = self.token
+            value = self.value()
+            if not isinstance(value, Value):
+                self.refuse("a list holds numbers, texts, dates, true and false, nothing else", token)
+            values.append(value)
+        self.depth -= 1
+        return tuple(values)
+
+    def _time(self) -> Value:
+        function = self.advance()
+        self.expect("(", f"after {function.text}")
+        token = self.token
+        given = self.value()
+        if not isinstance(given, Value) or not isinstance(given.value, str):
+            self.fail(f"{function.text}() takes a text such as '2020-01-31'", token)
+        closing = self.token
+        self.expect(")", f"after the text of {function.text}")
+        read = datetime.date if function.text.upper() == "DATE" else datetime.datetime
+        try:
+            value = read.fromisoformat(given.value)
+        except ValueError:
+            self.fail(f"{given.value!r} is no {function.text}; write it as 2020-01-31 or 2020-01-31T12:00:00", token)
+        return Value(value, "", function.position, closing.position + 1 - function.position)
+
+    def _parameter(self, token: Token) -> Value | tuple[Value, ...] | None:
+        name = token.text[1:].strip("`")
+        if name not in self.parameters:
+            self.fail(f"the parameter ${name} has no value{hint(name, self.parameters, '${}'.format)}", token)
+        given = self.parameters[name]
+        if isinstance(given, list | tuple):
+            if not all(isinstance(item, _NUMBER_TYPES) for item in given):
+                self.fail(f"the list ${name} holds something that is no number, text or date", token)
+            return tuple(Value(item, "", token.position, len(token.text)) for item in given)
+        if given is None:
+            return None
+        if not isinstance(given, _NUMBER_TYPES):
+            self.fail(f"the parameter ${name} is no number, text, date or list of them", token)
+        return Value(given, "", token.position, len(token.text))
+
+
+def cypher_tokens(text: str) -> list[Token]:
+    """The words of a Cypher text, spaces and comments left out, an `end` at the end.
+
+    >>> [t.text for t in cypher_tokens("MATCH (d:Drug)-->(x) // all")]
+    ['MATCH', '(', 'd', ':', 'Drug', ')', '-', '-', '>', '(', 'x', ')', '']
+    """
+    found = [
+        Token(kind, match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if (kind := match.lastgroup or "") != "space"
+    ]
+    found.append(Token("end", "", len(text)))
+    return found
+
+
+_PLAIN = re.compile(r"\w+")
+MAX_STEPS = 16  # of a path of fixed length
+
+
+class PatternReader(CypherReader, ABC):
+    """The patterns of MATCH."""
+
+    def __init__(self, text: str, parameters: Parameters) -> None:
+        super().__init__(text, parameters)
+        self.nodes: dict[str, bool] = {}  # every node, and whether a name was given to it
+        self.matched: dict[str, Token] = {}  # the nodes of MATCH, and where they first stand
+        self.relationships: dict[str, Relationship] = {}
+        self.lists: set[str] = set()  # variables of paths of fixed length
+        self.taken = {token.text for token in self.tokens if token.kind == "word"}
+        self.renamed: dict[str, str] = {}  # variables with signs that other languages do not know
+        self.fresh = 0
+
+    # --- patterns -----------------------------------------------------------------------------------------------------
+
+    def patterns(self) -> list[Part]:
+        """`path, path …`"""
+        parts: list[Part] = []
+        while True:
+            token = self.token
+            if token.kind in ("word", "quoted") and self.tokens[self.index + 1].text == "=":
+                self.refuse("paths are no values here; leave out the name of the path and return its nodes")
+            if token.kind == "word" and token.text.upper() in ("SHORTESTPATH", "ALLSHORTESTPATHS"):
+                self.refuse(f"{token.text} is not supported; a path has a fixed length")
+            self.path(parts, new=True)
+            if not self.accept(","):
+                return parts
+
+    def path(self, parts: list[Part], new: bool) -> None:
+        """A path into `parts`; `new` tells whether it may name new variables."""
+        left = self.node(parts, new)
+        while self.at("-") or self.at("<", "-"):
+            left = self.relationship(left, parts, new)
+
+    def node(self, parts: list[Part], new: bool) -> Exists:
+        if not self.at("("):
+            self.unexpected("'(' with a node", ("MATCH",))
+        opening = self.advance()
+        if self.token.kind in ("word", "quoted") and not self.at_keyword("WHERE"):
+            opening = token = self.token
+            name = self.plain(self.identifier("a variable").text)
+            if name in self.relationships or name in self.lists:
+                self.fail(f"{name} is a relationship, it cannot be a node", token)
+            if not new and name not in self.nodes:
+                self.fail(f"{name} is not defined; a pattern in a condition names no new variables", token)
+            self.nodes[name] = True
+        else:
+            name = self.new_name()
+            self.nodes[name] = False
+        node = Exists(name)
+        if new:
+            self.matched.setdefault(name, opening)
+        if self.at(":"):
+            parts.append(self.labels(node))
+        if self.token.kind == "parameter":
+            self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
+        parts.extend(Compare("=", Attribute(node, key), value) for key, value in self.properties())
+        if self.keyword("WHERE"):
+            parts.append(self.condition())
+        self.expect(")", "after a node")
+        return node
+
+    def labels(self, node: Exists) -> Formula:
+        """`:A:B`, `:A&B` or `:A|B`"""
+        found: list[list[Formula]] = [[]]
+        self.advance()
+        while True:
+            place = self.token
+            label = self.named("a label")
+            relation = Name(TYPE, "name", place.position, len(place.text))
+            found[-1].append(Atom(relation, node, Constant(label)))
+            if self.accept("|"):
+                self.accept(":")
+                found.append([])
+            elif not self.accept(":", "&"):
+                return any_of([all_of(group) for group in found])
+
+    def relationship(self, left: Exists, parts: list[Part], new: bool) -> Exists:
+        opening = self.token
+        back = self.accept("<")
+        self.expect("-", "in a relationship")
+        name, steps = "", 1
+        types: tuple[Name, ...] = ()
+        properties: list[tuple[Name, Value]] = []
+        named = False
+        repeated = False
+        token = self.token
+        if self.accept("["):
+            token = self.token
+            if token.kind in ("word", "quoted"):
+                name, named = self.relationship_name(new), True
+                self.lists.add(name)  # no other node or relationship is called so
+            if self.accept(":"):
+                types = self.types()
+            if self.at("*"):
+                steps, repeated = self.steps(), True
+            if self.token.kind == "parameter":
+                self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
+            properties = self.properties()
+            self.expect("]", "after a relationship")
+        self.expect("-", "after a relationship")
+        forward = self.accept(">")
+        direction = "" if back == forward else (">" if forward else "<")
+        after: list[Part] = []
+        right = self.node(after, new)
+        if named and not repeated:
+            self.lists.discard(name)
+        if steps == 0:
+            parts.append(Same(left, right))
+        for step in range(steps):
+            middle = right if step == steps - 1 else self.between(opening, new)
+            # one of a type is no variable, and needs a name only to be told apart
+            unnamed = repeated or not named
+            own = name if not unnamed else f"-{opening.position}-{step}" if types else self.new_name()
+            found = Relationship(token if named else opening, own, types, left, middle, direction, tuple(properties))
+            if named and not repeated:
+                self.relationships[name] = found
+            parts.append(found)
+            left = middle
+        parts += after
+        return right
+
+    def between(self, opening: Token, new: bool) -> Exists:
+        """A node inside a path of fixed length."""
+        name = self.new_name()
+        if new:
+            self.matched[name] = opening
+        return Exists(name)
+
+    def relationship_name(self, new: bool) -> str:
+        token = self.token
+        name = self.plain(self.identifier("a variable").text)
+        if name in self.nodes:
+            self.fail(f"{name} is a node, it cannot be a relationship", token)
+        if name in self.relationships or name in self.lists:
+            self.refuse(f"{name} is a relationship of another pattern; name it once", token)
+        if not new:
+            self.fail(f"{name} is not defined; a pattern in a condition names no new variables", token)
+        return name
+
+    def types(self) -> tuple[Name, ...]:
+        found = [self.named("a type")]
+        while self.accept("|"):
+            self.accept(":")
+            found.append(self.named("a type"))
+        return tuple(found if len(found) == 1 else dict.fromkeys(found))
+
+    def steps(self) -> int:
+        """`*3` or `*3..3`: how many relationships the path has."""
+        star = self.advance()
+        low = self.number_of_steps()
+        high = low
+        if self.accept(".."):
+            high = self.number_of_steps()
+        if low is None or low != high:
+            self.refuse("paths of variable length are not supported; write one query for each length, as *2", star)
+        if low > MAX_STEPS:
+            self.fail(f"a path has at most {MAX_STEPS} relationships", star)
+        return low
+
+    def number_of_steps(self) -> int | None:
+        token = self.token
+        if token.kind != "number":
+            return None
+        if not token.text.isdigit():
+            self.fail(f"expected a whole number of relationships, found {self.found()}")
+        self.advance()
+        return int(token.text)
+
+    def properties(self) -> list[tuple[Name, Value]]:
+        """`{name: value, …}`"""
+        found: list[tuple[Name, Value]] = []
+        if not self.accept("{"):
+            return found
+        while not self.accept("}"):
+            if found:
+                self.expect(",", "or '}' after a property")
+            key = self.named("a property")
+            self.expect(":", "after a property")
+            token = self.token
+            if not self.starts_value():
+                self.refuse("a property of a pattern takes a value or a parameter; write other conditions in WHERE")
+            value = self.value()
+            if value is None:
+                self.no_null(token)
+            if not isinstance(value, Value):
+                self.refuse("a property is compared with one value; write IN for a list of them", token)
+            found.append((key, value))
+        return found
+
+    def plain(self, name: str) -> str:
+        """A variable without the signs that only backticks allow."""
+        if not _PLAIN.fullmatch(name) and name not in self.renamed:
+            self.renamed[name] = re.sub(r"\W", "_", name)
+            while self.renamed[name] in self.taken:
+                self.renamed[name] += "_"
+            self.taken.add(self.renamed[name])
+        return self.renamed.get(name, name)
+
+    def new_name(self) -> str:
+        """A name that is nowhere in the text."""
+        while True:
+            self.fresh += 1
+            name = f"_{self.fresh}"
+            if name not in self.taken:
+                return name
+
+    @abstractmethod
+    def condition(self) -> Formula:
+        """`WHERE …`, after the word."""
+
+    def no_null(self, token: Token) -> NoReturn:
+        self.fail("nothing equals null; write IS NULL or IS NOT NULL", token)

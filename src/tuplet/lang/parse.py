@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from tuplet.errors import BadInput, BudgetExceeded, ParseError, nearest
 from tuplet.lang.ast import Query
-from tuplet.lang.cypher import Parameters, parse_cypher
+from tuplet.lang.cypher import parse_cypher
+from tuplet.lang.cypher_patterns import Parameters
 from tuplet.lang.logic import parse_logic
 from tuplet.lang.rewrite import check_size
 from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql

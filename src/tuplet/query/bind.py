@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, ParseError, UnknownName, WrongKind
-from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, comparable, kind_of, members
+from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, kind_of, members
 from tuplet.graph.graph import AttributeWords
 from tuplet.graph.names import Strings
 from tuplet.lang.ast import (
@@ -54,7 +54,10 @@ from tuplet.query.conditions import (
     Outside,
     Paired,
     Within,
+    arrow_texts,
     common,
+    compared_values,
+    next_key,
     together,
 )
 from tuplet.query.ranking import Edge, QueryGraph
@@ -164,7 +167,7 @@ class ConditionBinder:
             return replace(choice, column=column.only(_spoken(column, str(value.value)) != condition.negated))
         if operator == "starts" and isinstance(column.values, Strings) and not condition.negated:
             key = str(value.value).encode()
-            after = column.values.before(_next(key)) if _next(key) else column.distinct
+            after = column.values.before(next_key(key)) if next_key(key) else column.distinct
             return _cut(choice, column.values.before(key), after)
         if operator not in COMPARES:
             return _marked(choice, self._matching(column, operator, value) != condition.negated)
@@ -196,14 +199,14 @@ class ConditionBinder:
         if operator == "starts" and isinstance(column.values, Strings):
             marks = np.zeros(column.distinct, dtype=bool)
             key = wanted.encode()
-            marks[column.values.before(key) : column.values.before(_next(key)) if _next(key) else None] = True
+            marks[column.values.before(key) : column.values.before(next_key(key)) if next_key(key) else None] = True
             return marks
         if not isinstance(column.values, Strings):
             message = f"{operator} is about text, and {column.name} holds {FAMILY_WORDS[column.family]}"
             raise WrongKind(message, self.text, value.position, value.length)
         import pyarrow.compute as pc
 
-        texts = _arrow(column.values)
+        texts = arrow_texts(column.values)
         match operator:
             case "contains":
                 found = pc.match_substring(texts, wanted)
@@ -221,9 +224,8 @@ class ConditionBinder:
         import pyarrow.compute as pc
 
         try:
-            return pc.match_substring_regex(
-                texts, pattern
-            )  # takes time in proportion to the text, whatever the pattern
+            # takes time in proportion to the text, whatever the pattern
+            return pc.match_substring_regex(texts, pattern)
         except pa.ArrowInvalid as error:
             reason = str(error).split(":", 1)[-1].strip()
             raise ParseError(f"bad pattern {pattern!r}: {reason}", self.text, value.position, value.length) from None
@@ -422,36 +424,6 @@ def _word(value: Value) -> str:
     return {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}[
         FAMILIES[kind_of(value.value)]
     ]
-
-
-def compared_values(operator: str, left: Any, right: Any) -> bool:
-    """Whether two values compare; values of different families differ, and nothing else."""
-    if FAMILIES[kind_of(left)] != FAMILIES[kind_of(right)]:
-        return operator == "!="
-    if operator in COMPARES:
-        return bool(COMPARES[operator](np.asarray(comparable(left)), np.asarray(comparable(right))))
-    match operator:
-        case "contains":
-            return str(right) in str(left)
-        case "starts":
-            return str(left).startswith(str(right))
-        case "ends":
-            return str(left).endswith(str(right))
-        case _:
-            return re.search(str(right), str(left)) is not None
-
-
-def _next(key: bytes) -> bytes:
-    """The first bytes behind all that begin with a key; nothing if there are none."""
-    stripped = key.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b""
-
-
-def _arrow(strings: Strings) -> pyarrow.Array:
-    import pyarrow as pa
-
-    blob, offsets = np.ascontiguousarray(strings.blob), np.ascontiguousarray(strings.offsets)
-    return pa.LargeStringArray.from_buffers(len(strings), pa.py_buffer(offsets), pa.py_buffer(blob))
 
 
 @dataclass(frozen=True)
@@ -653,12 +625,8 @@ def _by_last_part(text: str, words: Words) -> int:
     """The one IRI that ends in `/text` or `#text`, -1 if there is none or several."""
     if len(words) > MOST_LISTED or not _PLAIN.fullmatch(text):
         return -1
-    ending = [i for i in range(len(words)) if "://" in (word := words.name(i)) and _last_part(word) == text]
+    ending = [i for i in range(len(words)) if "://" in (word := words.name(i)) and re.split(r"[#/]", word)[-1] == text]
     return ending[0] if len(ending) == 1 else -1
-
-
-def _last_part(iri: str) -> str:
-    return re.split(r"[#/]", iri)[-1]
 
 
 def relation_id(name: Name, graph: Names, text: str = "") -> int:
@@ -748,7 +716,7 @@ def _of_type(term: Term, relation: int, graph: Names) -> Term:
     if adjacency is None:
         return term
     types = np.unique(adjacency.relation(relation)[1])
-    named = [name for i in types.tolist() if _last_part(name := graph.entities.name(i)) == term.name.text]
+    named = [name for i in types.tolist() if re.split(r"[#/]", name := graph.entities.name(i))[-1] == term.name.text]
     return Constant(replace(term.name, text=named[0])) if len(named) == 1 else term
 
 

@@ -5,18 +5,22 @@ They hold or do not, whatever is predicted. `holds` says what a condition means;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.attributes import AttributeColumn, Ids, Marks, Ranked
+from tuplet.graph.attributes import FAMILIES, AttributeColumn, Ids, Marks, Ranked, comparable, kind_of
 from tuplet.graph.names import Strings
 from tuplet.lang.ast import Formula
 from tuplet.lang.print import formula_to_logic
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # How the rank of a value of the left variable compares with the rank of one of the right variable.
 COMPARES: dict[str, Callable[[NDArray[np.int32], NDArray[np.int32]], Marks]] = {
@@ -231,3 +235,33 @@ def _in_common_order(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Ra
         Ranked(column.ranked.keys, new[column.ranked.rank]) for column, new in zip((a, b), ranks, strict=True)
     )
     return first, second
+
+
+def compared_values(operator: str, left: Any, right: Any) -> bool:
+    """Whether two values compare; values of different families differ, and nothing else."""
+    if FAMILIES[kind_of(left)] != FAMILIES[kind_of(right)]:
+        return operator == "!="
+    if operator in COMPARES:
+        return bool(COMPARES[operator](np.asarray(comparable(left)), np.asarray(comparable(right))))
+    match operator:
+        case "contains":
+            return str(right) in str(left)
+        case "starts":
+            return str(left).startswith(str(right))
+        case "ends":
+            return str(left).endswith(str(right))
+        case _:
+            return re.search(str(right), str(left)) is not None
+
+
+def next_key(key: bytes) -> bytes:
+    """The first bytes behind all that begin with a key; nothing if there are none."""
+    stripped = key.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b""
+
+
+def arrow_texts(strings: Strings) -> pyarrow.Array:
+    import pyarrow as pa
+
+    blob, offsets = np.ascontiguousarray(strings.blob), np.ascontiguousarray(strings.offsets)
+    return pa.LargeStringArray.from_buffers(len(strings), pa.py_buffer(offsets), pa.py_buffer(blob))

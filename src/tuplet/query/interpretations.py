@@ -46,7 +46,8 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.rewrite import Clause, Literal, clauses, rename
 from tuplet.lang.tokens import whole_number
-from tuplet.query.bind import attributes_of, compared_values, find_relation
+from tuplet.query.bind import attributes_of, find_relation
+from tuplet.query.conditions import compared_values
 
 MOST_READINGS = 10_000
 

@@ -33,7 +33,7 @@ class BoundReading:
 
     reading: Reading
     clauses: Clauses
-    plans: dict[str, Plan] = field(default_factory=dict, compare=False, repr=False)  # by engine
+    plans: dict[type[Engine[Any]], Plan] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def searched(self) -> bool:
@@ -44,9 +44,9 @@ class BoundReading:
         """The plan of an engine; one that depends on nothing but the source is made once."""
         if engine.plans_by_limits or not (source.truth is None or source.truth.tabulated):
             return engine.planned(self.clauses, source, limits)
-        if engine.name not in self.plans:
-            self.plans[engine.name] = engine.planned(self.clauses, source, limits)
-        return self.plans[engine.name]
+        if type(engine) not in self.plans:
+            self.plans[type(engine)] = engine.planned(self.clauses, source, limits)
+        return self.plans[type(engine)]
 
     def rank(self, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline) -> Ranking:
         """The best tuples."""

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Condition, Constant, Free, Name, Order, Value
-from tuplet.query.bind import ConditionBinder, compared_values, resolve
+from tuplet.query.bind import ConditionBinder, resolve
+from tuplet.query.conditions import compared_values
 from tuplet.query.engine import Engine
 from tuplet.query.interpretations import Reading
 from tuplet.query.limits import Deadline, Limits

@@ -36,11 +36,11 @@ from tuplet.lang.print import (
     formula_to_logic,
     order_to_logic,
     title,
-    to_cypher,
     to_logic,
     to_sparql,
     with_short_names,
 )
+from tuplet.lang.print_cypher import to_cypher
 from tuplet.lang.rewrite import rename, to_normal_form
 from tuplet.lang.tokens import conjunction, is_number, tokenize
 from tuplet.query.bind import resolve
