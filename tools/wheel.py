@@ -18,7 +18,13 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ("py.typed", "data/world/facts.tsv", "data/world/labels.tsv", "data/attack/facts.tsv.gz", "server/web/index.html")
+DATA = (
+    "py.typed",
+    "data/world/facts.tsv",
+    "data/world/labels.tsv",
+    "data/attack/facts.tsv.gz",
+    "server/web/index.html",
+)
 
 
 def main() -> int:
