@@ -193,8 +193,8 @@ sys.meta_path.insert(0, Absent())
 """
 LISTED = """
 from dataclasses import fields
-from tuplet import registry
-engines = [registry.find("engines", name) for name in registry.names("engines")]
+from tuplet import settings
+engines = [settings.find_plugin("engines", name) for name in settings.list_plugins("engines")]
 said = {e.name: (e.summary, e.batched, e.marginal, e.served, [f.name for f in fields(e.options)]) for e in engines}
 assert said["fit"][4] == ["most", "mode"], said
 """

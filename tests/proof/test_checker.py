@@ -41,8 +41,8 @@ def proof(store: tuplet.Store, tmp_path: Path) -> Path:
     return tmp_path / "a.proof"
 
 
-def test_the_checker_has_less_than_500_lines() -> None:
-    assert sum(len((FOLDER / f"{part}.py").read_text("utf-8").splitlines()) for part in PARTS) < 500
+def test_the_checker_has_fewer_than_550_lines() -> None:
+    assert sum(len((FOLDER / f"{part}.py").read_text("utf-8").splitlines()) for part in PARTS) < 550
 
 
 def test_the_checker_imports_numpy_and_itself() -> None:

@@ -21,7 +21,6 @@ from tuplet.cli import main
 from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.base import LinkPredictor
-from tuplet.truth.candidates import rows as fused
 from tuplet.truth.candidates import rows as row_logs
 from tuplet.truth.candidates import sources
 from tuplet.truth.candidates.score import finished_relations, score_candidates
@@ -100,8 +99,9 @@ def triples(scored: ScoredEdges) -> list[tuple[int, int, int]]:
 def in_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there are kernels, but for the kernels: products are looked at tile by tile."""
     monkeypatch.setattr(row_logs, "has_kernels", lambda device: True)
-    monkeypatch.setattr(fused, "_TILE_ROWS", 5)
-    monkeypatch.setattr(fused, "_TILE_COLUMNS", 7)
+    monkeypatch.setattr(row_logs, "score_products", row_logs.TiledProducts)
+    monkeypatch.setattr(row_logs, "_TILE_ROWS", 5)
+    monkeypatch.setattr(row_logs, "_TILE_COLUMNS", 7)
 
 
 @pytest.mark.parametrize("least", [1.0, 0.3, 0.0])

@@ -36,7 +36,7 @@ def rewrite(store: Path, version: int = FORMAT_VERSION, **meta: object) -> None:
     ("version", "message"),
     [
         (FORMAT_VERSION + 1, r"is newer than this tuplet .* reads .*; install a newer tuplet"),
-        (FORMAT_VERSION - 1, r"format version 2 is older than this tuplet reads; build the store again"),
+        (FORMAT_VERSION - 1, r"format version 2 is older than 3, which this tuplet .* reads; build the store again"),
         (1, r"build the store again"),
     ],
 )

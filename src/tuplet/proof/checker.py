@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tuplet.proof.clause_search import SLACK, ClauseSearch, ProofClause, SignedAtom, Values
+from tuplet.proof.clause_search import EITHER, SLACK, ClauseSearch, ProofClause, SignedAtom, Values
 from tuplet.proof.plain_store import Floats, Ids, PlainStore, UnusableProof, read_json, sha256
 
 # What a file holds, no more and no less: texts by pattern, (A, B) an A or a B, [A] any number of A, ... any name.
@@ -23,13 +23,8 @@ ANSWER = {"tuple": [TEXT], "truth": NUMBER, "status": WORD, "witness": [(None, W
 ATOM, COMPARED, AMONG = [TERM, TEXT, TERM, bool], [TERM, "!?=", TERM], [r"\?\w+", ["<.*>"], bool]
 CLAUSE = {"exists": [WORD], "atoms": [ATOM], "compared": [COMPARED], "among": [AMONG]}
 STORE, QUERY = {"path": TEXT, "hash": TEXT, "generation": int}, {"text": TEXT, "free": [WORD], "clauses": [CLAUSE]}
-ASKED = {
-    "store": STORE,
-    "query": QUERY,
-    "logic": "product|godel|lukasiewicz",
-    "only": (None, *STATUS),
-    "k": (None, int),
-}
+LOGIC = "product|godel|lukasiewicz"
+ASKED = {"store": STORE, "query": QUERY, "logic": LOGIC, "only": (None, *STATUS), "k": (None, int)}
 CLAIMED = {**ASKED, "bound": NUMBER, "answers": [ANSWER]}
 PROOF = {"format": "tuplet proof", "version": 1, "tuplet": TEXT, **CLAIMED, "seal": TEXT}
 ROUNDING = 1e-11  # products depend on the order of their factors in the last digits: truths this close are one
@@ -165,17 +160,13 @@ class Claims:
 
     def _share(self, truth: float) -> float:
         """What the truest of the clauses has at least, if all together have such a truth."""
-        if self.logic == "product" and 0 < truth < 1:
-            truth = -math.expm1(math.log1p(-truth) / len(self.searches))
-        if self.logic == "lukasiewicz":
-            truth /= len(self.searches)
-        return truth * (1 - 10 * SLACK)
+        product = -math.expm1(math.log1p(-truth) / len(self.searches)) if 0 < truth < 1 else truth
+        share = {"product": product, "godel": truth, "lukasiewicz": truth / max(1, len(self.searches))}[self.logic]
+        return share * (1 - 10 * SLACK)
 
     def _either(self, truths: Sequence[float]) -> float:
         """The truth of a disjunction."""
-        if self.logic == "lukasiewicz":
-            return min(1.0, sum(truths))
-        return reduce(max if self.logic == "godel" else lambda one, other: one + other * (1 - one), truths, 0.0)
+        return reduce(EITHER[self.logic], truths, 0.0)
 
     def _said(self, ids: Sequence[int]) -> str:
         return f"({', '.join(self.store.names[i] for i in ids)})"

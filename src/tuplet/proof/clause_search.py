@@ -24,16 +24,16 @@ class SignedAtom(NamedTuple):
     negated: bool
 
 
-def bounded_difference(one: Any, other: Any) -> Any:
+def bounded(one: Any, other: Any) -> Any:
     """The conjunction of Łukasiewicz, of truths rounded down to multiples of 1 / GRID, so that sums are exact."""
     return np.maximum((np.floor(one * GRID) + np.floor(other * GRID)) / GRID - 1, 0.0)
 
 
-CONJUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "product": np.multiply,
-    "godel": np.minimum,
-    "lukasiewicz": bounded_difference,
-}
+Connective = Callable[[Any, Any], Any]
+BOTH: dict[str, Connective] = {"product": np.multiply, "godel": np.minimum, "lukasiewicz": bounded}
+EITHER: dict[str, Connective] = {
+    "product": lambda p, q: p + q * (1 - p), "godel": max, "lukasiewicz": lambda p, q: min(1.0, p + q),
+}  # fmt: skip
 
 
 class ProofClause(NamedTuple):
@@ -51,7 +51,7 @@ class ClauseSearch:
 
     def __init__(self, clause: ProofClause, store: PlainStore, logic: str, facts: bool = False) -> None:
         self.clause, self.store, self.facts = clause, store, facts
-        self.both: Callable[[Any, Any], Any] = CONJUNCTIONS[logic]
+        self.both = BOTH[logic]
         self.constant, everyone = 1.0, np.arange(len(store.names))
         self.own: list[Floats] = [np.ones(len(store.names)) for _ in clause.variables]  # what is said of it alone
         self.tests: dict[frozenset[int], list[SignedAtom | bool]] = {}  # what is said of two variables
