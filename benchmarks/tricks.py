@@ -1,12 +1,13 @@
 """What each trick of docs/contributing/tricks.md gains: the same work with and without it, in turn, in CPU time.
 
-python benchmarks/tricks.py                # all but the compilation, which takes minutes
+python benchmarks/tricks.py                # all but the compilation, which takes minutes, and what needs a GPU
 python benchmarks/tricks.py compile        # one of them
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import statistics
 import subprocess
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +103,85 @@ def marks() -> None:
     compare("marks", lambda: distinct([some], len(some), 1_000_000, some.device), lambda: torch.unique(some))
 
 
+def layers() -> None:
+    """One layer of a path network, there and back: compiled by numba; without, in plain torch (on one core)."""
+    import torch
+
+    from tuplet.predict.paths.cpu_kernels import compiled_layer
+
+    torch.set_num_threads(1)
+    layer, given, sight = _layer(torch.device("cpu"), entities=5_000, facts=50_000, queries=4)
+    weights = [part for module in (layer.summary, layer.own, layer.norm) for part in (module.weight, module.bias)]
+    graph = given[3]
+
+    def compiled() -> object:
+        out = compiled_layer(*given[:3], layer.width, graph, sight.visible, sight.degree, sight.scale, *weights)
+        return out.sum().backward()
+
+    compiled()
+    compare("layers by numba", compiled, lambda: _plain_layer(layer, given, sight).sum().backward(), times=5)
+
+
+def gpu_layers() -> None:
+    """The same on a GPU: compiled by Triton; without, in plain torch, in one half or in both. In time of the GPU."""
+    import torch
+    from triton.testing import do_bench
+
+    from tuplet.predict.paths import triton_kernels as kernels
+
+    layer, given, sight = _layer(torch.device("cuda"), entities=14_505, facts=272_115, queries=64)
+    weights = [part for module in (layer.summary, layer.own, layer.norm) for part in (module.weight, module.bias)]
+    x, graph = given[0], given[3]
+
+    def summed() -> tuple[torch.Tensor, ...]:
+        return kernels.TritonAggregate.apply(*given, sight.visible, sight.degree)
+
+    def half() -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return plain_layer.update(layer, x, summed(), sight.scale)
+
+    plain_layer = _plain()
+    with_it = {"both": lambda: kernels.triton_layer(*given[:3], graph, *vars(sight).values(), *weights), "half": half}
+    for name, work in (with_it | {"none": lambda: _plain_layer(layer, given, sight)}).items():
+        torch.cuda.reset_peak_memory_stats()
+        took = do_bench(lambda: work().sum().backward(), warmup=200, rep=1000, return_mode="median")  # noqa: B023
+        peak = torch.cuda.max_memory_allocated() / 1e9
+        print(f"layers by Triton, {name:5} {took:10.3f} ms of the GPU, {peak:.1f} GB at most")
+
+
+def _plain() -> Any:
+    """The layer in plain torch that the tests compare with."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "predict"))
+    return importlib.import_module("plain_layer")
+
+
+def _layer(device: Any, entities: int, facts: int, queries: int) -> tuple[Any, Any, Any]:
+    """A layer of width 32, what it is given on a random graph (half of the facts at a tenth of the entities)."""
+    import torch
+
+    from tuplet.predict.paths.message_graph import MessageGraph
+    from tuplet.predict.paths.network import PathLayer, Sight
+
+    rng = np.random.default_rng(0)
+    ends = np.where(rng.random((2, facts)) < 0.5, entities, entities // 10) * rng.random((2, facts))
+    edges = ends[0].astype(np.int64), rng.integers(0, 237, facts), ends[1].astype(np.int64)
+    graph = MessageGraph.of(edges, entities, 237, device)
+    layer = PathLayer(torch.nn.Identity(), 32).to(device)
+    kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+    sizes = entities, 474, entities
+    states = [torch.randn(n, queries * 32, device=device, dtype=kind, requires_grad=True) for n in sizes]
+    return layer, (*states, graph), Sight(graph, graph.all_visible)
+
+
+def _plain_layer(layer: Any, given: Any, sight: Any) -> Any:
+    import torch
+
+    plain = _plain()
+    with torch.autocast("cuda", torch.bfloat16, enabled=given[0].is_cuda):
+        parts = plain.aggregate(*given, sight.visible, sight.degree.to(given[0].dtype))
+        return plain.update(layer, given[0], parts, sight.scale)
+
+
 def compile_() -> None:
     """Kernels call conditions by their address; without, they are inlined wherever they are looked at."""
     inlined = "from tuplet.engines import kernels; kernels.call_test = kernels.inlined(kernels.holds)"
@@ -119,6 +201,8 @@ TRICKS: dict[str, Callable[[], None]] = {
     "names": packed_names,
     "truths": packed_truths,
     "marks": marks,
+    "layers": layers,
+    "gpu-layers": gpu_layers,
     "compile": compile_,
 }
 
@@ -126,7 +210,7 @@ TRICKS: dict[str, Callable[[], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tricks", nargs="*", help=", ".join(TRICKS))
-    for name in parser.parse_args().tricks or [name for name in TRICKS if name != "compile"]:
+    for name in parser.parse_args().tricks or [name for name in TRICKS if name not in ("compile", "gpu-layers")]:
         TRICKS[name]()
 
 
