@@ -154,3 +154,12 @@ def test_asking_brings_in_no_torch(tmp_path: Path, world_directory: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.lower().count("spain") == 2
+
+
+def test_the_map_for_contributors_names_every_room() -> None:
+    guide = (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("| `")]
+    named = {word.rstrip("/") for row in rows for word in row.split("|")[1].replace("`", " ").split()}
+    rooms = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("__")}
+    modules = {path.name for path in ROOT.glob("*.py") if not path.name.startswith("_")}
+    assert named == rooms | modules
