@@ -37,7 +37,7 @@ from tuplet.query.display import Listing, html_table, tag
 from tuplet.query.engine import Engine
 from tuplet.query.examples import starting_queries
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
-from tuplet.query.question import LONGEST_TEXT, MOST_TEXTS, Question
+from tuplet.query.question import LONGEST_TEXT, MOST_TEXTS, Accept, Question
 from tuplet.query.ranking import QueryGraph
 from tuplet.query.schema import Origin
 from tuplet.query.source import Source
@@ -64,7 +64,7 @@ class StoreState(NamedTuple):
     source: Source
     meta: StoreMeta | None
     files: StoreFiles | None
-    questions: Callable[[str], Question]  # bound questions with their plans, the last ones kept
+    questions: Callable[..., Question]  # bound questions with their plans, the last ones kept
     engines: dict[str | None, Engine[Any]]
 
     @staticmethod
@@ -152,12 +152,16 @@ class Store:
         grounding: Mapping[str, Any] | None = None,
         text: str = "",
         parameters: Mapping[str, Any] | None = None,
+        accept: Accept | None = None,
     ) -> Question:
-        """A query, parsed and bound to the names of this store; the last texts are kept with their plans."""
+        """A query, parsed and bound to the names of this store; the last texts are kept with their plans.
+
+        `accept` may refuse the syntax tree of a text, or return another one, before its names are looked up.
+        """
         state = self._opened()
         if isinstance(query, str) and grounding is None and parameters is None and len(query) <= LONGEST_TEXT:
-            return state.questions(query)
-        return Question.of(state.source, query, grounding, text, parameters)
+            return state.questions(query, accept=accept)
+        return Question.of(state.source, query, grounding, text, parameters, accept)
 
     @keywords(Limits)
     def ask(

@@ -23,8 +23,7 @@ import tuplet
 from tuplet.server.keys import KeyFile, add_key
 from tuplet.server.logs import LogSettings
 from tuplet.server.mcp_server import GuardedTools
-from tuplet.server.tools import Toolbox
-from tuplet.server.tools.definitions import DEFINITIONS
+from tuplet.server.tools import DEFINITIONS, Toolbox
 
 SOURCE = str(Path(tuplet.__file__).parents[1])
 

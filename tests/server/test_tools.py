@@ -13,7 +13,8 @@ import tuplet
 from tuplet.query.limits import Deadline
 from tuplet.server import tools
 from tuplet.server.limits import ServerLimits
-from tuplet.server.tools.definitions import DEFINITIONS, PROBLEM
+from tuplet.server.models import ErrorBody
+from tuplet.server.tools import DEFINITIONS
 
 NEIGHBOURS = "?x : borders(?x, france)"
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -71,7 +72,7 @@ def test_a_mistake_is_told_so_that_it_can_be_mended(
 ) -> None:
     told = box.call(name, arguments)
     assert (told["kind"], said in told["error"]) == (kind, True), told
-    jsonschema.validate(told, {**PROBLEM, "additionalProperties": True})
+    jsonschema.validate(told, ErrorBody.model_json_schema())
 
 
 def test_the_place_of_a_mistake_and_what_was_meant(box: tools.Toolbox) -> None:
@@ -125,8 +126,8 @@ def test_definitions_teach_the_language_with_queries_of_this_store(store_path: P
     several = tools.Toolbox({"world": world, "people": people})
     assert several.definitions()[0]["parameters"]["properties"]["store"]["enum"] == ["world", "people"]
     assert several.call("ask", {"query": "?x : knows(?x, bob)", "store": "people"})["answers"]
-    assert several.of(["people"]).call("schema", {})["entities"] == len(people.graph.entities)
-    assert several.of([]).call("schema", {})["kind"] == "scope"
+    assert several.limited_to(["people"]).call("schema", {})["entities"] == len(people.graph.entities)
+    assert several.limited_to([]).call("schema", {})["kind"] == "scope"
 
 
 def test_the_grammar_is_that_of_the_docs() -> None:

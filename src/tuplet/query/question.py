@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from tuplet.query.source import Source
 
 MOST_TEXTS = 256  # questions that a store keeps, with their plans, for the next time they are asked
 LONGEST_TEXT = 4096  # characters of such a question
+Accept: TypeAlias = Callable[[Query, KnowledgeGraph], Query]  # looks at a syntax tree before its names are looked up
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,19 @@ class Question:
         grounding: Mapping[str, Any] | None = None,
         text: str = "",
         parameters: Mapping[str, Any] | None = None,
+        accept: Accept | None = None,
     ) -> Question:
-        """Parse a text (or take a syntax tree, read from `text`: errors point into it) and bind it to the source."""
+        """Parse a text (or take a syntax tree, read from `text`: errors point into it) and bind it to the source.
+
+        `accept` may refuse the tree that was parsed, or return another one, before its names are looked up.
+        """
         graph = source.graph
         try:
             if isinstance(query, Query):
                 tree, shown = query, text or to_logic(query)
             elif isinstance(query, str):
                 tree, shown, text = read_query(query, grounding, graph, parameters), query, query
+                tree = accept(tree, graph) if accept else tree
             else:
                 raise BadInput(f"a query is text, not {type(query).__name__}")
             if is_plain(tree, graph):

@@ -5,7 +5,7 @@ in query/ask.py, one of `AnswersDict` as a property of `Answers`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import (
@@ -289,6 +289,8 @@ class AnswersDict(TypedDict):
 def json_schema(kind: Any, place: str = "", components: dict[str, JsonSchema] | None = None) -> JsonSchema:
     """The JSON schema of a type of this file, or of a plain type.
 
+    In `Annotated[…]` a text is its description, and a dictionary what else its schema has.
+
     With `components`, the schemas of named types are collected there, and `place` is where references point to.
 
     >>> json_schema(float | None)
@@ -299,12 +301,14 @@ def json_schema(kind: Any, place: str = "", components: dict[str, JsonSchema] | 
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Annotated, NotRequired):
         found = json_schema(inner[0], place, components)
-        return found | {"description": inner[1]} if origin is Annotated and isinstance(inner[1], str) else found
+        for more in inner[1:]:
+            found = found | ({"description": more} if isinstance(more, str) else more)
+        return found
     if origin is Literal:
         return {"type": _JSON[type(inner[0])], "enum": list(inner)}
     if origin in (Union, UnionType):
         return _union([json_schema(part, place, components) for part in inner])
-    if origin in (list, tuple):
+    if origin in (list, tuple, Sequence):
         return {"type": "array", "items": json_schema(inner[0], place, components)}
     if is_dataclass(kind) or is_typeddict(kind):
         if components is None:
@@ -336,7 +340,7 @@ def schema_fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     """The fields of a type in JSON: type (with its sentence) and whether it is always there, by name."""
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
-        return {name: (hint, name in kind.__required_keys__) for name, hint in hints.items()}
+        return {name: (hint, get_origin(hint) is not NotRequired) for name, hint in hints.items()}
     if kind is Provenance:  # flat
         own = {name: (hint, name in ("version", "graph", "observed")) for name, hint in hints.items()}
         del own["limits"], own["origin"]

@@ -105,7 +105,7 @@ class ToolServer:
         try:
             found = await self._in_thread(tools, asked)
         except TupletError as error:
-            found = tools.told(error)
+            found = tools.describe_error(error)
         wrong = "error" in found
         text = _complaint(found) if wrong else json.dumps(found, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=found, is_error=wrong)
@@ -217,7 +217,7 @@ class GuardedTools:
 
     def _seen(self, context: Context) -> Toolbox:
         key: KeyOwner | None = context.request.scope.get(_KEY) if context.request is not None else None
-        return self.tools.of(None if key is None else key.stores)
+        return self.tools.limited_to(None if key is None else key.stores)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

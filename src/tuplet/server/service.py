@@ -13,22 +13,24 @@ from typing import Any, NamedTuple, TypeVar
 from tuplet import settings
 from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
+from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Finder, relation_counts
+from tuplet.lang.ast import Query
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
 from tuplet.query.engine import Engine
 from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
-from tuplet.query.question import Question, read_query
+from tuplet.query.question import Question
 from tuplet.server import models
+from tuplet.server.asking import QueryService
 from tuplet.server.control import Generations
 from tuplet.server.drawing import draw, write
 from tuplet.server.encoding import encode, to_json
 from tuplet.server.entity_card import entity_card
 from tuplet.server.http import Reply, Request
-from tuplet.server.keys import KeyRefused
-from tuplet.server.limits import OverLimit, Sending, ServerLimits, problem, with_place
+from tuplet.server.limits import OverLimit, Sending, ServerLimits, problem
 from tuplet.server.logs import notes
 from tuplet.server.metrics import ServerMetrics
 from tuplet.server.scheduling import Lane, Places, Try, Unfinished
@@ -78,7 +80,7 @@ class PreparedQuery(NamedTuple):
         return any(edge.head < 0 or edge.tail < 0 for edge in question.clauses[0].edges)
 
 
-class Service:
+class Service(QueryService):
     """Stores, limits and counters of one process."""
 
     def __init__(
@@ -155,21 +157,6 @@ class Service:
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
-    def store(self, name: str | None) -> Store:
-        """The store of a name; the first if none is given."""
-        return self.stores[self.named(name)]
-
-    def named(self, name: str | None) -> str:
-        """The name of a store that the request may see; the first if none is given."""
-        stores = self.stores
-        if not stores:
-            raise KeyRefused("this key opens none of the stores that are served")
-        if name is None:
-            return next(iter(stores))
-        if name not in stores:
-            raise unknown("store", name[:100], stores)
-        return name
-
     def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
         """The engine of a name, loaded; the time of loading is not the request's."""
         served = self.engines(store)
@@ -180,19 +167,9 @@ class Service:
             served[name].load(store.source)
         return served[name]
 
-    def question(
-        self,
-        store: Store,
-        text: str,
-        grounding: Mapping[str, Any] | None,
-        parameters: Mapping[str, Any] | None = None,
-    ) -> Question:
-        """A query, parsed once, that is not too large for this server."""
-        self.limits.check_text(text)
-        tree = self.base.query(read_query(text, grounding, store.graph, parameters), store.graph)
-        self.limits.check_query(tree)
-        with with_place(text):
-            return store.question(tree, text=text)
+    def accept(self, query: Query, graph: KnowledgeGraph) -> Query:
+        """Names in place of their IRIs, and no query that is too large."""
+        return super().accept(self.base.query(query, graph), graph)
 
     def answer(
         self,
@@ -226,10 +203,7 @@ class Service:
             store = self.stores[name]
             engine = self.engine(store, asked.engine, deadline)
             question = self.question(store, text, grounding, parameters)
-            limit = question.tree.limit
-            usual = limits.usual_k if limits.guaranteed else default_k
-            limits = limits.settled(min(usual, self.limits.max_k) if limit is None else limit)
-            limits = self.limits.within(limits, deadline.seconds)
+            limits = self.settled(limits, question, deadline, default_k)
         except TupletError as error:
             self.metrics.refused(problem(error)[1]["kind"])
             raise

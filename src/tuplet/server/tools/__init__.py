@@ -6,9 +6,20 @@ it asks for, and answers mistakes with what is wrong, where, and what was perhap
 over the Model Context Protocol. `Retriever` finds facts, stated and predicted, that a text speaks of.
 """
 
-from tuplet.server.tools.definitions import DEFINITIONS, ToolDefinition
 from tuplet.server.tools.retriever import RetrievedFact, Retriever
-from tuplet.server.tools.toolbox import Toolbox, ask, explain, find, grammar, question_prompt, schema, score, teaching
+from tuplet.server.tools.toolbox import (
+    DEFINITIONS,
+    Toolbox,
+    ToolDefinition,
+    ask,
+    explain,
+    find,
+    grammar,
+    question_prompt,
+    schema,
+    score,
+    teaching,
+)
 
 __all__ = [
     "DEFINITIONS",

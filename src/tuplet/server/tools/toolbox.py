@@ -1,4 +1,4 @@
-"""What a language model has to know to write a query: the language in a few lines, with examples from the store."""
+"""The tools: questions to stores as functions with JSON schemas, and what a language model is told about them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from functools import cache
-from inspect import signature
+from inspect import Parameter, getdoc, signature
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict, get_type_hints
 
 from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
@@ -24,14 +24,14 @@ from tuplet.query import contents, evidence
 from tuplet.query.answers import Answers, show_entity
 from tuplet.query.examples import examples
 from tuplet.query.limits import Deadline, Limits, Only, whole_number
-from tuplet.query.question import Question, read_query
-from tuplet.server.keys import KeyRefused
-from tuplet.server.limits import ServerLimits, problem, with_place
-from tuplet.server.tools.definitions import DEFINITIONS, JsonSchema
+from tuplet.query.schema import AnswerDict, AnswersDict, Fact, JsonSchema, json_schema
+from tuplet.server.asking import QueryService
+from tuplet.server.limits import MOST_MEMORY, ServerLimits, problem
 from tuplet.store import Store
 
 _GRAMMAR = Path(__file__).parent / "grammar.md"
 _RELATIONS = 40  # that a prompt lists
+_LOOK = 1.0  # seconds between two looks for a newer generation of a store
 
 
 def teaching(store: Store | None = None, most: int = 3) -> str:
@@ -76,192 +76,115 @@ def question_prompt(store: Store, question: str) -> str:
     )
 
 
-USUAL = ServerLimits()
+# What the tools take and give: the description of an argument that is a limit is that of `Limits`.
+Name: TypeAlias = Annotated[str, "its exact name"]
+Label: TypeAlias = Annotated[str, "what people call it, where that differs"]
+Write: TypeAlias = Annotated[str, "how the name is written in a query"]
+Seconds: TypeAlias = Annotated[float | None, {"exclusiveMinimum": 0}]
+QueryText: TypeAlias = Annotated[str, "logic text, SPARQL or Cypher; see the description for the language"]
 
 
-def schema(store: Store, k: int = 100) -> dict[str, Any]:
-    """What is in a store: relations, attributes, queries to start from, and the language.
+class RelationDict(TypedDict):
+    """A relation."""
 
-    >>> from tuplet.read.read import read
-    >>> from tuplet.query.source import Source
-    >>> store = Store(Source(read([("paris", "capital_of", "france"), ("france", "borders", "spain")])))
-    >>> schema(store)["relations"][0]
-    {'name': 'borders', 'write': 'borders', 'facts': 1, 'example': 'france borders spain'}
-    """
-    whole_number("k", k, 1)
-    source = store.source
-    rows = contents.relations(source)
-    relations = [
-        _told(
-            name=row.relation,
-            write=written(row.relation),
-            label=row.label if _says_more(row.label, row.relation) else "",
-            facts=row.facts,
-            predicted=row.predicted,
-            example=f"{row.head} {row.label or row.relation} {row.tail}" if row.head else "",
-        )
-        for row in rows[:k]
+    name: Name
+    write: Write
+    label: NotRequired[Label]
+    facts: Annotated[int, "how many are stated"]
+    predicted: NotRequired[Annotated[int, "how many are predicted"]]
+    example: NotRequired[Annotated[str, "one of its facts, by labels"]]
+
+
+class ExampleDict(TypedDict):
+    """A query to start from."""
+
+    title: Annotated[str, "what it asks"]
+    query: Annotated[str, "a query that works here"]
+
+
+class SchemaDict(TypedDict):
+    """What is in a store."""
+
+    entities: Annotated[int, "how many there are"]
+    facts: Annotated[int, "how many are stated"]
+    predicts: Annotated[bool, "whether missing facts are predicted, too"]
+    calibrated: Annotated[bool | None, "true: of predicted facts with truth 0.7, about 7 in 10 are right"]
+    relations: list[RelationDict]
+    more_relations: Annotated[int, "how many are not listed; `find` with relations=true finds them"]
+    attributes: Annotated[list[dict[str, Any]], "numbers, dates and texts of entities: ?x.age > 30"]
+    examples: list[ExampleDict]
+    language: Annotated[str, "how queries are written"]
+
+
+class FoundName(TypedDict):
+    """An entity or a relation."""
+
+    name: Name
+    label: NotRequired[Label]
+    write: Write
+
+
+class FindDict(TypedDict):
+    """Names that were found."""
+
+    found: Annotated[list[FoundName], "the best first"]
+    suggestions: NotRequired[Annotated[list[str], "names that are spelled alike, if nothing was found"]]
+
+
+class ExplainDict(AnswerDict):
+    """One given tuple."""
+
+    missing: NotRequired[
+        Annotated[list[Fact], "of a tuple without truth: what would have to hold and does not; ?y is any entity"]
     ]
-    return {
-        "entities": len(source.graph.entities),
-        "facts": sum(row.facts for row in rows),
-        "predicts": source.truth is not None,
-        "calibrated": None if store.meta is None else store.meta.calibrated,
-        "relations": relations,
-        "more_relations": max(0, len(rows) - k),
-        "attributes": contents.attributes(source.graph).to_dicts(),
-        "examples": [{"title": one["title"], "query": " ".join(one["query"].split())} for one in examples(source)],
-        "language": LANGUAGE,
-    }
 
 
-def find(store: Store, text: str, k: int = 10, relations: bool = False) -> dict[str, Any]:
-    """Entities (or relations) by a part of their name or label; if there are none, what is spelled alike."""
-    whole_number("k", k, 1)
-    if not isinstance(relations, bool):
-        raise BadInput(f"relations must be true or false, not {relations!r}")
-    found = [
-        _told(name=one.name, label=one.label if _says_more(one.label, one.name) else "", write=written(one.name))
-        for one in store.find(text, k, relations)
-    ]
-    if found:
-        return {"found": found}
-    words = store.graph.relations if relations else store.graph.entities
-    return {"found": [], "suggestions": words.suggest(text, 5)}
+class ScoreDict(TypedDict):
+    """The truth of given tuples."""
+
+    variables: list[str]
+    truth: Annotated[list[float], "of each tuple, in the order given"]
 
 
-def ask(
-    store: Store,
-    query: str,
-    k: int | None = None,
-    offset: int = 0,
-    only: Only | None = None,
-    witness: bool = True,
-    evidence: bool = False,
-    timeout: float | None = None,
-    *,
-    within: ServerLimits = USUAL,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """The likeliest answers of a query, each with its truth and what it rests on.
-
-    >>> from tuplet.read.read import read
-    >>> from tuplet.query.source import Source
-    >>> store = Store(Source(read([("paris", "capital_of", "france"), ("france", "borders", "spain")])))
-    >>> ask(store, "?x : borders(?x, spain)")["answers"]
-    [{'values': {'x': 'france'}, 'truth': 1.0, 'status': 'observed', 'witness': [{'head': 'france', \
-'relation': 'borders', 'tail': 'spain', 'truth': 1.0, 'observed': True}]}]
-    """
-    wanted = Limits(k=k, offset=offset, only=only, witness=witness, evidence=evidence, timeout=timeout)
-    deadline = deadline or within.deadline(timeout)
-    question = _question(store, query, within)
-    limits = within.within(wanted.settled(question.tree.limit, question.tree.offset), deadline.seconds)
-    with deadline.paused():
-        engine = store.engine()
-    return _shown(asking.ask(question, engine, judge, limits, deadline), within.max_answer_bytes)
+# Of the answer's schema a language model gets these keys; those of its parts that say nothing are left out, and numbers
+# have as many digits as mean something: more cost as much as words.
+_KEPT = ("variables", "exact", "bound", "pruned", "calibrated", "elapsed_ms", "boolean", "count", "answers")
+_OPTIONAL = frozenset({"labels", "witness", "head_label", "tail_label", "clause", "negated", "lift", "evidence"})
+_ROUNDED = frozenset({"truth", "lift", "weight", "bound"})
 
 
-def explain(
-    store: Store,
-    query: str,
-    values: Mapping[str, str] | Sequence[str],
-    evidence: bool = True,
-    timeout: float | None = None,
-    *,
-    within: ServerLimits = USUAL,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """Truth of one tuple and what it rests on, or what is missing."""
-    limits = Limits(evidence=evidence, timeout=timeout)
-    deadline = deadline or within.deadline(timeout)
-    question = _question(store, query, within)
-    with deadline.paused():
-        engine = store.engine()
-    [answer] = given_tuples.explain(question, [values], engine, limits, deadline)
-    missing = [_fact(asdict(fact)) for fact in answer.missing]
-    row = _row(answer.to_dict())
-    return {**row, "witness": row.get("witness", []), **({"missing": missing} if missing else {})}
+def _shortened(value: Any) -> Any:
+    """A part of the answer's JSON, as a language model gets it."""
+    if isinstance(value, list | tuple):
+        return [_shortened(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[str, Any] = {}
+    for key, given in value.items():
+        if key == "labels":
+            given = {name: label for name, label in given.items() if _says_more(label, value["values"][name])}
+        elif key.endswith("_label") and not _says_more(given, value[key.removesuffix("_label")]):
+            continue
+        elif key in _ROUNDED and given is not None:
+            given = _short(given)
+        elif key != "values":
+            given = _shortened(given)
+        if given or key not in _OPTIONAL or (key == "evidence" and given is not None):
+            found[key] = given
+    return found
 
 
-def score(
-    store: Store,
-    query: str,
-    tuples: Sequence[Sequence[str]],
-    timeout: float | None = None,
-    *,
-    within: ServerLimits = USUAL,
-    deadline: Deadline | None = None,
-) -> dict[str, Any]:
-    """The truth of given tuples, in the order of the variables asked for."""
-    if isinstance(tuples, Sequence) and len(tuples) > within.max_k:
-        raise BadInput(f"these are {len(tuples):,} tuples; at most {within.max_k:,} are scored at once")
-    limits = within.within(Limits(k=0, timeout=timeout))
-    deadline = deadline or within.deadline(timeout)
-    question = _question(store, query, within)
-    with deadline.paused():
-        engine = store.engine()
-    truth = asking.score(question, tuples, engine, limits, deadline)
-    return {"variables": [variable.name for variable in question.free], "truth": [_short(one) for one in truth]}
-
-
-def _question(store: Store, text: str, within: ServerLimits) -> Question:
-    """A query that is not too large; an error says where in the text it is."""
-    if not isinstance(text, str):
-        raise BadInput(f"a query is text, not {text!r}")
-    within.check_text(text)
-    tree = read_query(text, None, store.graph)
-    within.check_query(tree)
-    with with_place(text):
-        return store.question(tree, text=text)
-
-
-def _shown(answers: Answers, most: int) -> dict[str, Any]:
-    """The JSON schema of answers without what an agent does not need; at most so many bytes of them."""
-    head = answers.head()
-    rows: list[dict[str, Any]] = []
-    for row in map(_row, answers.rows()):
-        most -= len(json.dumps(row))
-        if most < 0 and rows:
-            head["pruned"], head["bound"] = "bytes", max(head["bound"], row["truth"])
-            break
-        rows.append(row)
-    kept = ("variables", "exact", "bound", "pruned", "calibrated", "elapsed_ms", "boolean", "count")
-    told = {name: head[name] for name in kept if name in head}
-    return {**told, "bound": _short(told["bound"]), "answers": rows, "summary": answers.summary()}
-
-
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """An answer with what says something, and with truth in as many digits as mean something."""
-    labels = {name: label for name, label in row["labels"].items() if _says_more(label, row["values"][name])}
-    witness = [_fact(fact) for fact in row["witness"]]
-    return {
-        "values": row["values"],
-        **({"labels": labels} if labels else {}),
-        "truth": _short(row["truth"]),
-        "status": row["status"],
-        **({"witness": witness} if witness else {}),
-    }
-
-
-def _fact(fact: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in _named(fact).items() if value is not None}
-    for name in ("clause", "negated"):
-        if not told[name]:
-            del told[name]
-    for name in {"truth", "lift"} & told.keys():
-        told[name] = _short(told[name])
-    if "evidence" in told:
-        told["evidence"] = [
-            {"kind": one["kind"], "facts": list(map(_named, one["facts"])), "weight": _short(one["weight"])}
-            for one in told["evidence"]
-        ]
-    return told
-
-
-def _named(fact: Mapping[str, Any]) -> dict[str, Any]:
-    """A fact with the labels that say more than the names."""
-    needless = {f"{end}_label" for end in ("head", "tail") if not _says_more(fact[f"{end}_label"], fact[end])}
-    return {name: value for name, value in fact.items() if name not in needless}
+def _shortened_schema(schema: JsonSchema) -> JsonSchema:
+    """The JSON schema of what `_shortened` gives."""
+    found = dict(schema)
+    if "properties" in schema:
+        found["properties"] = {name: _shortened_schema(inner) for name, inner in schema["properties"].items()}
+        found["required"] = [name for name in schema["required"] if name not in _OPTIONAL]
+    if "items" in schema:
+        found["items"] = _shortened_schema(schema["items"])
+    if "anyOf" in schema:
+        found["anyOf"] = list(map(_shortened_schema, schema["anyOf"]))
+    return found
 
 
 def _says_more(label: str, name: Any) -> bool:
@@ -273,20 +196,12 @@ def _says_more(label: str, name: Any) -> bool:
     return bool(label) and show_entity(str(name), label) not in (name, label)
 
 
-def _told(**fields: Any) -> dict[str, Any]:
-    """The fields that say something."""
-    return {name: value for name, value in fields.items() if value is not None and value != ""}
-
-
 def _short(number: float) -> float:
-    """A number to four digits: more are noise, and cost a language model as much as words."""
+    """A number to four digits."""
     return float(f"{number:.4g}")
 
 
-_LOOK = 1.0  # seconds between two looks for a newer generation of a store
-
-
-class Toolbox:
+class Toolbox(QueryService):
     """Stores by name, limits as those of a server, and the tools to ask them.
 
     >>> from tuplet.read.read import read
@@ -302,24 +217,25 @@ class Toolbox:
     """
 
     def __init__(self, stores: Store | Mapping[str, Store], limits: ServerLimits | None = None) -> None:
-        self.stores = {"store": stores} if isinstance(stores, Store) else dict(stores)
+        self._stores = {"store": stores} if isinstance(stores, Store) else dict(stores)
+        self._parts: dict[frozenset[str], Toolbox] = {}
         self.limits = (limits or ServerLimits()).settled(1)
         self._looked = monotonic()
 
-    def of(self, names: Iterable[str] | None) -> Toolbox:
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The stores that may be asked."""
+        return self._stores
+
+    def limited_to(self, names: Iterable[str] | None) -> Toolbox:
         """The same tools over some of the stores, such as those that a key opens; None: all."""
         if names is None:
             return self
-        wanted = set(names)
-        return Toolbox({name: store for name, store in self.stores.items() if name in wanted}, self.limits)
-
-    def store(self, name: str | None = None) -> Store:
-        """The store of a name; the first if none is given."""
-        if not self.stores:
-            raise KeyRefused("this key opens none of the stores that are served")
-        if name is not None and name not in self.stores:
-            raise unknown("store", str(name)[:100], self.stores)
-        return self.stores[next(iter(self.stores)) if name is None else name]
+        wanted = frozenset(names)
+        if wanted not in self._parts:
+            seen = {name: store for name, store in self._stores.items() if name in wanted}
+            self._parts[wanted] = Toolbox(seen, self.limits)
+        return self._parts[wanted]
 
     def warm(self) -> None:
         """Load what is compiled before the first call."""
@@ -331,15 +247,172 @@ class Toolbox:
                 with suppress(TupletError):
                     store.ask(example["query"], k=3, only=only, timeout=1.0)
 
+    # --- the tools: what a language model reads about each is its first paragraph -----------------------------------
+
+    def schema(
+        self, store: Store, k: Annotated[int, "how many relations, those with most facts first", {"minimum": 1}] = 100
+    ) -> SchemaDict:
+        """Relations with counts and an example each, attributes, and queries to start from. Call it first.
+
+        >>> from tuplet.read.read import read
+        >>> from tuplet.query.source import Source
+        >>> store = Store(Source(read([("paris", "capital_of", "france"), ("france", "borders", "spain")])))
+        >>> schema(store)["relations"][0]
+        {'name': 'borders', 'write': 'borders', 'facts': 1, 'example': 'france borders spain'}
+        """
+        whole_number("k", k, 1)
+        source = store.source
+        rows = contents.relations(source)
+        relations: list[Any] = [
+            _without_empty(
+                name=row.relation,
+                write=written(row.relation),
+                label=row.label if _says_more(row.label, row.relation) else "",
+                facts=row.facts,
+                predicted=row.predicted,
+                example=f"{row.head} {row.label or row.relation} {row.tail}" if row.head else "",
+            )
+            for row in rows[:k]
+        ]
+        return {
+            "entities": len(source.graph.entities),
+            "facts": sum(row.facts for row in rows),
+            "predicts": source.truth is not None,
+            "calibrated": None if store.meta is None else store.meta.calibrated,
+            "relations": relations,
+            "more_relations": max(0, len(rows) - k),
+            "attributes": contents.attributes(source.graph).to_dicts(),
+            "examples": [{"title": one["title"], "query": " ".join(one["query"].split())} for one in examples(source)],
+            "language": LANGUAGE,
+        }
+
+    def find(
+        self,
+        store: Store,
+        text: Annotated[str, "a part of the name or label"],
+        k: Annotated[int, "how many", {"minimum": 1}] = 10,
+        relations: Annotated[bool, "find relations, not entities"] = False,
+    ) -> FindDict:
+        """Entities (or relations) whose name or label begins with a text or contains it. Use it before you name
+        anything in a query: only exact names and labels are known there.
+        """
+        whole_number("k", k, 1)
+        if not isinstance(relations, bool):
+            raise BadInput(f"relations must be true or false, not {relations!r}")
+        found: list[Any] = [
+            _without_empty(
+                name=one.name, label=one.label if _says_more(one.label, one.name) else "", write=written(one.name)
+            )
+            for one in store.find(text, k, relations)
+        ]
+        if found:
+            return {"found": found}
+        words = store.graph.relations if relations else store.graph.entities
+        return {"found": [], "suggestions": words.suggest(text, 5)}
+
+    def ask(
+        self,
+        store: Store,
+        query: QueryText,
+        k: Annotated[int | None, "how many answers (default: LIMIT of the query, or 10)", {"minimum": 0}] = None,
+        offset: Annotated[int, {"minimum": 0}] = 0,
+        only: Only | None = None,
+        witness: Annotated[bool, "tell the facts that each answer rests on"] = True,
+        evidence: bool = False,
+        timeout: Seconds = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> dict[str, Any]:
+        """The tuples that make a query true, the likeliest first: from stated facts, and from predicted ones where
+        facts are missing. Each has its truth (a probability) and the facts it rests on. Say in your words whether an
+        answer is stated or predicted, and how sure it is.
+
+        >>> from tuplet.read.read import read
+        >>> from tuplet.query.source import Source
+        >>> store = Store(Source(read([("paris", "capital_of", "france"), ("france", "borders", "spain")])))
+        >>> ask(store, "?x : borders(?x, spain)")["answers"]
+        [{'values': {'x': 'france'}, 'truth': 1.0, 'status': 'observed', 'witness': [{'head': 'france', \
+'relation': 'borders', 'tail': 'spain', 'truth': 1.0, 'observed': True}]}]
+        """
+        limits = Limits(k=k, offset=offset, only=only, witness=witness, evidence=evidence, timeout=timeout)
+        deadline = deadline or self.limits.deadline(timeout)
+        question = self.question(store, query)
+        limits = self.settled(limits, question, deadline)
+        engine = self.engine(store, None, deadline)
+        return self._written(asking.ask(question, engine, judge, limits, deadline))
+
+    def _written(self, answers: Answers) -> dict[str, Any]:
+        """Answers as JSON, as many as fit into the bytes of an answer."""
+        head, most = answers.head(), self.limits.max_answer_bytes
+        head["answers"] = []
+        for row in map(_shortened, answers.rows()):
+            most -= len(json.dumps(row))
+            if most < 0 and head["answers"]:
+                head["pruned"], head["bound"] = "bytes", max(head["bound"], row["truth"])
+                break
+            head["answers"].append(row)
+        kept = {name: head[name] for name in _KEPT if name in head}
+        return kept | {"bound": _short(head["bound"]), "summary": answers.summary()}
+
+    def explain(
+        self,
+        store: Store,
+        query: QueryText,
+        values: Annotated[
+            Mapping[str, str], "the tuple: an exact name for every variable asked for, as `ask` gives them"
+        ],
+        evidence: bool = True,
+        timeout: Seconds = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> dict[str, Any]:
+        """Truth of one given tuple, the facts that it rests on, and what speaks for those that are predicted; of a
+        tuple that is not true, what is missing.
+        """
+        limits = Limits(evidence=evidence, timeout=timeout)
+        deadline = deadline or self.limits.deadline(timeout)
+        question = self.question(store, query)
+        engine = self.engine(store, None, deadline)
+        [answer] = given_tuples.explain(question, [values], engine, limits, deadline)
+        found: dict[str, Any] = {"witness": []} | _shortened(answer.to_dict())
+        if answer.missing:
+            found["missing"] = _shortened([asdict(fact) for fact in answer.missing])
+        return found
+
+    def score(
+        self,
+        store: Store,
+        query: QueryText,
+        tuples: Annotated[
+            Sequence[Sequence[str]], "exact names, in the order of the variables that the query asks for"
+        ],
+        timeout: Seconds = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> ScoreDict:
+        """The truth of given tuples of a query, also of those that `ask` would not list. To check a guess, or to
+        compare options.
+        """
+        if isinstance(tuples, Sequence) and len(tuples) > self.limits.max_k:
+            raise BadInput(f"these are {len(tuples):,} tuples; at most {self.limits.max_k:,} are scored at once")
+        deadline = deadline or self.limits.deadline(timeout)
+        limits = self.limits.within(Limits(k=0, timeout=timeout))
+        question = self.question(store, query)
+        engine = self.engine(store, None, deadline)
+        truth = asking.score(question, tuples, engine, limits, deadline)
+        return {"variables": [variable.name for variable in question.free], "truth": list(map(_short, truth))}
+
+    # --- what a language model is shown, and asks for ---------------------------------------------------------------
+
     def definitions(self) -> list[dict[str, Any]]:
         """What a language model is shown: name, title, description, and JSON schemas of arguments and results."""
-        choose = self._choose()
+        more, taught = self._choose(), f"\n\n{teaching(next(iter(self.stores.values()), None))}"
         return [
             {
                 "name": tool.name,
                 "title": tool.title,
-                "description": "\n\n".join([tool.about, *([self._taught()] if tool.teaches else [])]),
-                "parameters": tool.parameters(choose),
+                "description": tool.about + (taught if "query" in tool.takes else ""),
+                "parameters": tool.parameters(more),
                 "returns": tool.gives,
             }
             for tool in DEFINITIONS.values()
@@ -352,34 +425,29 @@ class Toolbox:
         names = list(self.stores)
         return {"store": {"type": "string", "enum": names, "description": f"which graph (default: {names[0]})"}}
 
-    def _taught(self) -> str:
-        return teaching(next(iter(self.stores.values()), None))
-
     def call(self, name: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:
         """What a tool gives; of a mistake what is wrong, where, and how to go on: such a result has the key `error`."""
         try:
             return self.run(name, arguments, deadline)
         except TupletError as error:
-            return self.told(error)
+            return self.describe_error(error)
 
     def run(self, name: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:
         """What a tool gives; mistakes are raised."""
         if name not in DEFINITIONS:
             raise unknown("tool", str(name)[:100], DEFINITIONS)
-        given = dict(arguments or {})
+        given, tool = dict(arguments or {}), DEFINITIONS[name]
         store = self.store(given.pop("store", None))
-        tool, function = DEFINITIONS[name], _FUNCTIONS[name]
         for argument in given:
             if argument not in tool.takes:
                 raise unknown(f"argument of {name}", argument[:100], [*tool.takes, *self._choose()])
         for argument in tool.needed:
             if argument not in given:
                 raise BadInput(f"{name} needs {argument!r}: {tool.takes[argument]['description']}")
-        if "within" in signature(function).parameters:
-            given["within"] = self.limits
+        if "query" in tool.takes:
             given["deadline"] = deadline or self.deadline(given)
         self._refresh()
-        return function(store, **given)
+        return tool.function(self, store, **given)
 
     def deadline(self, arguments: Mapping[str, Any] | None) -> Deadline:
         """When a call that has just come must be answered; a timeout that is no number is refused later, in words."""
@@ -387,7 +455,7 @@ class Toolbox:
         number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
         return self.limits.deadline(timeout if number else None)
 
-    def told(self, error: TupletError) -> dict[str, Any]:
+    def describe_error(self, error: TupletError) -> dict[str, Any]:
         """An error as JSON, with what helps to write it better."""
         said = problem(error)[1]
         if isinstance(error, PlacedError) and error.text:
@@ -409,6 +477,65 @@ class Toolbox:
                     store.refresh()
 
 
-_FUNCTIONS: Mapping[str, Callable[..., dict[str, Any]]] = {
-    function.__name__: function for function in (schema, find, ask, explain, score)
+def _without_empty(**fields: Any) -> dict[str, Any]:
+    """The fields that say something."""
+    return {name: value for name, value in fields.items() if value is not None and value != ""}
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """One tool as JSON schemas, made from the function that does it."""
+
+    name: str
+    title: str
+    function: Callable[..., Any]
+    about: str  # what a language model reads first; how queries are written is told behind it
+    takes: Mapping[str, JsonSchema]
+    needed: tuple[str, ...]
+    gives: JsonSchema
+
+    @staticmethod
+    def from_function(function: Callable[..., Any], title: str, gives: JsonSchema | None = None) -> ToolDefinition:
+        """A method of `Toolbox` as a tool; `gives` where its type does not say what it gives."""
+        hints = get_type_hints(function, include_extras=True)
+        helps = {f.name: f.metadata["help"] + (" (seconds)" * (f.name == "timeout")) for f in fields(Limits)}
+        takes, needed = {}, []
+        for name, parameter in list(signature(function).parameters.items())[2:]:
+            if parameter.kind is not Parameter.KEYWORD_ONLY:
+                takes[name] = {"description": helps.get(name, "")} | json_schema(hints[name])
+                if parameter.default is Parameter.empty:
+                    needed.append(name)
+                elif parameter.default is not None:
+                    takes[name]["default"] = parameter.default
+        about = " ".join((getdoc(function) or "").partition("\n\n")[0].split())
+        returned = json_schema(hints["return"]) if gives is None else gives
+        return ToolDefinition(function.__name__, title, function, about, takes, tuple(needed), returned)
+
+    def parameters(self, more: Mapping[str, JsonSchema] | None = None) -> JsonSchema:
+        """The schema of the arguments, with those that all tools take where there are several stores."""
+        properties = {**self.takes, **(more or {})}
+        required = {"required": list(self.needed), "additionalProperties": False}
+        return {"type": "object", "properties": properties, **required}
+
+
+def _ask_schema() -> JsonSchema:
+    whole = _shortened_schema(json_schema(AnswersDict))
+    properties = {name: whole["properties"][name] for name in _KEPT}
+    properties["summary"] = {"type": "string", "description": "the same in a sentence"}
+    required = [name for name in properties if name == "summary" or name in whole["required"]]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+DEFINITIONS: Mapping[str, ToolDefinition] = {
+    tool.name: tool
+    for tool in (
+        ToolDefinition.from_function(Toolbox.schema, "What is in the knowledge graph"),
+        ToolDefinition.from_function(Toolbox.find, "Find the exact name of something"),
+        ToolDefinition.from_function(Toolbox.ask, "Answer a query", _ask_schema()),
+        ToolDefinition.from_function(Toolbox.explain, "Why, or why not", _shortened_schema(json_schema(ExplainDict))),
+        ToolDefinition.from_function(Toolbox.score, "How true are these?"),
+    )
 }
+
+_ALONE = Toolbox({}, ServerLimits(max_memory=MOST_MEMORY))
+schema, find, ask, explain, score = _ALONE.schema, _ALONE.find, _ALONE.ask, _ALONE.explain, _ALONE.score

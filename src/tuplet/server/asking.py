@@ -1,0 +1,74 @@
+"""Questions to stores by name, within the limits of a server: what HTTP routes and tools share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from tuplet.errors import BadInput, unknown
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.lang.ast import Query
+from tuplet.query.engine import Engine
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits
+from tuplet.query.question import Question
+from tuplet.server.keys import KeyRefused
+from tuplet.server.limits import ServerLimits, with_place
+from tuplet.store import Store
+
+
+class QueryService(ABC):
+    """Stores by name, and the limits within which they answer."""
+
+    limits: ServerLimits
+
+    @property
+    @abstractmethod
+    def stores(self) -> Mapping[str, Store]:
+        """The stores that whoever asks may see."""
+
+    def named(self, name: str | None) -> str:
+        """The name of a store that may be seen; the first if none is given."""
+        stores = self.stores
+        if not stores:
+            raise KeyRefused("this key opens none of the stores that are served")
+        if name is None:
+            return next(iter(stores))
+        if name not in stores:
+            raise unknown("store", str(name)[:100], stores)
+        return name
+
+    def store(self, name: str | None = None) -> Store:
+        """The store of a name; the first if none is given."""
+        return self.stores[self.named(name)]
+
+    def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
+        """An engine, loaded; the time of loading is not the request's."""
+        with deadline.paused():
+            return store.engine(name)
+
+    def accept(self, query: Query, graph: KnowledgeGraph) -> Query:
+        """Refuse a query that is too large for this server."""
+        self.limits.check_query(query)
+        return query
+
+    def question(
+        self,
+        store: Store,
+        text: str,
+        grounding: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Question:
+        """A query that is not too large for this server; the store keeps it with its plan."""
+        if not isinstance(text, str):
+            raise BadInput(f"a query is text, not {text!r}")
+        self.limits.check_text(text)
+        with with_place(text):
+            return store.question(text, grounding, parameters=parameters, accept=self.accept)
+
+    def settled(self, limits: Limits, question: Question, deadline: Deadline, default_k: int = DEFAULT_K) -> Limits:
+        """The limits of a question, as far as this server goes; `default_k` where the query has no LIMIT either."""
+        tree = question.tree
+        usual = limits.usual_k if limits.guaranteed else default_k
+        limits = limits.settled(min(usual, self.limits.max_k) if tree.limit is None else tree.limit, tree.offset)
+        return self.limits.within(limits, deadline.seconds)
