@@ -1,25 +1,26 @@
-"""Facts added and removed over HTTP: one writer at a time, and the answer comes when all workers serve the change."""
+"""The routes of the server; each takes a model, and most hand it to one function of the service."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, StoreBusy
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.query.limits import Deadline
 from tuplet.read.read import read
 from tuplet.server import models
-from tuplet.server import models as replies
 from tuplet.server.control import ChannelError
 from tuplet.server.encoding import MEDIA, encode, json_pieces, to_lines, to_table
-from tuplet.server.http import JSON, TABLES, HTTPProblem, Reply, Request, Route
+from tuplet.server.http import JSON, TABLES, Handler, HTTPProblem, Reply, Request, Route
 from tuplet.server.keys import KeyOwner, KeyRefused
 from tuplet.server.limits import TooBusy
-from tuplet.server.models import ChangedBody, HealthBody, ReadyBody, ReloadBody
 from tuplet.server.page import Assets
 from tuplet.server.service import Service
 from tuplet.server.snapshots import ServedStores
@@ -99,110 +100,6 @@ def _table(request: Request) -> KnowledgeGraph:
             raise BadInput(error.message.replace(str(path), "the table")) from None
 
 
-def store_routes(service: Service) -> list[Route]:
-    """Health, readiness, reloading and changes."""
-    served, editor = service.served, Editor(service.served, service.limits.max_time)
-
-    async def health(request: Request, _: None) -> Reply:
-        state = await served.state()
-        good = state["serving"] >= state["workers"] and not state["problem"]
-        told: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
-        told |= {name: state[name] for name in ("workers", "serving")}
-        if request.trusted:
-            told |= {
-                "problem": _problem(state["problem"], request.key) or None,
-                "stores": _generations(service, request.key),
-            }
-        return Reply(encode(told))
-
-    async def ready(_: Request, __: None) -> Reply:
-        if served.draining or (await served.state())["stopping"]:
-            return Reply(encode({"error": "the server finishes what it has, and ends", "kind": "stopping"}), 503)
-        return Reply(encode({"ready": True}))
-
-    async def reload(request: Request, _: None) -> Reply:
-        before = served.generations()
-        try:
-            await served.reload()
-        except ChannelError as error:
-            raise HTTPProblem(503, f"the generation served stays: {_problem(str(error), request.key)}") from None
-        if served.problems:
-            problem = _problem("; ".join(served.problems.values()), request.key)
-            raise HTTPProblem(503, f"the generation served stays: {problem}")
-        changed = served.generations() != before
-        return Reply(encode({"changed": changed, "stores": _generations(service, request.key)}))
-
-    async def add(request: Request, asked: models.AddParameters) -> Reply:
-        return Reply(encode(await editor.add(service.named(asked.store), request, asked)))
-
-    async def remove(request: Request, asked: models.ChangeParameters) -> Reply:
-        return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
-
-    changed: dict[str, Any] = {JSON: ChangedBody}
-    return [
-        Route("GET", "/health", "health", "Whether the server is up", health, gives={JSON: HealthBody}, scope="open"),
-        Route(
-            "GET",
-            "/ready",
-            "ready",
-            "Whether requests are welcome: 503 while the server ends",
-            ready,
-            gives={JSON: ReadyBody},
-            scope="open",
-            statuses=(503,),
-        ),
-        Route(
-            "POST",
-            "/reload",
-            "reload",
-            "Serve what is newest on disk; afterwards no worker serves anything older",
-            reload,
-            gives={JSON: ReloadBody},
-            scope="admin",
-            statuses=(503,),
-        ),
-        Route(
-            "POST",
-            "/add",
-            "add",
-            "Add facts; afterwards all workers know them",
-            add,
-            models.AddRequest,
-            changed,
-            "write",
-            (409, 503),
-            tables=models.AddParameters,
-        ),
-        Route(
-            "POST",
-            "/remove",
-            "remove",
-            "Remove facts; afterwards no worker states them",
-            remove,
-            models.RemoveRequest,
-            changed,
-            "write",
-            (409, 503),
-            tables=models.ChangeParameters,
-        ),
-    ]
-
-
-def _problem(text: str, key: KeyOwner | None) -> str:
-    """What is wrong; it names stores and files, so a key that does not open all of them learns no more than that."""
-    return (
-        "a store cannot be opened; the log says more" if text and key is not None and key.stores is not None else text
-    )
-
-
-def _generations(service: Service, key: KeyOwner | None) -> dict[str, dict[str, Any]]:
-    return {
-        name: {"generation": store.generation, "hash": store.hash, "graph": store.graph.hash}
-        for name, store in service.served.current.items()
-        if key is None or key.sees(name)
-    }
-
-
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Mapping[str, Any] = {"type": "string"}
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
@@ -210,11 +107,21 @@ BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 def routes(service: Service) -> list[Route]:
     """All routes but that of the description, which is made from them."""
-    return [*_asking(service), *_looking(service), *sparql_routes(service), *store_routes(service), *_page(Assets())]
+    return [*_asking(service), *sparql_routes(service), *_changing(service), *_page(Assets())]
+
+
+def _route(
+    address: str, handle: Handler, takes: Any = None, gives: Any = None, media: str = JSON, **more: Any
+) -> Route:
+    """A route by `METHOD /path`; the function that handles it says what it is called and what it does."""
+    method, path = address.split()
+    summary = (handle.__doc__ or "").partition("\n")[0].rstrip(".")
+    return Route(method, path, handle.__name__, summary, handle, takes, {media: gives}, **more)
 
 
 def _asking(service: Service) -> list[Route]:
     async def ask(request: Request, asked: models.AskRequest) -> Reply:
+        """Answer one query, or a batch."""
         if (asked.query is None) == (asked.queries is None):
             raise BadInput("give either a query or queries")
         deadline = service.limits.deadline(asked.timeout)
@@ -239,95 +146,45 @@ def _asking(service: Service) -> list[Route]:
 
         return await service.run(request, deadline, work, service.may_be_short(asked))
 
-    async def explain(request: Request, asked: models.ExplainRequest) -> Reply:
-        deadline = service.limits.deadline(asked.timeout)
-        return await service.run(request, deadline, lambda: service.explain(asked, deadline))
-
-    async def plan(request: Request, asked: models.PlanRequest) -> Reply:
-        deadline = service.limits.deadline()
-        return await service.run(request, deadline, lambda: service.plan(asked, deadline))
-
-    async def parse(request: Request, asked: models.ParseRequest) -> Reply:
-        return await service.aside(request, lambda: service.drawing(asked))
-
-    async def write(request: Request, asked: models.WriteRequest) -> Reply:
-        return await service.aside(request, lambda: service.writing(asked))
-
-    gives = {JSON: models.AnswersBody | models.BatchBody}
-    tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
-    return [
-        Route("POST", "/ask", "ask", "Answer one query, or a batch", ask, models.AskRequest, {**gives, **tables}),
-        Route(
-            "POST",
-            "/explain",
-            "explain",
-            "Truth and witness of a given tuple",
-            explain,
-            models.ExplainRequest,
-            {JSON: replies.ExplainBody},
-        ),
-        Route(
-            "POST", "/plan", "plan", "How a query would be answered", plan, models.PlanRequest, {JSON: replies.PlanBody}
-        ),
-        Route(
-            "POST",
-            "/parse",
-            "parse",
-            "A query as a graph, in every language, or what is wrong with it",
-            parse,
-            models.ParseRequest,
-            {JSON: replies.DrawingBody},
-        ),
-        Route(
-            "POST", "/write", "write", "A drawn query as text", write, models.WriteRequest, {JSON: replies.WrittenBody}
-        ),
-    ]
-
-
-def _looking(service: Service) -> list[Route]:
-    async def schema(request: Request, asked: models.StoreParameters) -> Reply:
-        return await service.aside(request, lambda: service.schema(asked.store))
-
-    async def entities(request: Request, asked: models.SearchParameters) -> Reply:
-        return await service.aside(request, lambda: service.find(asked.store, asked.search, asked.limit))
-
-    async def entity(request: Request, asked: models.EntityParameters) -> Reply:
-        deadline = service.limits.deadline(asked.timeout)
-        return await service.run(request, deadline, lambda: service.entity(asked, deadline))
-
-    async def labels(request: Request, asked: models.LabelsRequest) -> Reply:
-        return await service.aside(request, lambda: service.labels(asked.store, asked.names))
-
     async def metrics(request: Request, _: None) -> Reply:
+        """Counters in Prometheus' text format."""
         if request.key is not None and request.key.stores is not None:
             raise KeyRefused("counters are of all stores and keys; this key opens some stores")
         text = await asyncio.to_thread(service.metrics.text)  # some milliseconds, which nobody waits for
         return Reply(text.encode(), media=PROMETHEUS)
 
-    about = "All about an entity: types, attributes, stated and predicted neighbours by relation"
-    there_is = "Stores, engines, relations with counts, attributes, examples, limits"
+    def searches(work: Callable[[Any, Deadline], bytes]) -> Handler:
+        """It waits for a place, and has a deadline."""
+
+        @wraps(work)
+        async def handle(request: Request, asked: Any) -> Reply:
+            deadline = service.limits.deadline(getattr(asked, "timeout", None))
+            return await service.run(request, deadline, lambda: work(asked, deadline))
+
+        return handle
+
+    def looks_up(work: Callable[[Any], bytes]) -> Handler:
+        """It takes but a moment."""
+
+        @wraps(work)
+        async def handle(request: Request, asked: Any) -> Reply:
+            return await service.aside(request, lambda: work(asked))
+
+        return handle
+
+    asking = _route("POST /ask", ask, models.AskRequest, models.AnswersBody | models.BatchBody)
+    tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
     return [
-        Route("GET", "/schema", "schema", there_is, schema, models.StoreParameters, {JSON: replies.SchemaBody}),
-        Route(
-            "GET",
-            "/schema/entities",
-            "find_entities",
-            "Entities by name or label, for completion",
-            entities,
-            models.SearchParameters,
-            {JSON: replies.EntitiesBody},
-        ),
-        Route("GET", "/entity", "entity", about, entity, models.EntityParameters, {JSON: replies.CardBody}),
-        Route(
-            "POST",
-            "/schema/labels",
-            "labels",
-            "The labels of named entities",
-            labels,
-            models.LabelsRequest,
-            {JSON: replies.LabelsBody},
-        ),
-        Route("GET", "/metrics", "metrics", "Counters in Prometheus' text format", metrics, gives={PROMETHEUS: TEXT}),
+        replace(asking, gives={**asking.gives, **tables}),
+        _route("POST /explain", searches(service.explain), models.ExplainRequest, models.ExplainBody),
+        _route("POST /plan", searches(service.plan), models.PlanRequest, models.PlanBody),
+        _route("POST /parse", looks_up(service.parse), models.ParseRequest, models.DrawingBody),
+        _route("POST /write", looks_up(service.write), models.WriteRequest, models.WrittenBody),
+        _route("GET /schema", looks_up(service.schema), models.StoreParameters, models.SchemaBody),
+        _route("GET /schema/entities", looks_up(service.find_entities), models.SearchParameters, models.EntitiesBody),
+        _route("GET /entity", searches(service.entity), models.EntityParameters, models.CardBody),
+        _route("POST /schema/labels", looks_up(service.labels), models.LabelsRequest, models.LabelsBody),
+        _route("GET /metrics", metrics, gives=TEXT, media=PROMETHEUS),
     ]
 
 
@@ -337,3 +194,73 @@ def _page(assets: Assets) -> list[Route]:
 
     paths = {"/": "page", "/favicon.ico": "icon", "/web/": "assets"}
     return [Route("GET", path, name, "The page", file, scope="open", described=False) for path, name in paths.items()]
+
+
+def _changing(service: Service) -> list[Route]:
+    """Health, readiness, reloading and changes."""
+    served, editor = service.served, Editor(service.served, service.limits.max_time)
+
+    async def health(request: Request, _: None) -> Reply:
+        """Whether the server is up."""
+        state = await served.state()
+        good = state["serving"] >= state["workers"] and not state["problem"]
+        told: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
+        told |= {name: state[name] for name in ("workers", "serving")}
+        if request.trusted:
+            told |= {
+                "problem": _problem(state["problem"], request.key) or None,
+                "stores": _generations(service, request.key),
+            }
+        return Reply(encode(told))
+
+    async def ready(_: Request, __: None) -> Reply:
+        """Whether requests are welcome: 503 while the server ends."""
+        if served.draining or (await served.state())["stopping"]:
+            return Reply(encode({"error": "the server finishes what it has, and ends", "kind": "stopping"}), 503)
+        return Reply(encode({"ready": True}))
+
+    async def reload(request: Request, _: None) -> Reply:
+        """Serve what is newest on disk; afterwards no worker serves anything older."""
+        before = served.generations()
+        try:
+            await served.reload()
+        except ChannelError as error:
+            raise HTTPProblem(503, f"the generation served stays: {_problem(str(error), request.key)}") from None
+        if served.problems:
+            problem = _problem("; ".join(served.problems.values()), request.key)
+            raise HTTPProblem(503, f"the generation served stays: {problem}")
+        changed = served.generations() != before
+        return Reply(encode({"changed": changed, "stores": _generations(service, request.key)}))
+
+    async def add(request: Request, asked: models.AddParameters) -> Reply:
+        """Add facts; afterwards all workers know them."""
+        return Reply(encode(await editor.add(service.named(asked.store), request, asked)))
+
+    async def remove(request: Request, asked: models.ChangeParameters) -> Reply:
+        """Remove facts; afterwards no worker states them."""
+        return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
+
+    writing: dict[str, Any] = {"scope": "write", "statuses": (409, 503)}
+    added, removed = models.AddParameters, models.ChangeParameters
+    return [
+        _route("GET /health", health, gives=models.HealthBody, scope="open"),
+        _route("GET /ready", ready, gives=models.ReadyBody, scope="open", statuses=(503,)),
+        _route("POST /reload", reload, gives=models.ReloadBody, scope="admin", statuses=(503,)),
+        _route("POST /add", add, models.AddRequest, models.ChangedBody, tables=added, **writing),
+        _route("POST /remove", remove, models.RemoveRequest, models.ChangedBody, tables=removed, **writing),
+    ]
+
+
+def _problem(text: str, key: KeyOwner | None) -> str:
+    """What is wrong; it names stores and files, so a key that does not open all of them learns no more than that."""
+    return (
+        "a store cannot be opened; the log says more" if text and key is not None and key.stores is not None else text
+    )
+
+
+def _generations(service: Service, key: KeyOwner | None) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"generation": store.generation, "hash": store.hash, "graph": store.graph.hash}
+        for name, store in service.served.current.items()
+        if key is None or key.sees(name)
+    }

@@ -267,7 +267,7 @@ class Service(QueryService):
         return OverLimit(limit, message)
 
     def explain(self, request: models.ExplainRequest, deadline: Deadline) -> bytes:
-        """`POST /explain`: truth and witness of one given tuple."""
+        """Truth and witness of a given tuple."""
         store = self.store(request.store)
         engine = self.engine(store, None, deadline)
         question = self.question(store, request.query, request.grounding, request.parameters)
@@ -277,26 +277,26 @@ class Service(QueryService):
         return encode({"query": request.query, **answer.to_dict(), "missing": missing, "text": str(answer.explain())})
 
     def plan(self, request: models.PlanRequest, deadline: Deadline) -> bytes:
-        """`POST /plan`: how a query would be answered."""
+        """How a query would be answered."""
         store = self.store(request.store)
         engine = self.engine(store, request.engine, deadline)
         text = plan_text(self.question(store, request.query, request.grounding, request.parameters), engine)
         return encode({"query": request.query, "engine": engine.name, "plan": text})
 
-    def drawing(self, request: models.ParseRequest) -> bytes:
-        """`POST /parse`."""
+    def parse(self, request: models.ParseRequest) -> bytes:
+        """A query as a graph, in every language, or what is wrong with it."""
         return encode(draw(request.query, self.store(request.store).source, self.limits, self.base, request.parameters))
 
-    def writing(self, request: models.WriteRequest) -> bytes:
-        """`POST /write`."""
+    def write(self, request: models.WriteRequest) -> bytes:
+        """A drawn query as text."""
         return encode({"query": write(request, self.store(request.store).source, self.limits)})
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def schema(self, name: str | None) -> bytes:
-        """`GET /schema`: stores, engines, relations and attributes, example queries, limits, the generation served."""
-        name = self.named(name)
-        return self._described(self.store(name), name, tuple(self.stores))
+    def schema(self, asked: models.StoreParameters) -> bytes:
+        """Stores, engines, relations with counts, attributes, examples, limits."""
+        name = self.named(asked.store)
+        return self._described(self.stores[name], name, tuple(self.stores))
 
     def _schema(self, store: Store, name: str, names: tuple[str, ...]) -> bytes:
         about = store.info()
@@ -332,23 +332,26 @@ class Service(QueryService):
             found[key] = found.get(key, 0) + len(column)
         return [{"word": word, "kind": kind, "count": count} for (word, kind), count in found.items()]
 
-    def find(self, name: str | None, text: str, most: int) -> bytes:
-        """`GET /schema/entities`: entities by the beginning of their name or label, then by what they contain."""
-        store = self.store(name)
-        entities, found = store.graph.entities, self.finder(store).find(text, most)
+    def find_entities(self, asked: models.SearchParameters) -> bytes:
+        """Entities by name or label, for completion.
+
+        First those that begin with the text, then those that contain it.
+        """
+        store = self.store(asked.store)
+        entities, found = store.graph.entities, self.finder(store).find(asked.search, asked.limit)
         return encode({"entities": [{"name": entities.name(i), "label": entities.label(i)} for i in found]})
 
     def entity(self, asked: models.EntityParameters, deadline: Deadline) -> bytes:
-        """`GET /entity`: all about one entity."""
+        """All about an entity: types, attributes, stated and predicted neighbours by relation."""
         about = asked.model_dump(exclude={"store", "timeout"})
         card = entity_card(self.store(asked.store).source, deadline=deadline, **about)
         notes().pruned = card["pruned"]
         return encode(card)
 
-    def labels(self, name: str | None, names: list[str]) -> bytes:
-        """`POST /schema/labels`: the labels of entities, where they have one."""
-        entities = self.store(name).graph.entities
-        found = {name: entities.find(name) for name in names}
+    def labels(self, asked: models.LabelsRequest) -> bytes:
+        """The labels of named entities."""
+        entities = self.store(asked.store).graph.entities
+        found = {name: entities.find(name) for name in asked.names}
         return encode({"labels": {name: entities.label(i) for name, i in found.items() if i >= 0}})
 
 

@@ -193,7 +193,9 @@ def sparql_routes(service: Service) -> list[Route]:
 
         def work() -> Reply:
             names = dict.fromkeys((service.named(store), *service.stores))
-            turtle = service_description([json.loads(service.schema(name)) for name in names], service.base)
+            turtle = service_description(
+                [json.loads(service.schema(models.StoreParameters(store=name))) for name in names], service.base
+            )
             media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
             try:
                 body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")

@@ -116,7 +116,7 @@ class SchemaDict(TypedDict):
     language: Annotated[str, "how queries are written"]
 
 
-class FoundName(TypedDict):
+class NameDict(TypedDict):
     """An entity or a relation."""
 
     name: Name
@@ -127,7 +127,7 @@ class FoundName(TypedDict):
 class FindDict(TypedDict):
     """Names that were found."""
 
-    found: Annotated[list[FoundName], "the best first"]
+    found: Annotated[list[NameDict], "the best first"]
     suggestions: NotRequired[Annotated[list[str], "names that are spelled alike, if nothing was found"]]
 
 
