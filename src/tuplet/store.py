@@ -154,10 +154,7 @@ class Store:
         parameters: Mapping[str, Any] | None = None,
         accept: Accept | None = None,
     ) -> Question:
-        """A query, parsed and bound to the names of this store; the last texts are kept with their plans.
-
-        `accept` may refuse the syntax tree of a text, or return another one, before its names are looked up.
-        """
+        """A query, parsed and bound to the names of this store; the last texts are kept. `accept`: see `Question`."""
         state = self._opened()
         if isinstance(query, str) and grounding is None and parameters is None and len(query) <= LONGEST_TEXT:
             return state.questions(query, accept=accept)

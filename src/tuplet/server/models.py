@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, create_model, model_validator
 from pydantic import Field as Key
@@ -14,7 +14,7 @@ from tuplet.errors import TupletError
 from tuplet.lang.ast import Form
 from tuplet.query.limits import Limits
 from tuplet.query.logic import LogicName
-from tuplet.query.schema import Fact, Status
+from tuplet.query.schema import AnswerDict, AnswersDict, Fact, Provenance, schema_fields
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, StrictStr | StrictInt]
@@ -271,42 +271,34 @@ class WriteRequest(Strict):
 # --- what comes back -----------------------------------------------------------------------------------------------
 
 
-class AnswerBody(BaseModel):
+def _schema_keys(kind: Any, **types: Any) -> Any:
+    """A type of the answer's schema as a model; `types` are those of keys whose type is a model, too."""
+    keys: dict[str, Any] = {}
+    for key, (hint, always) in schema_fields(kind).items():
+        plain, text = get_args(get_args(hint)[0] if get_origin(hint) is NotRequired else hint)
+        about = Key(description=text) if always else Key(default_factory=lambda: None, description=text)
+        keys[key] = types.get(key, plain), about
+    return create_model(f"_{kind.__name__}", **keys)
+
+
+class AnswerBody(_schema_keys(AnswerDict)):  # type: ignore[misc]
     """One answer: names of entities and relations, and values of attributes."""
 
-    values: dict[str, Any]
-    labels: dict[str, str]
-    truth: float
-    status: Status | None
-    witness: list[Fact]
+
+class AboutBody(_schema_keys(Provenance)):  # type: ignore[misc]
+    """What you need to repeat an answer; what is not known is left out."""
 
 
-class CountBody(BaseModel):
-    """How many answers there are; `complete` is false where there may be more."""
-
-    name: str
-    answers: int
-    expected: float
-    complete: bool
-
-
-class AnswersBody(BaseModel):
+class AnswersBody(_schema_keys(AnswersDict, about=AboutBody, answers=list[AnswerBody])):  # type: ignore[misc]
     """The answers of a query: the JSON of `tuplet ask --format json`."""
 
+
+class ExplainBody(AnswerBody):
+    """Truth and witness of a given tuple, also in words."""
+
     query: str
-    variables: list[str]
-    engine: str
-    k: int | None
-    exact: bool
-    bound: float
-    pruned: str | None
-    calibrated: bool | None
-    stale: float | None
-    elapsed_ms: float
-    about: dict[str, Any]
-    boolean: bool | None = None
-    count: CountBody | None = None
-    answers: list[AnswerBody]
+    text: str
+    missing: list[Fact]
 
 
 class ErrorBody(BaseModel):
@@ -326,14 +318,6 @@ class BatchBody(BaseModel):
     """The answers of a batch, in order; a query that was refused has its error in its place."""
 
     results: list[AnswersBody | ErrorBody]
-
-
-class ExplainBody(AnswerBody):
-    """Truth and witness of a given tuple, also in words."""
-
-    query: str
-    text: str
-    missing: list[Fact]
 
 
 class PlanBody(BaseModel):
