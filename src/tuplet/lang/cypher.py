@@ -1,11 +1,10 @@
 """A subset of openCypher → `Query`: the read patterns.
 
     query   := single (UNION single)*
-    single  := (MATCH path (, path)* [WHERE condition])+ RETURN [DISTINCT] (* | item (, item)*)
+    single  := (MATCH path (, path)* [WHERE expression])+ RETURN [DISTINCT] (* | item (, item)*)
                [ORDER BY key (, key)*] [SKIP number] [LIMIT number]
     item    := (variable | variable.property | type(relationship) | id(node) | count(…)) [AS name]
-    condition  := xor (OR xor)*        xor := and (XOR and)*        and := not (AND not)*        not := NOT* test
-    test       := side [(= | <> | < | <= | > | >= | =~ | STARTS WITH | ENDS WITH | CONTAINS) side]
+    condition  := side [(= | <> | < | <= | > | >= | =~ | STARTS WITH | ENDS WITH | CONTAINS) side]
                 | side IN list | side IS [NOT] NULL | variable:Label… | path | EXISTS(path) | EXISTS { [MATCH] path }
     side       := value | variable | variable.property | type(relationship) | id(node) | elementId(node)
 
@@ -57,26 +56,11 @@ from tuplet.lang.ast import (
     Value,
     terms,
 )
-from tuplet.lang.cypher_patterns import (
-    FALSE,
-    SUPPORTED,
-    TRUE,
-    Parameters,
-    Part,
-    PatternReader,
-    Relationship,
-    all_of,
-    any_of,
-    in_order,
-    joined,
-    none_of,
-)
+from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternReader, Relationship, in_order, joined
 from tuplet.lang.rewrite import rename
-from tuplet.lang.tokens import MAX_DIGITS, Token, disjunction, is_number
+from tuplet.lang.tokens import FALSE, MAX_DIGITS, TRUE, Token, conjunction, disjunction, is_number, negation
 
 FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_SIGNS: dict[str, Operator] = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "=~": "matches"}
-_ARITHMETIC = ("+", "-", "*", "/", "%", "^")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 AGGREGATES = ("AVG", "COLLECT", "COUNT", "MAX", "MIN", "PERCENTILECONT", "PERCENTILEDISC", "STDEV", "STDEVP", "SUM")
 
@@ -101,65 +85,46 @@ Side: TypeAlias = "Value | tuple[Value, ...] | Exists | Relationship | Attribute
 class ConditionReader(PatternReader):
     """The conditions of WHERE."""
 
-    def condition(self) -> Formula:
-        self.deeper()
-        parts = [self.exclusive()]
-        while self.keyword("OR"):
-            parts.append(self.exclusive())
-        self.depth -= 1
-        return any_of(parts)
-
-    def exclusive(self) -> Formula:
+    def both(self) -> Formula:
         fresh, first = self.fresh, self.token
-        formula = self.all_parts()
-        while self.keyword("XOR"):
-            other = self.all_parts()
-            self.only_known(fresh, first)
-            formula = any_of([all_of([formula, none_of(other)]), all_of([none_of(formula), other])])
+        formula = super().both()
+        while self.accept("XOR"):
+            other = super().both()
+            if self.fresh > fresh:
+                self.refuse_negation(first)
+            one, two = conjunction([formula, negation(other)]), conjunction([negation(formula), other])
+            formula = disjunction([one, two])
         return formula
 
-    def all_parts(self) -> Formula:
-        parts = [self.negated()]
-        while self.keyword("AND"):
-            parts.append(self.negated())
-        return all_of(parts)
+    def made_inside(self) -> int:
+        return self.fresh
 
-    def negated(self) -> Formula:
-        token, fresh = self.token, self.fresh
-        negative = False
-        while self.keyword("NOT"):
-            negative = not negative
-        formula = self.test()
-        if not negative:
-            return formula
-        self.only_known(fresh, token)
-        return none_of(formula)
+    def refuse_negation(self, start: Token) -> NoReturn:
+        self.refuse(
+            "this asks that there is no such node or relationship (¬∃); only facts of a named type between "
+            "variables of the query can be negated",
+            start,
+        )
 
-    def only_known(self, fresh: int, token: Token) -> None:
-        """Refuse to negate what has nodes or relationships of its own."""
-        if self.fresh > fresh:
-            self.refuse(
-                "this asks that there is no such node or relationship (¬∃); only facts of a named type between "
-                "variables of the query can be negated",
-                token,
-            )
-
-    def test(self) -> Formula:
+    def condition(self) -> Formula:
         if self.at("("):
             if self.at_path():
                 return self.facts()
             self.advance()
-            formula = self.condition()
+            formula = self.expression()
             self.expect(")", "after a condition")
             return formula
-        if self.at_keyword("EXISTS") and self.tokens[self.index + 1].text in ("(", "{"):
+        if self.at("EXISTS") and self.following().text in ("(", "{"):
             return self.exists()
         token = self.token
         left = self.side()
         formula = self.comparisons(left, token)
-        if self.token.kind == "sign" and self.token.text in _ARITHMETIC:
-            self.refuse("arithmetic is not supported; compute the value first")
+        self.refuse_arithmetic()
         return formula
+
+    def refuse_arithmetic(self) -> None:
+        if self.at("+", "-", "*", "/", "%", "^"):
+            self.refuse("arithmetic is not supported; compute the value first")
 
     @cached_property
     def closing(self) -> dict[int, int]:
@@ -203,13 +168,13 @@ class ConditionReader(PatternReader):
             self.expect(")", "after EXISTS(…")
             return formula
         self.advance()
-        self.keyword("MATCH")
+        self.accept("MATCH")
         parts: list[Part] = []
         self.path(parts, new=False)
         while self.accept(","):
             self.path(parts, new=False)
-        if self.keyword("WHERE"):
-            parts.append(self.condition())
+        if self.accept("WHERE"):
+            parts.append(self.expression())
         self.expect("}", "after EXISTS { …")
         return joined([parts])
 
@@ -218,7 +183,7 @@ class ConditionReader(PatternReader):
         formulas: list[Formula] = []
         while True:
             sign = self.token
-            operator = self.comparing()
+            operator = self.operator()
             if operator is None:
                 break
             place = self.token
@@ -226,12 +191,12 @@ class ConditionReader(PatternReader):
             formulas.append(self.comparison(operator, left, right, token, sign))
             left, token = right, place
         if formulas:
-            return all_of(formulas)
-        if self.keyword("IN"):
+            return conjunction(formulas)
+        if self.accept("IN"):
             return self.listed(left, token)
-        if self.keyword("IS"):
-            absent = not self.keyword("NOT")
-            if not self.keyword("NULL"):
+        if self.accept("IS"):
+            absent = not self.accept("NOT")
+            if not self.accept("NULL"):
                 self.unexpected("NULL" if not absent else "NULL or NOT NULL after IS", ("NULL", "NOT"))
             if isinstance(left, Attribute):
                 return Has(left, absent)
@@ -242,26 +207,17 @@ class ConditionReader(PatternReader):
             return Compare("=", left, Value(True))
         if isinstance(left, Value) and isinstance(left.value, bool):
             return TRUE if left.value else FALSE
-        if self.token.kind == "sign" and self.token.text in _ARITHMETIC:
-            self.refuse("arithmetic is not supported; compute the value first")
+        self.refuse_arithmetic()
         self.unexpected("a comparison such as = or IN", ("AND", "OR", "IN", "IS", "CONTAINS", "RETURN"))
 
-    def comparing(self) -> Operator | None:
-        token = self.token
-        if token.kind == "sign" and token.text in _SIGNS:
-            self.advance()
-            return _SIGNS[token.text]
-        if token.kind == "sign" and token.text == "!":
+    def operator(self) -> Operator | None:
+        if self.at("!"):
             self.fail("in Cypher, 'not equal' is written <>")
-        if self.keyword("STARTS"):
-            if not self.keyword("WITH"):
-                self.unexpected("WITH after STARTS")
-            return "starts"
-        if self.keyword("ENDS"):
-            if not self.keyword("WITH"):
-                self.unexpected("WITH after ENDS")
-            return "ends"
-        return "contains" if self.keyword("CONTAINS") else None
+        return super().operator()
+
+    def after_starts(self, token: Token) -> None:
+        if not self.accept("WITH"):
+            self.unexpected(f"WITH after {token.text.upper()}")
 
     def comparison(self, operator: Operator, left: Side, right: Side, token: Token, sign: Token) -> Formula:
         if left is None or right is None:
@@ -277,7 +233,7 @@ class ConditionReader(PatternReader):
             return Same(*types) if operator == "=" else Different(*types)
         if isinstance(left, TypeOf) and isinstance(right, Value) and operator in ("=", "!="):
             same = self.is_type(left.relationship, (right,))
-            return same if operator == "=" else none_of(same)
+            return same if operator == "=" else negation(same)
         if isinstance(left, Exists) and isinstance(right, Exists):
             if operator not in ("=", "!="):
                 self.fail("nodes have no order; compare their properties", sign)
@@ -375,7 +331,7 @@ class ConditionReader(PatternReader):
             if self.at("("):
                 self.refuse("brackets inside a comparison are not supported")
             self.unexpected("a condition")
-        if token.kind == "word" and self.tokens[self.index + 1].text == "(":
+        if token.kind == "word" and self.following().text == "(":
             return self.function()
         name = self.identifier("a variable").text
         if not self.accept("."):
@@ -471,9 +427,9 @@ class CypherParser(ConditionReader):
 
     def query(self) -> Query:
         queries = [self.single()]
-        while self.at_keyword("UNION"):
+        while self.at("UNION"):
             token = self.advance()
-            if self.keyword("ALL"):
+            if self.accept("ALL"):
                 self.refuse("UNION ALL is not supported; rows are sets, write UNION", token)
             queries.append(self.another(queries[0], token))
         self.accept(";")
@@ -498,15 +454,15 @@ class CypherParser(ConditionReader):
 
     def single(self) -> Query:
         patterns: list[list[Part]] = []
-        if not self.at_keyword("MATCH"):
-            if self.at_keyword("RETURN"):
+        if not self.at("MATCH"):
+            if self.at("RETURN"):
                 self.refuse("RETURN without MATCH is not supported; a query has a pattern")
             self.unexpected("MATCH", ("MATCH",))
-        while self.keyword("MATCH"):
+        while self.accept("MATCH"):
             patterns.append(self.patterns())
-            if self.keyword("WHERE"):
-                patterns[-1].append(self.condition())
-        if not self.keyword("RETURN"):
+            if self.accept("WHERE"):
+                patterns[-1].append(self.expression())
+        if not self.accept("RETURN"):
             self.unexpected("RETURN", ("WHERE", "RETURN", "MATCH", "AND", "OR"))
         shown = self.shown()
         order = self.order(shown)
@@ -519,7 +475,7 @@ class CypherParser(ConditionReader):
         body = joined(patterns)
         if body is FALSE:  # said of a node, so that it is a condition like any other
             node = Exists(next(iter(shown.free)))
-            body = in_order(all_of([*without_conditions(patterns), Different(node, node)]))
+            body = in_order(conjunction([*without_conditions(patterns), Different(node, node)]))
         return self.finished(body, shown, order, offset, limit)
 
     def bare(self, patterns: list[list[Part]]) -> list[Part]:
@@ -538,7 +494,7 @@ class CypherParser(ConditionReader):
 
     def amount(self, word: str) -> int | None:
         """`SKIP number` or `LIMIT number`."""
-        if not self.keyword(word):
+        if not self.accept(word):
             return None
         token = self.token
         if not self.starts_value():
@@ -556,7 +512,7 @@ class CypherParser(ConditionReader):
     # --- RETURN -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> Shown:
-        shown = Shown(distinct=self.keyword("DISTINCT"))
+        shown = Shown(distinct=self.accept("DISTINCT"))
         if self.at("*"):
             token = self.advance()
             named = [name for name in self.matched if self.nodes.get(name)]
@@ -595,13 +551,13 @@ class CypherParser(ConditionReader):
             if after.text == ":":
                 self.refuse("conditions are no values here; write them in WHERE", self.tokens[start])
             self.refuse(f"{self.found()} is not supported in RETURN; return the properties and compute with them")
-        if self.at_keyword("IS") or self.at_keyword("IN") or self.at_keyword("CONTAINS"):
+        if self.at("IS", "IN", "CONTAINS"):
             self.refuse("conditions are no values here; write them in WHERE", self.tokens[start])
 
     def alias(self, start: int) -> str:
         """The name of a column: what AS says, or the expression itself."""
         last = self.tokens[self.index - 1]
-        if self.keyword("AS"):
+        if self.accept("AS"):
             return self.identifier("a name after AS").text
         if self.index == start + 1:
             return last.text[1:-1].replace("``", "`") if last.kind == "quoted" else last.text
@@ -648,7 +604,7 @@ class CypherParser(ConditionReader):
         self.advance()
         every: dict[str, None] = dict.fromkeys(self.matched)
         if not self.accept("*"):
-            shown.distinct = distinct = self.keyword("DISTINCT")
+            shown.distinct = distinct = self.accept("DISTINCT")
             token = self.token
             if self.starts_value() or token.kind not in ("word", "quoted"):
                 self.refuse("count() takes *, a variable or a property", token)
@@ -677,9 +633,9 @@ class CypherParser(ConditionReader):
 
     def order(self, shown: Shown) -> list[Order]:
         """`ORDER BY key [ASC | DESC], …`"""
-        if not self.keyword("ORDER"):
+        if not self.accept("ORDER"):
             return []
-        if not self.keyword("BY"):
+        if not self.accept("BY"):
             self.unexpected("BY after ORDER", ("BY",))
         keys = [self.order_key(shown)]
         while self.accept(","):
@@ -692,7 +648,7 @@ class CypherParser(ConditionReader):
         by: str | Attribute | None = None
         if token.kind in ("word", "quoted"):
             name = token.text if token.kind == "word" else token.text[1:-1]
-            alone = self.tokens[self.index + 1].text not in (".", "(")
+            alone = self.following().text not in (".", "(")
             if alone and (name in columns or (name == TRUTH and name not in self.nodes)):
                 self.advance()
                 by = name
@@ -702,9 +658,9 @@ class CypherParser(ConditionReader):
             by = self.key_of(self.side(), columns, shown, token)
         if self.token.kind == "sign" and self.token.text not in (",", ";"):
             self.refuse("ORDER BY takes variables and their properties, no other expressions", self.tokens[start])
-        descending = self.keyword("DESC") or self.keyword("DESCENDING")
-        if not descending and not self.keyword("ASC"):
-            self.keyword("ASCENDING")
+        descending = self.accept("DESC") or self.accept("DESCENDING")
+        if not descending and not self.accept("ASC"):
+            self.accept("ASCENDING")
         return Order(by, descending)
 
     def key_of(self, what: object, columns: dict[str, Column], shown: Shown, token: Token) -> str | Attribute:
@@ -755,7 +711,7 @@ def without_conditions(patterns: list[list[Part]]) -> Iterator[Formula]:
     for part in (part for parts in patterns for part in parts):
         if isinstance(part, Relationship):
             part.filtered = False
-            yield from (any_of([*part.facts()]), *part.typed())
+            yield from (disjunction([*part.facts()]), *part.typed())
         elif binding(part):
             yield part
 

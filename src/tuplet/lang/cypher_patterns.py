@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -41,41 +40,9 @@ from tuplet.lang.ast import (
     Term,
     Value,
 )
+from tuplet.lang.expressions import ExpressionReader, Syntax
 from tuplet.lang.rewrite import MAX_CLAUSES
-from tuplet.lang.tokens import (
-    Reader,
-    Token,
-    conjunction,
-    disjunction,
-    negation,
-    whole_number,
-)
-
-TRUE = And(())  # these two are told by identity
-FALSE = Or(())
-
-
-def all_of(parts: list[Formula]) -> Formula:
-    """The conjunction; `FALSE` if a part is, and without parts that are `TRUE`."""
-    kept = [part for part in parts if part is not TRUE]
-    if any(part is FALSE for part in kept):
-        return FALSE
-    return conjunction(kept) if kept else TRUE
-
-
-def any_of(parts: list[Formula]) -> Formula:
-    """The disjunction; `TRUE` if a part is, and without parts that are `FALSE`."""
-    kept = [part for part in parts if part is not FALSE]
-    if any(part is TRUE for part in kept):
-        return TRUE
-    return disjunction(kept) if kept else FALSE
-
-
-def none_of(part: Formula) -> Formula:
-    """The negation; that of `TRUE` is `FALSE`."""
-    if part is TRUE or part is FALSE:
-        return FALSE if part is TRUE else TRUE
-    return negation(part)
+from tuplet.lang.tokens import Lexicon, Token, conjunction, disjunction, negation, whole_number
 
 
 @dataclass(eq=False)
@@ -166,11 +133,11 @@ def joined(patterns: list[list[Part]]) -> Formula:
             if not isinstance(part, Relationship):
                 said.append(placed(part, choice) if moved else part)
                 continue
-            said += part.stated(choice[part.name]) if part.name in choice else [any_of([*facts[part.name]])]
+            said += part.stated(choice[part.name]) if part.name in choice else [disjunction([*facts[part.name]])]
             said += part.typed()
         said.append(apart([(one.known(choice[one.name]), other.known(choice[other.name])) for one, other in pairs]))
-        formulas.append(in_order(all_of(said)))
-    return any_of(formulas)
+        formulas.append(in_order(conjunction(said)))
+    return disjunction(formulas)
 
 
 def in_order(formula: Formula) -> Formula:
@@ -251,7 +218,7 @@ def apart(pairs: list[tuple[Atom, Atom]]) -> Formula:
                 "write some of them in a MATCH of their own",
                 limit="clauses",
             )
-    return any_of([all_of([*case.said]) for case in cases])
+    return disjunction([conjunction([*case.said]) for case in cases])
 
 
 def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
@@ -264,11 +231,11 @@ def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
 
     match formula:
         case Not(body):
-            return none_of(placed(body, facts))
+            return negation(placed(body, facts))
         case And(parts):
-            return all_of([placed(part, facts) for part in parts])
+            return conjunction([placed(part, facts) for part in parts])
         case Or(parts):
-            return any_of([placed(part, facts) for part in parts])
+            return disjunction([placed(part, facts) for part in parts])
         case Compare(_, left, right):
             return replace(formula, left=side(left), right=side(right))
         case Among(Attribute() as item):
@@ -281,10 +248,9 @@ def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
 
 Parameters: TypeAlias = Mapping[str, Any]
 
-_TOKEN = re.compile(
+CYPHER_WORDS = Lexicon.from_expressions(
     r"""
       (?P<word>[^\W\d]\w*)
-    | (?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
     | (?P<quoted>`(?:[^`]|``)+`)
     | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
     | (?P<label>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
@@ -292,7 +258,7 @@ _TOKEN = re.compile(
     | (?P<unclosed>["'`].*|/\*.*)
     | (?P<sign><>|<=|>=|=~|\.\.|.)
     """,
-    re.VERBOSE | re.DOTALL,
+    r"(?>(?:\s|//[^\n]*|/\*.*?\*/)*)",
 )
 
 # What Cypher has and this subset has not, with the way out where there is one.
@@ -317,35 +283,27 @@ _CLOSED_BY = {"/": "*/"}
 _NUMBER_TYPES = (bool, int, float, str, datetime.date)
 
 
-class CypherReader(Reader):
+SYNTAX = Syntax(
+    either=("OR",),
+    both=("AND",),
+    negation=("NOT",),
+    operators={
+        **{"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "=~": "matches"},
+        **{"STARTS": "starts", "ENDS": "ends", "CONTAINS": "contains"},
+    },
+)
+
+
+class CypherReader(ExpressionReader):
     """Walks the words of a Cypher text: names, values, parameters and keywords."""
 
+    lexicon, syntax = CYPHER_WORDS, SYNTAX
+
     def __init__(self, text: str, parameters: Parameters) -> None:
-        self.text = text
-        self.tokens = cypher_tokens(text)
-        self.index = 0
-        self.depth = 0
-        self.prefixes = {}
+        super().__init__(text)
         self.parameters = parameters
 
     # --- words --------------------------------------------------------------------------------------------------------
-
-    def at(self, sign: str, then: str = "") -> bool:
-        """Whether this sign comes next, and another one `then`."""
-        token = self.tokens[self.index]
-        return token.text == sign and token.kind == "sign" and (not then or self.tokens[self.index + 1].text == then)
-
-    def at_keyword(self, word: str) -> bool:
-        """Whether this keyword comes next."""
-        token = self.tokens[self.index]
-        return token.kind == "word" and token.text.upper() == word
-
-    def keyword(self, word: str) -> bool:
-        """Read this keyword if it comes next."""
-        if not self.at_keyword(word):
-            return False
-        self.index += 1
-        return True
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
         at = token or self.token
@@ -409,13 +367,13 @@ class CypherReader(Reader):
             return Value(plain, "", token.position, number.position + number.length - token.position)
         if self.accept("["):
             return self._list()
-        if self.keyword("TRUE"):
+        if self.accept("TRUE"):
             return Value(True, "", token.position, 4)
-        if self.keyword("FALSE"):
+        if self.accept("FALSE"):
             return Value(False, "", token.position, 5)
-        if self.keyword("NULL"):
+        if self.accept("NULL"):
             return None
-        if self.at_keyword("DATE") or self.at_keyword("DATETIME") or self.at_keyword("LOCALDATETIME"):
+        if self.at("DATE", "DATETIME", "LOCALDATETIME"):
             return self._time()
         if self.at("{"):
             self.refuse("maps are not supported; compare properties one by one")
@@ -426,7 +384,7 @@ class CypherReader(Reader):
         token = self.token
         if token.kind == "word":
             timed = token.text.upper() in ("DATE", "DATETIME", "LOCALDATETIME")
-            opened = self.tokens[self.index + 1].text == "("
+            opened = self.following().text == "("
             return token.text.upper() in ("TRUE", "FALSE", "NULL") or (timed and opened)
         return token.kind in ("label", "number", "parameter") or token.text in ("[", "-", "+", "{")
 
@@ -487,26 +445,11 @@ class CypherReader(Reader):
         return Value(given, "", token.position, len(token.text))
 
 
-def cypher_tokens(text: str) -> list[Token]:
-    """The words of a Cypher text, spaces and comments left out, an `end` at the end.
-
-    >>> [t.text for t in cypher_tokens("MATCH (d:Drug)-->(x) // all")]
-    ['MATCH', '(', 'd', ':', 'Drug', ')', '-', '-', '>', '(', 'x', ')', '']
-    """
-    found = [
-        Token(kind, match.group(), match.start())
-        for match in _TOKEN.finditer(text)
-        if (kind := match.lastgroup or "") != "space"
-    ]
-    found.append(Token("end", "", len(text)))
-    return found
-
-
 _PLAIN = re.compile(r"\w+")
 MAX_STEPS = 16  # of a path of fixed length
 
 
-class PatternReader(CypherReader, ABC):
+class PatternReader(CypherReader):
     """The patterns of MATCH."""
 
     def __init__(self, text: str, parameters: Parameters) -> None:
@@ -526,7 +469,7 @@ class PatternReader(CypherReader, ABC):
         parts: list[Part] = []
         while True:
             token = self.token
-            if token.kind in ("word", "quoted") and self.tokens[self.index + 1].text == "=":
+            if token.kind in ("word", "quoted") and self.following().text == "=":
                 self.refuse("paths are no values here; leave out the name of the path and return its nodes")
             if token.kind == "word" and token.text.upper() in ("SHORTESTPATH", "ALLSHORTESTPATHS"):
                 self.refuse(f"{token.text} is not supported; a path has a fixed length")
@@ -537,14 +480,14 @@ class PatternReader(CypherReader, ABC):
     def path(self, parts: list[Part], new: bool) -> None:
         """A path into `parts`; `new` tells whether it may name new variables."""
         left = self.node(parts, new)
-        while self.at("-") or self.at("<", "-"):
+        while self.at("-") or (self.at("<") and self.following().text == "-"):
             left = self.relationship(left, parts, new)
 
     def node(self, parts: list[Part], new: bool) -> Exists:
         if not self.at("("):
             self.unexpected("'(' with a node", ("MATCH",))
         opening = self.advance()
-        if self.token.kind in ("word", "quoted") and not self.at_keyword("WHERE"):
+        if self.token.kind in ("word", "quoted") and not self.at("WHERE"):
             opening = token = self.token
             name = self.plain(self.identifier("a variable").text)
             if name in self.relationships or name in self.lists:
@@ -563,8 +506,8 @@ class PatternReader(CypherReader, ABC):
         if self.token.kind == "parameter":
             self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
         parts.extend(Compare("=", Attribute(node, key), value) for key, value in self.properties())
-        if self.keyword("WHERE"):
-            parts.append(self.condition())
+        if self.accept("WHERE"):
+            parts.append(self.expression())
         self.expect(")", "after a node")
         return node
 
@@ -581,7 +524,7 @@ class PatternReader(CypherReader, ABC):
                 self.accept(":")
                 found.append([])
             elif not self.accept(":", "&"):
-                return any_of([all_of(group) for group in found])
+                return disjunction([conjunction(group) for group in found])
 
     def relationship(self, left: Exists, parts: list[Part], new: bool) -> Exists:
         opening = self.token
@@ -712,10 +655,6 @@ class PatternReader(CypherReader, ABC):
             name = f"_{self.fresh}"
             if name not in self.taken:
                 return name
-
-    @abstractmethod
-    def condition(self) -> Formula:
-        """`WHERE …`, after the word."""
 
     def no_null(self, token: Token) -> NoReturn:
         self.fail("nothing equals null; write IS NULL or IS NOT NULL", token)

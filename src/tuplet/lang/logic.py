@@ -1,11 +1,8 @@
 """Logic text → `Query`.
 
-    query       := prologue [ask | count] variable (',' variable)* [as word] ':' disjunction modifier*
-    disjunction := conjunction ('|' conjunction)*
-    conjunction := literal ('&' literal)*
-    literal     := '!' literal
-                 | exists variable ([','] variable)* '.' disjunction
-                 | '(' disjunction ')'
+    query       := prologue [ask | count] variable (',' variable)* [as word] ':' expression modifier*
+    condition   := exists variable ([','] variable)* '.' expression
+                 | '(' expression ')'
                  | atom
                  | side ('=' | '!=' | '<' | '<=' | '>' | '>=' | contains | starts | ends | matches) side
                  | side [not] in '{' [side (',' side)*] '}'
@@ -19,11 +16,12 @@
     relation    := word | name
     term        := variable | word | name
 
-`∧` and `&&`, `∨` and `||`, `¬`, `∃`, `≠`, `≤`, `≥`, `∈` mean `&`, `|`, `!`, `exists`, `!=`, `<=`, `>=`, `in`. `!` binds
-tightest, then `&`, then `|`; `exists` reaches as far to the right as it can. A word is a name written bare: letters,
-digits, `_`, and inside it `-`, `.` and `/` (a leading `/` too); digits alone are a name in the place of an entity, and
-a number in the place of a value. A quantified variable that has the name of another one is renamed, so each variable of
-the tree has one meaning. Names, values and the prologue (PREFIX) are as in `tokens`.
+An `expression` joins conditions by `|`, `&` and `!`, as `expressions` says. `∧` and `&&`, `∨` and `||`, `¬`, `∃`, `≠`,
+`≤`, `≥`, `∈` mean `&`, `|`, `!`, `exists`, `!=`, `<=`, `>=`, `in`. `!` binds tightest, then `&`, then `|`; `exists`
+reaches as far to the right as it can. A word is a name written bare: letters, digits, `_`, and inside it `-`, `.` and
+`/` (a leading `/` too); digits alone are a name in the place of an entity, and a number in the place of a value. A
+quantified variable that has the name of another one is renamed, so each variable of the tree has one meaning. Names,
+values and the prologue (PREFIX) are as in `tokens`.
 """
 
 from __future__ import annotations
@@ -34,11 +32,9 @@ from typing import NoReturn, TypeVar
 
 from tuplet.errors import hint
 from tuplet.lang.ast import (
-    Among,
     Atom,
     Attribute,
     Column,
-    Compare,
     Constant,
     Exists,
     Form,
@@ -46,81 +42,57 @@ from tuplet.lang.ast import (
     Free,
     Has,
     Name,
+    Operator,
     Order,
     Query,
     Term,
     Value,
     Variable,
 )
-from tuplet.lang.tokens import Reader, Side, Token, conjunction, disjunction, is_number, negation, tokenize
+from tuplet.lang.expressions import Side, SideReader, Syntax
+from tuplet.lang.tokens import Token, is_number, tokenize
 
-AND, OR, NOT = ("&", "∧", "&&"), ("|", "∨", "||"), ("!", "¬")
 RESERVED = ("exists", "limit", "offset", "order", "show")
-SIGNS = {"=": "=", "!=": "!=", "≠": "!=", "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">="}
-WORDS = ("contains", "starts", "ends", "matches", "language")
+WORDS: tuple[Operator, ...] = ("contains", "starts", "ends", "matches", "language")
+SIGNS: dict[str, Operator] = {"=": "=", "!=": "!=", "≠": "!=", "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">="}
+SYNTAX = Syntax(
+    either=("|", "∨", "||"),
+    both=("&", "∧", "&&"),
+    negation=("!", "¬"),
+    operators={**SIGNS, "≥": ">=", **{word.upper(): word for word in WORDS}},
+    brackets=("{", "}"),
+    before_members="before the members of a set",
+    between_members="or '}' between the members of a set",
+    after_not="'in' after not",
+)
 _SIGN_FOR = {"and": "&", "or": "|", "not": "!"}
 
 
-class FormulaParser(Reader):
+class FormulaParser(SideReader):
     """Reads formulas; variables have to be in scope."""
+
+    syntax = SYNTAX
 
     def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
         super().__init__(text, prefixes)
         self.scope: dict[str, Variable] = {}
         self.taken: set[str] = set()  # names that are used up, also by variables out of scope
         self.used: set[str] = set()
-        self.negative = False  # whether an odd number of negations stands above
 
     # --- formulas --------------------------------------------------------------------------------------------------
 
-    def disjunction(self) -> Formula:
-        self.deeper()
-        parts = [self.conjunction()]
-        while self.accept(*OR):
-            parts.append(self.conjunction())
-        self.depth -= 1
-        return disjunction(parts)
-
-    def conjunction(self) -> Formula:
-        parts = [self.literal()]
-        while self.accept(*AND):
-            parts.append(self.literal())
-        return conjunction(parts)
-
-    def literal(self) -> Formula:
-        token = self.token
-        if token.kind != "sign":
-            if self.tokens[self.index + 1 - (token.kind == "end")].text == "(":
-                return self.applied()
-            if self.starts_exists():
-                return self.exists()
-        elif self.accept(*NOT):
-            return self.negated()
-        elif self.starts_exists():
+    def condition(self) -> Formula:
+        token = self.tokens[self.index]
+        if token.kind not in ("sign", "end") and self.tokens[self.index + 1].text == "(":
+            return self.applied()  # also of a relation that is called exists
+        if self.at("EXISTS", "∃"):
             return self.exists()
-        elif self.accept("("):
-            formula = self.disjunction()
+        if self.accept("("):
+            formula = self.expression()
             if not self.accept(")"):
                 self.unexpected("'&', '|' or ')'")
             return formula
-        elif token.text not in ("-", "+", "."):
-            self.unexpected("an atom such as relation(?x, ?y)")
         return self.comparison(self.side("an atom such as relation(?x, ?y)"), token)
-
-    def negated(self) -> Formula:
-        self.deeper()
-        self.negative = not self.negative
-        body = negation(self.literal())
-        self.negative = not self.negative
-        self.depth -= 1
-        return body
-
-    def starts_exists(self) -> bool:
-        token = self.token
-        if token.text == "∃":
-            return True
-        # `exists(…)` is an atom of a relation that is called so.
-        return token.kind == "word" and token.text.lower() == "exists" and self.tokens[self.index + 1].text != "("
 
     def exists(self) -> Formula:
         start = self.advance()
@@ -142,7 +114,7 @@ class FormulaParser(Reader):
         fresh = [self.fresh(token.text[1:]) for token in declared]
         for token, variable in zip(declared, fresh, strict=True):
             self.scope[token.text[1:]] = variable
-        formula = self.disjunction()
+        formula = self.expression()
         self.scope = outer
         for token, variable in zip(declared, fresh, strict=True):
             if variable.name not in self.used:
@@ -163,7 +135,7 @@ class FormulaParser(Reader):
         """`relation(?x, ?y)`, an attribute of such a fact and its condition, `has(…)` and `str(…)`."""
         start = self.token
         word = start.text.lower()
-        if word == "has" and self.is_attribute(self.index + 2):
+        if word == "has" and self.following(3).text in (".", "("):
             self.index += 2
             attribute = self.side().what
             value = self.side().what if self.accept(",") else None
@@ -171,14 +143,10 @@ class FormulaParser(Reader):
             if not isinstance(attribute, Attribute) or not isinstance(value, Value | None):
                 self.fail("expected an attribute such as ?x.age, and perhaps a value, in has(…)", start)
             return Has(attribute, value=value)
-        if word == "str" and self.tokens[min(self.index + 3, len(self.tokens) - 1)].text == ")":
+        if word == "str" and self.following(3).text == ")":
             return self.comparison(self.side(), start)
         atom = self.atom(self.relation())
         return self.comparison(Side(self.attribute(atom)), start) if self.at_dot() else atom
-
-    def is_attribute(self, index: int) -> bool:
-        """Whether an attribute, not a term, stands at a word."""
-        return self.tokens[min(index + 1, len(self.tokens) - 1)].text in (".", "(")
 
     def relation(self) -> Name:
         """The relation of an atom and its bracket; a variable may stand for it."""
@@ -208,44 +176,24 @@ class FormulaParser(Reader):
 
     def comparison(self, left: Side, start: Token) -> Formula:
         """What follows a side: a sign, a word such as `contains`, or a set."""
-        token = self.token
-        sign = self.operator(*SIGNS)
-        if sign:
-            return self.compared(SIGNS[sign], left, self.side())
-        word = token.text.lower()
-        if token.text == "∈" or (token.kind == "word" and word in ("in", "not")):
-            return self.membership(left)
-        if token.kind == "word" and word in WORDS:
-            self.advance()
-            if word in ("starts", "ends"):
-                self.word("with")
-            return Compare(word, left.what, self.side().what)  # type: ignore[arg-type]
+        operator = self.operator()
+        if operator is not None:
+            return self.compared(operator, left, self.side())
+        found = self.membership(left, self.token)
+        if found is not None:
+            return found
         if start.kind in ("word", "prefixed", "exact", "label", "id") and self.tokens[self.index - 1] is start:
             if advice := self.spaced():
                 self.fail(f"expected '(' after the relation {start.text!r}, found {self.found()}{advice}")
             self.unexpected(f"'(' after the relation {start.text!r}", start)
         self.unexpected("a comparison such as '!=' after a term", near=(*WORDS, "in", "not"))
 
-    def membership(self, item: Side) -> Among:
-        token = self.advance()
-        negated = token.text.lower() == "not"
-        if negated and not self.word("in") and not self.accept("∈"):
-            self.unexpected("'in' after not")
-        self.expect("{", "before the members of a set")
-        choices: list[Side] = []
-        while not self.accept("}"):
-            if choices:
-                self.expect(",", "or '}' between the members of a set")
-            choices.append(self.side())
-        found = self.among(item, choices, token)
-        return replace(found, negated=True) if negated else found
-
     def side(self, expected: str = "a variable, a name or a value") -> Side:
         """A side of a comparison: a term, an attribute, a value or str(term)."""
         token = self.token
-        following = self.tokens[self.index + 1 - (token.kind == "end")]
+        following = self.following()
         if following.text == "(" and following.kind == "sign" and token.kind != "sign":
-            if token.kind == "word" and token.text.lower() == "str" and not self.is_pair(self.index + 2):
+            if token.kind == "word" and token.text.lower() == "str" and self.following(3).text != ",":
                 self.index += 2
                 term = self.term()
                 self.expect(")", "after the term of str")
@@ -264,10 +212,6 @@ class FormulaParser(Reader):
             self.unexpected(expected)
         self.advance()
         return Side(self.attribute(Constant(name))) if self.at_dot() else Side(Constant(name), Constant(name))
-
-    def is_pair(self, index: int) -> bool:
-        """Whether a comma follows the term at a word."""
-        return self.tokens[min(index + 1, len(self.tokens) - 1)].text == ","
 
     def at_dot(self) -> bool:
         return self.token.text == "." and self.token.kind == "sign"
@@ -335,13 +279,6 @@ class FormulaParser(Reader):
             advice = hint(word, near, repr) if word not in RESERVED else ""
         self.fail(f"expected {expected}, found {self.found()}{advice}")
 
-    def word(self, *words: str) -> bool:
-        """Read the next word if it is one of these."""
-        if self.token.kind == "word" and self.token.text.lower() in words:
-            self.index += 1
-            return True
-        return False
-
 
 T = TypeVar("T")
 
@@ -361,9 +298,9 @@ class LogicParser(FormulaParser):
 
     def query(self) -> Query:
         self.prologue()
-        form: Form = "ask" if self.word("ask") else "count" if self.word("count") else "select"
+        form: Form = "ask" if self.accept("ASK") else "count" if self.accept("COUNT") else "select"
         free, counted = self.head(form)
-        body = self.disjunction()
+        body = self.expression()
         shown, order, limit, offset = self.modifiers()
         for variable, token in free:
             if variable.name not in self.used:
@@ -394,7 +331,7 @@ class LogicParser(FormulaParser):
             self.scope[variable.name] = variable
             if not self.accept(","):
                 break
-        counted = self.title() if form == "count" and self.word("as") else ""
+        counted = self.title() if form == "count" and self.accept("AS") else ""
         token = self.token
         if token.kind == "prefixed" and token.text.startswith(":"):
             if token.text != ":":  # `?x :r(…)`: the colon ends the head
@@ -423,7 +360,7 @@ class LogicParser(FormulaParser):
                 shown = tuple(self.listed(self.column))
             elif word == "order" and not order:
                 self.advance()
-                if not self.word("by"):
+                if not self.accept("BY"):
                     self.unexpected("'by' after order")
                 order = tuple(self.listed(self.key))
             else:
@@ -448,21 +385,21 @@ class LogicParser(FormulaParser):
             name = name.removeprefix("?")
         else:
             name, shown = what.name, self.shown(what, start)
-        optional = self.word("optional")
-        return Column(self.title() if self.word("as") else name, shown, optional)
+        optional = self.accept("OPTIONAL")
+        return Column(self.title() if self.accept("AS") else name, shown, optional)
 
     def key(self) -> Order:
         """`?x.age desc`, `truth`."""
         token = self.token
         by: str | Attribute
-        if token.kind in ("word", "label") and not self.is_attribute(self.index):
+        if token.kind in ("word", "label") and self.following().text not in (".", "("):
             by = self.title()
         else:
             what = self.visible()
             by = what if isinstance(what, Attribute) else what.name
-        descending = self.word("desc")
+        descending = self.accept("DESC")
         if not descending:
-            self.word("asc")
+            self.accept("ASC")
         return Order(by, descending)
 
     def visible(self) -> Variable | Attribute:

@@ -13,17 +13,17 @@
     path     := steps ('|' steps)*     steps := step ('/' step)*     step := name | a | '^' step | '(' path ')'
     term     := variable | name | value | _:label | '[' [list (';' list)*] ']'
 
-    expression := and ('||' and)*          and := unary ('&&' unary)*          unary := '!' unary | primary
-    primary    := '(' expression ')' | [NOT] EXISTS group | function | side (sign side | [NOT] IN '(' side … ')')
+    condition  := '(' expression ')' | [NOT] EXISTS group | function | side (sign side | [NOT] IN '(' side … ')')
     sign       := '=' | '!=' | '<' | '<=' | '>' | '>='
     function   := regex(side, "pattern" [, "flags"]) | (CONTAINS | STRSTARTS | STRENDS)(side, "text")
                 | sameTerm(side, side) | langMatches(LANG(variable), "range")
     side       := variable | name | value | STR(side) | LANG(variable)
 
-`SELECT *` selects every variable, in the order of appearance. Triples of one subject need '.' between them and the
-next. A filter belongs to its group: each of its variables has to be bound by the group's own patterns, whatever branch
-of a UNION is taken. Only the graph knows whether a word names a relation or an attribute, and a variable an entity or a
-value; so a quoted word and a whole number are entities here, and `query.readings` takes them for values where needed.
+An `expression` joins conditions by `||`, `&&` and `!`, as `expressions` says. `SELECT *` selects every variable, in the
+order of appearance. Triples of one subject need '.' between them and the next. A filter belongs to its group: each of
+its variables has to be bound by the group's own patterns, whatever branch of a UNION is taken. Only the graph knows
+whether a word names a relation or an attribute, and a variable an entity or a value; so a quoted word and a whole
+number are entities here, and `query.interpretations` takes them for values where needed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ from tuplet.lang.ast import (
     Variable,
     atoms,
 )
+from tuplet.lang.expressions import Side
 from tuplet.lang.rewrite import rename
 from tuplet.lang.sparql_filters import FilterParser, InnerGroup, Scope
-from tuplet.lang.tokens import Side, Token, conjunction, disjunction
+from tuplet.lang.tokens import Token, conjunction, disjunction
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
@@ -121,6 +122,7 @@ class TripleParser(FilterParser):
         self.selected: dict[str, Token] | None = {}  # None: all variables of the patterns
         self.seen: dict[str, None] = {}
         self.constants: dict[str, Side] = {}
+        self.scope = Scope()
         self.optional: dict[str, Column] = {}
         self.inner: InnerGroup | None = None
         self.taken: set[str] = set()
@@ -363,7 +365,7 @@ class PatternParser(TripleParser):
         parts: list[Formula] = []
         bound: set[str] = set()
         given: list[tuple[Token, Side]] = []
-        scope = Scope()
+        outer, self.scope = self.scope, Scope()
         dotted = True  # whether a triple may start here
         while not self.accept("}"):
             if self.starts_term():
@@ -376,15 +378,15 @@ class PatternParser(TripleParser):
                 formula, names = self.union()
                 parts.append(formula)
                 bound |= names
-            elif self.keyword("FILTER"):
-                parts.append(self.filter(scope))
-            elif self.keyword("OPTIONAL"):
+            elif self.accept("FILTER"):
+                parts.append(self.filter())
+            elif self.accept("OPTIONAL"):
                 self.optional_pattern()
-            elif self.keyword("VALUES"):
+            elif self.accept("VALUES"):
                 parts.append(self.values(bound))
-            elif self.keyword("BIND"):
+            elif self.accept("BIND"):
                 given.append(self.bind(bound))
-            elif self.keyword("GRAPH"):
+            elif self.accept("GRAPH"):
                 formula, names = self.named_graph()
                 parts.append(formula)
                 bound |= names
@@ -397,6 +399,7 @@ class PatternParser(TripleParser):
         if not parts:
             self.fail("a group needs at least one pattern", opening)
         self.depth -= 1
+        scope, self.scope = self.scope, outer
         return self.settled(conjunction(parts), bound, scope), frozenset(bound)
 
     def settled(self, formula: Formula, bound: set[str], scope: Scope) -> Formula:
@@ -441,7 +444,7 @@ class PatternParser(TripleParser):
     def union(self) -> tuple[Formula, frozenset[str]]:
         formula, bound = self.group()
         branches = [formula]
-        while self.keyword("UNION"):
+        while self.accept("UNION"):
             if self.token.text != "{":
                 self.unexpected("'{' after UNION")
             formula, names = self.group()
@@ -512,9 +515,8 @@ class PatternParser(TripleParser):
         if self.token.kind in ("variable", "sign") or self.tokens[self.index + 1].text == "(":
             self.refuse("BIND of an expression is not supported; write BIND(name or value AS ?variable)")
         side = self.constant()
-        if not self.keyword("AS"):
-            if self.token.kind == "sign" and self.token.text in "+-*/":
-                self.refuse("BIND of an expression is not supported; write the value that comes out")
+        if not self.accept("AS"):
+            self.refuse_arithmetic("BIND of an expression")
             self.unexpected("AS after the value of BIND")
         token = self.token
         if token.kind != "variable":
@@ -596,19 +598,19 @@ class SparqlParser(PatternParser):
 
     def query(self) -> Query:
         self.prologue()
-        if self.keyword("ASK"):
+        if self.accept("ASK"):
             self.form, self.selected = "ask", None
-        elif self.keyword("SELECT"):
-            self.keyword("DISTINCT", "REDUCED")
+        elif self.accept("SELECT"):
+            self.accept("DISTINCT", "REDUCED")
             self.selection()
         else:
             self.unexpected("SELECT or ASK", ("SELECT", "PREFIX", "ASK"))
-        self.keyword("WHERE")
+        self.accept("WHERE")
         if self.token.text != "{":
             self.unexpected("'{' with the patterns", ("WHERE",))
         body, bound = self.group()
         order, numbers = self.modifiers()
-        if self.keyword("VALUES"):
+        if self.accept("VALUES"):
             body = conjunction([body, self.values(set(bound))])
         if self.token.kind != "end":
             self.unexpected("ORDER BY, LIMIT, OFFSET or the end of the query", ("LIMIT", "OFFSET", "ORDER"))
@@ -665,10 +667,10 @@ class SparqlParser(PatternParser):
     def count(self) -> None:
         """`(COUNT(DISTINCT ?x) AS ?n)`; without DISTINCT all variables of the patterns tell answers apart."""
         start = self.advance()
-        if not self.keyword("COUNT"):
+        if not self.accept("COUNT"):
             self.refuse("expressions in SELECT are not supported; select variables, or (COUNT(*) AS ?n) alone", start)
         self.expect("(", "after COUNT")
-        distinct = self.keyword("DISTINCT")
+        distinct = self.accept("DISTINCT")
         chosen: dict[str, Token] | None = None
         if not self.accept("*"):
             token = self.token
@@ -677,7 +679,7 @@ class SparqlParser(PatternParser):
             self.advance()
             chosen = {token.text[1:]: token} if distinct else None
         self.expect(")", "after what COUNT counts")
-        if not self.keyword("AS"):
+        if not self.accept("AS"):
             self.unexpected("AS and a variable after COUNT(…)")
         if self.token.kind != "variable":
             self.unexpected("a variable after AS")
@@ -722,7 +724,7 @@ class SparqlParser(PatternParser):
                 numbers[word] = self.number(f"after {word}")
             elif word == "ORDER" and not order and not numbers:
                 self.advance()
-                if not self.keyword("BY"):
+                if not self.accept("BY"):
                     self.unexpected("BY after ORDER")
                 while not order or self.token.kind == "variable" or self.token.text.upper() in ("ASC", "DESC"):
                     order.append(self.key())
@@ -730,8 +732,8 @@ class SparqlParser(PatternParser):
                 return order, numbers
 
     def key(self) -> tuple[Token, bool]:
-        descending = self.keyword("DESC")
-        called = descending or self.keyword("ASC")
+        descending = self.accept("DESC")
+        called = descending or self.accept("ASC")
         if called:
             self.expect("(", "after DESC" if descending else "after ASC")
         token = self.token

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -23,16 +23,10 @@ from tuplet.lang.ast import (
     Variable,
     terms,
 )
-from tuplet.lang.tokens import (
-    Reader,
-    Side,
-    Token,
-    conjunction,
-    disjunction,
-    negation,
-)
+from tuplet.lang.expressions import Side, SideReader, Syntax
+from tuplet.lang.tokens import Token, disjunction, negation
 
-SIGNS = ("=", "!=", "<", "<=", ">", ">=")
+SYNTAX = Syntax(("||",), ("&&",), ("!",), {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
 TEXT_FUNCTIONS: dict[str, Operator] = {"CONTAINS": "contains", "STRSTARTS": "starts", "STRENDS": "ends"}
 FUNCTIONS = (*TEXT_FUNCTIONS, "REGEX", "STR", "LANG", "LANGMATCHES", "SAMETERM", "NOT", "EXISTS")
 FLAGS = "ims"
@@ -82,10 +76,12 @@ class Scope:
     inner: list[InnerGroup] = field(default_factory=list)
 
 
-class FilterParser(Reader, ABC):
+class FilterParser(SideReader):
     """Reads expressions; what groups and variables are, the parser of patterns says."""
 
+    syntax = SYNTAX
     constants: dict[str, Side]  # variables that BIND gives a value
+    scope: Scope  # of the group that is read
 
     @abstractmethod
     def inner_group(self, inner: InnerGroup) -> Formula:
@@ -95,100 +91,79 @@ class FilterParser(Reader, ABC):
     def variable(self, token: Token) -> Variable:
         """The variable of a token."""
 
-    def keyword(self, *words: str) -> bool:
-        """Read the next word if it is one of these."""
-        token = self.token
-        if token.kind == "word" and token.text.upper() in words:
-            self.index += 1
-            return True
-        return False
-
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def filter(self, scope: Scope) -> Formula:
+    def filter(self) -> Formula:
         """What stands after FILTER."""
         token = self.token
         if self.token.text == "(":
             self.advance()
-            formula = self.expression(scope)
+            formula = self.expression()
             self.closed("')' , '&&' or '||'")
             return formula
         if token.kind in ("word", "prefixed", "exact"):
             word = token.text.upper()
-            if word in FUNCTIONS or word in REFUSED or self.tokens[self.index + 1].text == "(":
-                return self.primary(scope)
+            if word in FUNCTIONS or word in REFUSED or self.following().text == "(":
+                return self.condition()
             self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}{hint(word, FUNCTIONS)}")
         self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}")
 
     def closed(self, expected: str) -> None:
-        token = self.token
-        if self.accept(")"):
-            return
-        if token.kind == "sign" and token.text in "+-*/":
-            self.refuse("arithmetic is not supported; write the value that comes out")
-        self.fail(f"expected {expected}, found {self.found()}")
+        if not self.accept(")"):
+            self.refuse_arithmetic()
+            self.fail(f"expected {expected}, found {self.found()}")
 
-    def expression(self, scope: Scope) -> Formula:
-        self.deeper()
-        parts = [self.conjoined(scope)]
-        while self.accept("||"):
-            parts.append(self.conjoined(scope))
-        self.depth -= 1
-        return disjunction(parts)
+    def refuse_arithmetic(self, what: str = "arithmetic") -> None:
+        if self.at("+", "-", "*", "/"):
+            self.refuse(f"{what} is not supported; write the value that comes out")
 
-    def conjoined(self, scope: Scope) -> Formula:
-        parts = [self.unary(scope)]
-        while self.accept("&&"):
-            parts.append(self.unary(scope))
-        return conjunction(parts)
+    def made_inside(self) -> int:
+        return len(self.scope.inner)
 
-    def unary(self, scope: Scope) -> Formula:
-        if not self.accept("!"):
-            return self.primary(scope)
-        self.deeper()
-        start = len(scope.inner)
-        body = self.unary(scope)
-        self.depth -= 1
-        if len(scope.inner) > start:
-            self.refuse("'!' before EXISTS is not supported; write NOT EXISTS", self.tokens[self.index - 1])
-        return negation(body)
+    def refuse_negation(self, start: Token) -> NoReturn:
+        self.refuse("'!' before EXISTS is not supported; write NOT EXISTS", self.tokens[self.index - 1])
 
-    def primary(self, scope: Scope) -> Formula:
+    def condition(self) -> Formula:
         token = self.token
         if self.accept("("):
-            formula = self.expression(scope)
+            formula = self.expression()
             self.closed("')' , '&&' or '||'")
             return formula
         word = token.text.upper() if token.kind == "word" else ""
         if word in ("NOT", "EXISTS"):
-            return self.existence(scope)
+            return self.existence()
         if word in TEXT_FUNCTIONS:
-            return self.text_function(TEXT_FUNCTIONS[word], scope)
+            left = self.first_argument(f"after the first argument of {token.text}")
+            right = self.side()
+            self.closed("')'")
+            return Compare(TEXT_FUNCTIONS[word], left.what, right.what)
         if word == "REGEX":
-            return self.regex(scope)
+            return self.regex()
         if word == "LANGMATCHES":
-            return self.lang_matches(scope)
+            left = self.first_argument("after the first argument of langMatches")
+            spoken = self.string("a language")
+            self.closed("')'")
+            wide = Value(f"{str(spoken.value).rstrip('*')}*", "", spoken.position, spoken.length)  # en-GB is en, too
+            return self.language("=", left, Side(wide), token)
         if word == "SAMETERM":
-            self.opened()
-            left = self.side(scope)
-            self.expect(",", "between the terms of sameTerm")
-            formula = self.compared("=", left, self.side(scope))
+            left = self.first_argument("between the terms of sameTerm")
+            formula = self.compared("=", left, self.side())
             self.closed("')'")
             return formula
-        return self.comparison(self.side(scope), token, scope)
+        return self.comparison(self.side(), token)
 
-    def existence(self, scope: Scope) -> Formula:
+    def existence(self) -> Formula:
         """[NOT] EXISTS { patterns }."""
         start = self.token
-        inner = InnerGroup(self.keyword("NOT"), start.position)
-        if not self.keyword("EXISTS"):
+        inner = InnerGroup(self.accept("NOT"), start.position)
+        if not self.accept("EXISTS"):
             word = self.token.text.upper()
             self.fail(f"expected EXISTS after NOT, found {self.found()}{hint(word, ('EXISTS',))}")
         if self.token.text != "{":
             self.fail(f"expected '{{' after EXISTS, found {self.found()}")
         inner.formula = self.inner_group(inner)
         inner.end = self.token.position
-        scope.inner.append(inner)
+        self.scope.inner.append(inner)
         if not inner.negated:
             return inner.formula
         match inner.formula:
@@ -208,50 +183,28 @@ class FilterParser(Reader, ABC):
 
     # --- comparisons -------------------------------------------------------------------------------------------------
 
-    def comparison(self, left: Side, start: Token, scope: Scope) -> Formula:
-        sign = self.operator(*SIGNS)
-        if sign:
-            right = self.side(scope)
+    def comparison(self, left: Side, start: Token) -> Formula:
+        operator = self.operator()
+        if operator is not None:
+            right = self.side()
             if isinstance(left.what, SpokenIn) or isinstance(right.what, SpokenIn):
-                return self.language(sign, left, right, start)
-            return self.compared(sign, left, right)
-        negated = self.keyword("NOT")
-        if self.keyword("IN"):
-            among = self.membership(left, start, scope)
-            return negation(among) if negated else among
-        if negated:
-            self.fail(f"expected IN after NOT, found {self.found()}")
-        token = self.token
-        if token.kind == "sign" and token.text in "+-*/":
-            self.refuse("arithmetic is not supported; write the value that comes out")
-        if isinstance(left.what, Free | Exists) and token.text in (")", "&&", "||"):
+                return self.language(operator, left, right, start)
+            return self.compared(operator, left, right)
+        found = self.membership(left, start)
+        if found is not None:
+            return found
+        self.refuse_arithmetic()
+        if isinstance(left.what, Free | Exists) and self.at(")", "&&", "||"):
             return Compare("=", left.what, Value(True))
         self.fail(f"expected a comparison such as '=' or '<', found {self.found()}")
 
-    def membership(self, item: Side, start: Token, scope: Scope) -> Formula:
-        self.expect("(", "after IN")
-        choices: list[Side] = []
-        while not self.accept(")"):
-            if choices:
-                self.expect(",", "or ')' after a member of IN")
-            choices.append(self.side(scope))
+    def among(self, item: Side, choices: list[Side], place: Token) -> Formula:
         if any(isinstance(choice.what, Free | Exists) for choice in choices):
             return disjunction([self.compared("=", item, choice) for choice in choices])
-        return self.among(item, choices, start)
+        return super().among(item, choices, place)
 
-    def text_function(self, operator: Operator, scope: Scope) -> Formula:
-        name = self.token.text
-        self.opened()
-        left = self.side(scope)
-        self.expect(",", f"after the first argument of {name}")
-        right = self.side(scope)
-        self.closed("')'")
-        return Compare(operator, left.what, right.what)
-
-    def regex(self, scope: Scope) -> Formula:
-        self.opened()
-        left = self.side(scope)
-        self.expect(",", "after the first argument of regex")
+    def regex(self) -> Formula:
+        left = self.first_argument("after the first argument of regex")
         pattern = self.string("the pattern of regex")
         flags = self.string("the flags of regex") if self.accept(",") else None
         if flags is not None and str(flags.value).strip(FLAGS):
@@ -261,16 +214,6 @@ class FilterParser(Reader, ABC):
         if flags is not None and flags.value:
             pattern = Value(f"(?{flags.value}){pattern.value}", "", pattern.position, pattern.length)
         return Compare("matches", left.what, pattern)
-
-    def lang_matches(self, scope: Scope) -> Formula:
-        start = self.token
-        self.opened()
-        left = self.side(scope)
-        self.expect(",", "after the first argument of langMatches")
-        spoken = self.string("a language")
-        self.closed("')'")
-        wide = Value(f"{str(spoken.value).rstrip('*')}*", "", spoken.position, spoken.length)  # en-GB is en, too
-        return self.language("=", left, Side(wide), start)
 
     def language(self, sign: str, left: Side, right: Side, start: Token) -> Formula:
         """`LANG(?text) = "en"`."""
@@ -287,26 +230,33 @@ class FilterParser(Reader, ABC):
         name = self.advance().text
         self.expect("(", f"after {name}")
 
+    def first_argument(self, place: str) -> Side:
+        """A function, its bracket, its first argument and the comma."""
+        self.opened()
+        left = self.side()
+        self.expect(",", place)
+        return left
+
     def string(self, what: str) -> Value:
         side = self.read_value() if self.token.kind == "label" else None
         if side is None or not isinstance(side.what, Value) or not isinstance(side.what.value, str):
             self.fail(f"expected {what} in quotes, found {self.found()}")
         return side.what
 
-    def side(self, scope: Scope) -> Side:
+    def side(self) -> Side:
         token = self.token
         if token.kind == "variable":
             self.advance()
             name = token.text[1:]
             if name in self.constants:
                 return self.constants[name]
-            scope.compared.append(token)
+            self.scope.compared.append(token)
             variable = self.variable(token)
             return Side(variable, variable)
         word = token.text.upper() if token.kind == "word" else ""
         if word in ("STR", "LANG"):
             self.opened()
-            inner = self.side(scope)
+            inner = self.side()
             self.closed("')'")
             if word == "LANG":
                 return Side(SpokenIn(inner.what))  # type: ignore[arg-type]
@@ -316,12 +266,11 @@ class FilterParser(Reader, ABC):
         value = self.read_value()
         if value is not None:
             return value
-        if self.tokens[self.index + 1 - (token.kind == "end")].text == "(" and token.kind != "sign":
+        if self.following().text == "(" and token.kind != "sign":
             self.unknown_function(token)
         name_ = self.name(token)
         if name_ is None:
-            if token.kind == "sign" and token.text in "+-*/":
-                self.refuse("arithmetic is not supported; write the value that comes out")
+            self.refuse_arithmetic()
             self.fail(f"expected a variable, a name or a value to compare, found {self.found()}")
         self.advance()
         return Side(Constant(name_), Constant(name_))

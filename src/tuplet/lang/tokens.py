@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, NoReturn
 from urllib.parse import urljoin
@@ -25,24 +25,17 @@ from tuplet.lang.ast import (
     Among,
     And,
     Compare,
-    Constant,
     Different,
-    Exists,
     Formula,
-    Free,
     Has,
     Name,
     Not,
-    Operand,
     Or,
     Plain,
     Same,
-    Term,
     Value,
-    atoms,
-    terms,
 )
-from tuplet.lang.rewrite import opposite, rename
+from tuplet.lang.rewrite import opposite
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
@@ -178,15 +171,25 @@ def write_sparql(value: Value) -> str:
 
 
 MAX_DEPTH = 64
-MAX_SPLITS = 64  # of `a<b` without a space
+
 
 # A word takes the spaces and comments behind it. An opening `<` or quote that never closes takes the rest, so that
 # splitting stays linear in the text.
-_SPACE = r"(?>(?:\s|\#[^\n]*)*)"
-_BEFORE = re.compile(_SPACE)
-_TOKEN = re.compile(
+class Lexicon(NamedTuple):
+    """How a language splits a text: what lies before its first word, and a word with what lies behind it."""
+
+    before: re.Pattern[str]
+    word: re.Pattern[str]
+
+    @staticmethod
+    def from_expressions(words: str, space: str) -> Lexicon:
+        """The lexicon of alternatives, each a group named like its kind, and of what lies between them."""
+        flags = re.VERBOSE | re.DOTALL
+        return Lexicon(re.compile(space, flags), re.compile(f"(?:{words}){space}", flags))
+
+
+WORDS = Lexicon.from_expressions(
     r"""
-    (?:
       (?P<variable>[?$]\w+)
     | (?P<prefixed>(?:[^\W\d_](?:[\w-]|\.+(?=[\w:-]))*)?
                    :(?:(?:[\w:]|\\.|%[0-9A-Fa-f]{2})(?:[\w:-]|\\.|%[0-9A-Fa-f]{2}|\.+(?=[\w:%\\-]))*)?)
@@ -196,12 +199,14 @@ _TOKEN = re.compile(
     | (?P<unclosed><(?![\s=])[^>]*|["'][^\n]*)
     | (?P<id>@[0-9]+(?!\w))
     | (?P<sign>!=|<=|>=|&&|\|\||\^\^|.)
-    )"""
-    + _SPACE,
-    re.VERBOSE | re.DOTALL,
+    """,
+    r"(?>(?:\s|\#[^\n]*)*)",
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+
+
+_SIGNS = ("sign", "prefixed")  # `:` alone is a prefixed name, too
 
 
 class Token(NamedTuple):
@@ -212,13 +217,13 @@ class Token(NamedTuple):
     position: int
 
 
-def tokenize(text: str, start: int = 0) -> list[Token]:
+def tokenize(text: str, start: int = 0, lexicon: Lexicon = WORDS) -> list[Token]:
     """The words of a text from `start` on, spaces and comments left out, an `end` at the end.
 
     >>> [t.text for t in tokenize('?x : treats(?x, "asthma") # all')]
     ['?x', ':', 'treats', '(', '?x', ',', '"asthma"', ')', '']
     """
-    split = [(match.lastgroup, match[match.lastindex or 0], match.start()) for match in _words(text, start)]
+    split = [(match.lastgroup, match[match.lastindex or 0], match.start()) for match in _words(text, start, lexicon)]
     return [*map(Token._make, split), Token("end", "", len(text))]
 
 
@@ -228,26 +233,31 @@ def more_tokens_than(text: str, most: int) -> bool:
     >>> more_tokens_than("?x : r(?x, a) # all", 8), more_tokens_than("?x : r(?x, a) # all", 7)
     (False, True)
     """
-    return next(islice(_words(text), most, None), None) is not None
+    return next(islice(_words(text, 0), most, None), None) is not None
 
 
-def _words(text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    first = _BEFORE.match(text, start)
-    return _TOKEN.finditer(text, first.end() if first else start)
+def _words(text: str, start: int, lexicon: Lexicon = WORDS) -> Iterator[re.Match[str]]:
+    first = lexicon.before.match(text, start)
+    return lexicon.word.finditer(text, first.end() if first else start)
 
 
-def conjunction(parts: list[Formula]) -> Formula:
+TRUE, FALSE = And(()), Or(())  # what always holds and what never does; told by identity
+
+
+def conjunction(parts: Iterable[Formula]) -> Formula:
     """`parts` joined by and, with nested conjunctions made one level; a single part stays itself."""
-    return _join(And, parts)
+    return _join(And, parts, TRUE, FALSE)
 
 
-def disjunction(parts: list[Formula]) -> Formula:
+def disjunction(parts: Iterable[Formula]) -> Formula:
     """`parts` joined by or, with nested disjunctions made one level; a single part stays itself."""
-    return _join(Or, parts)
+    return _join(Or, parts, FALSE, TRUE)
 
 
 def negation(body: Formula) -> Formula:
     """Not `body`; two negations cancel, and a condition becomes its opposite."""
+    if body is TRUE or body is FALSE:
+        return FALSE if body is TRUE else TRUE
     match body:
         case Not(inner):
             return inner
@@ -257,37 +267,31 @@ def negation(body: Formula) -> Formula:
             return Not(body)
 
 
-def _join(kind: type[And] | type[Or], parts: list[Formula]) -> Formula:
+def _join(kind: type[And | Or], parts: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
     flat: list[Formula] = []
     for part in parts:
+        if part is absorbing:
+            return absorbing
         if isinstance(part, kind):
             flat.extend(part.parts)
         else:
             flat.append(part)
-    return flat[0] if len(flat) == 1 else kind(tuple(flat))
-
-
-class Side(NamedTuple):
-    """A side of a comparison: as a value or an entity to compare, and as the entity it may stand for.
-
-    `"asthma"` and `17` are values or entities, whichever the other side is; an attribute is never an entity.
-    """
-
-    what: Operand
-    entity: Term | None = None
+    if len(flat) == 1:
+        return flat[0]
+    return kind(tuple(flat)) if flat else neutral
 
 
 class Reader:
     """Walks the words of a text; what the grammars share: expectations, carets, names, values, prefixes, depth."""
 
+    lexicon = WORDS
+
     def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
         self.text = text
-        self.tokens = tokenize(text)
+        self.tokens = tokenize(text, 0, self.lexicon)
         self.index = 0
         self.depth = 0
-        self.splits = 0
         self.base = ""  # where names in <…> begin that are no whole IRI
-        self.relations: dict[str, Token] = {}  # variables that stand for relations
         self.prefixes: dict[str, str] = dict(prefixes) if prefixes else {}
 
     @property
@@ -302,10 +306,21 @@ class Reader:
             self.index += 1
         return token
 
-    def accept(self, *signs: str) -> bool:
-        """Read the next word if it is one of these signs."""
-        token = self.tokens[self.index]
-        if token.kind in ("sign", "prefixed") and token.text in signs:
+    def following(self, steps: int = 1) -> Token:
+        """A word after the next one; the end where there is none."""
+        return self.tokens[min(self.index + steps, len(self.tokens) - 1)]
+
+    def at(self, *words: str) -> bool:
+        """Whether one of these signs or keywords comes next; keywords are given in capitals."""
+        kind, text, _ = self.tokens[self.index]
+        if kind == "word":
+            return text.upper() in words
+        return text in words and kind in _SIGNS
+
+    def accept(self, *words: str) -> bool:
+        """Read the next word if it is one of these signs or keywords."""
+        kind, text, _ = self.tokens[self.index]
+        if text.upper() in words if kind == "word" else text in words and kind in _SIGNS:
             self.index += 1
             return True
         return False
@@ -352,7 +367,7 @@ class Reader:
 
     def prologue(self) -> None:
         """Read `PREFIX p: <start of names>` and `BASE <…>` declarations."""
-        while self.token.kind == "word" and self.token.text.upper() in ("PREFIX", "BASE"):
+        while self.at("PREFIX", "BASE"):
             word = self.advance().text.upper()
             prefix = self.token
             if word == "BASE":
@@ -397,108 +412,6 @@ class Reader:
         if not written:
             self.fail("an empty name names nothing", token)
         return Name(written, "name", token.position, len(text))
-
-    # --- values --------------------------------------------------------------------------------------------------
-
-    def read_value(self) -> Side | None:
-        """Read a value, if one stands here: what it is, and the entity that it may be instead."""
-        token = self.token
-        if token.kind == "label":
-            return self._quoted_value()
-        if token.kind != "word" and token.text not in ("-", "+", "."):
-            return None
-        match = UNQUOTED.match(self.text, token.position)
-        if match is None:
-            return None
-        text = match.group()
-        entity = Constant(Name(text, "number", token.position, len(text))) if is_number(text) else None
-        try:
-            value = Value(plain(text), "", token.position, len(text))
-        except ValueError as error:
-            raise ParseError(f"{text} is no value: {error}", self.text, token.position, len(text)) from None
-        if text == token.text:
-            self.index += 1
-        else:  # a sign, or a time with its colons: several words so far
-            last = self.advance()
-            while self.token.position < match.end() and self.token.kind != "end":
-                last = self.advance()
-            if last.position + len(last.text) > match.end():
-                self.split(match.end())
-        return Side(value, entity)
-
-    def _quoted_value(self) -> Side:
-        token = self.advance()
-        text = self._unescape(token) if "\\" in token.text else token.text[1:-1]
-        after = self.token
-        length = len(token.text)
-        if after.position == token.position + length and after.text == "@":
-            self.advance()
-            tag = self.advance()
-            if tag.kind != "word":
-                self.fail("expected a language such as en after '@'", tag)
-            return Side(Value(text, tag.text.lower(), token.position, length + 1 + len(tag.text)))
-        if after.position == token.position + length and after.text == "^^":
-            self.advance()
-            datatype = self.name(self.token)
-            if datatype is None:
-                self.fail(f"expected a datatype such as xsd:integer after '^^', found {self.found()}")
-            last = self.advance()
-            try:
-                value = typed(text, datatype.text)
-            except LookupError:
-                near = hint(datatype.text.removeprefix(XSD), DATATYPES, "xsd:{}".format)
-                self.refuse(f"the datatype {last.text} is not supported{near}", last)
-            except ValueError as error:
-                self.fail(f"{token.text} is no {last.text}: {error}", token)
-            return Side(Value(value, "", token.position, last.position + len(last.text) - token.position))
-        name = Name(text, "label", token.position, length)
-        return Side(Value(text, "", token.position, length), Constant(name) if text else None)
-
-    def compared(self, operator: str, left: Side, right: Side) -> Formula:
-        """`left operator right`: of entities if both sides can be entities, else of values."""
-        if operator in ("=", "!=") and left.entity is not None and right.entity is not None:
-            return (Same if operator == "=" else Different)(left.entity, right.entity)
-        return Compare(operator, left.what, right.what)  # type: ignore[arg-type]
-
-    def among(self, item: Side, choices: list[Side], place: Token) -> Among:
-        """`item in {choices}`: names if all of them can be entities, else values."""
-        if item.entity is not None and all(choice.entity is not None for choice in choices):
-            names = [choice.entity.name for choice in choices if isinstance(choice.entity, Constant)]
-            if len(names) == len(choices):
-                return Among(item.entity, tuple(names))
-        if isinstance(item.what, Value):
-            self.fail("a value among values says nothing; write a variable or an attribute before 'in'", place)
-        values: list[Value] = []
-        for choice in choices:
-            if not isinstance(choice.what, Value):
-                self.fail('entities and values do not mix in one set; a text is written in quotes: "text"', place)
-            values.append(choice.what)
-        return Among(item.what, tuple(values))
-
-    def with_relations(self, body: Formula) -> Formula:
-        """The body, with the variables that stand for relations compared as relations."""
-        for atom in atoms(body):
-            compared = set() if not isinstance(atom, Different | Same | Among) else set(terms(atom))
-            for term in terms(atom):
-                if not isinstance(term, Constant) and term.name in self.relations and term not in compared:
-                    token = self.relations[term.name]
-                    self.fail(f"{token.text} stands for a relation here and for an entity elsewhere", token)
-        meant = {name: Constant(Name(name, "variable", t.position, len(t.text))) for name, t in self.relations.items()}
-        return rename(body, {kind(name): constant for name, constant in meant.items() for kind in (Free, Exists)})
-
-    def operator(self, *operators: str) -> str:
-        """Read a comparison sign, if one of these stands here."""
-        token = self.token
-        if token.kind in ("exact", "unclosed") and token.text[0] == "<":  # `a<b`: after a term it is no name
-            self.split(token.position, Token("sign", "<", token.position))
-        return self.advance().text if self.token.kind == "sign" and self.token.text in operators else ""
-
-    def split(self, position: int, *tokens: Token) -> None:
-        """Split the text again from a position, after words that are known."""
-        self.splits += 1
-        if self.splits > MAX_SPLITS:
-            raise BudgetExceeded("query too large: put spaces around comparison signs", limit="splits")
-        self.tokens[self.index :] = [*tokens, *tokenize(self.text, position + sum(len(t.text) for t in tokens))]
 
     def _expand(self, token: Token) -> str:
         prefix, _, local = token.text.partition(":")
