@@ -140,8 +140,8 @@ def draw_pool(arguments: argparse.Namespace) -> None:
         return
     from train_gpu import read_graph
 
-    from tuplet.lab.baselines.trained.train import QueryTrainConfig
-    from tuplet.lab.baselines.trained.training_queries import make_pool, write_pool
+    from tuplet.lab.baselines.train import QueryTrainConfig
+    from tuplet.lab.baselines.training_queries import make_pool, write_pool
     from tuplet.predict.device import pick_device
     from tuplet.settings import changed
 
@@ -260,7 +260,7 @@ def child(arguments: argparse.Namespace) -> int:
     from train_gpu import read_graph
 
     from tuplet.errors import TupletError
-    from tuplet.lab.baselines.trained.training_queries import read_pool
+    from tuplet.lab.baselines.training_queries import read_pool
     from tuplet.predict.device import pick_device
 
     torch.set_num_threads(1)
@@ -287,9 +287,10 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
     """Use compiled distances only if they compile here and give the same numbers, on the way back too."""
     import torch
 
-    from tuplet.lab.baselines.trained import cone, layers, logice
+    from tuplet.lab.baselines import embedding as layers
+    from tuplet.lab.baselines import models
 
-    known = {"cone": (cone.distance, 4, 2), "logice": (logice.difference, 2, 2)}
+    known = {"cone": (models.distance, 4, 2), "logice": (models.difference, 2, 2)}
     if arguments.child not in known:
         return
     distance, wide, narrow = known[arguments.child]
@@ -316,7 +317,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
 
 def configured(arguments: argparse.Namespace) -> Any:
     """The settings of this model's training."""
-    from tuplet.lab.baselines.trained.train import QueryTrainConfig
+    from tuplet.lab.baselines.train import QueryTrainConfig
     from tuplet.settings import changed
 
     config = QueryTrainConfig(model=arguments.child, minutes=arguments.minutes, steps=arguments.steps)
@@ -356,7 +357,7 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 def train_model(
     arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
 ) -> tuple[Any, dict[str, Any]]:
-    from tuplet.lab.baselines.trained.train import train
+    from tuplet.lab.baselines.train import train
     from tuplet.predict.base import TrainingEdges
     from tuplet.predict.training import RunOptions
 
@@ -436,7 +437,7 @@ def measure_all(arguments: argparse.Namespace, model: Any, about: dict[str, Any]
 
 def timed_scores(model: Any, clauses: Any, device: Any) -> tuple[Any, float]:
     """Logits [n, k, entities] and the milliseconds of a query, batched and beside the other models."""
-    from tuplet.lab.baselines.trained.answering import scores
+    from tuplet.lab.baselines.answering import scores
 
     start = time.perf_counter()
     logits = scores(model, clauses, device).numpy()
@@ -454,8 +455,8 @@ def read_queries(path: Path) -> list[dict[str, Any]]:
     """The shapes of a query file: clauses to be scored, easy and hard answers."""
     import torch
 
-    from tuplet.lab.baselines.trained.answering import Ground
-    from tuplet.lab.baselines.trained.embedding import Link, Pattern
+    from tuplet.lab.baselines.answering import Ground
+    from tuplet.lab.baselines.embedding import Link, Pattern
 
     shapes = []
     with np.load(path) as arrays:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from tuplet.lab.bench.formats import read
 from tuplet.lab.bench.hardness import STRATA, largest_stratum
 from tuplet.lab.bench.metrics import bootstrap
-from tuplet.lab.bench.report_tables import Result
+from tuplet.lab.bench.report import Result
 from tuplet.lab.bench.results import ResultRow, RunSettings
 from tuplet.lab.bench.shapes import BETAE, shape
 from tuplet.query.limits import Deadline

@@ -16,7 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from tuplet.errors import BadInput, TupletError
-from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
+from tuplet.lab.baselines.embedding import QueryModelSettings
+from tuplet.lab.baselines.models import create
 from tuplet.predict.model_folder import load, read_tensors, save
 from tuplet.settings import from_mapping
 

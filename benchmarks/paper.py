@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 from paper_steps import Progress, Steps, circumstances
 
 from tuplet.lab.bench.formats import read
-from tuplet.lab.bench.report_tables import Result, topology_table
+from tuplet.lab.bench.report import Result, topology_table
 
 BUDGETS = (1000, 2000, 4000, 6000, 8000)
 TITLES = {

@@ -11,7 +11,7 @@ from marginal_contract import marginals, oracle, random_chain, random_forest, so
 
 from repeatable import examples, seeds
 from tuplet.engines import crisp
-from tuplet.lab.baselines.base import cycle_of
+from tuplet.lab.baselines.symbolic import cycle_of
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable

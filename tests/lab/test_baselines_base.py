@@ -17,8 +17,8 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused, Unsupported
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lab.baselines.base import Baseline, cycle_of
-from tuplet.lab.baselines.engine import BaselineEngine
+from tuplet.lab.baselines.engine import Baseline, BaselineEngine
+from tuplet.lab.baselines.symbolic import cycle_of
 from tuplet.query.limits import NO_DEADLINE, Count, Deadline, Limits
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
@@ -39,7 +39,7 @@ class Knobs:
 class Fixed(Baseline[Knobs]):
     """Scores that are given, as a model would give them."""
 
-    name, steps, settings = "fixed", ("look them up",), Knobs
+    steps = ("look them up",)
     values = "sigmoids of fixed scores"
     scores = np.array([[3.0, 1.0, -2.0, -9.0], [0.5, 0.5, 4.0, -1.0]], dtype=np.float32)
 
@@ -48,7 +48,7 @@ class Fixed(Baseline[Knobs]):
             raise Refused("engine 'fixed' answers two variables only")
 
     def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+        self, queries: Sequence[Clauses], source: Source, options: Knobs, limits: Limits, deadline: Deadline
     ) -> list[np.ndarray]:
         return [self.scores for _ in queries]
 
@@ -59,8 +59,8 @@ class Fixed(Baseline[Knobs]):
 class FixedEngine(BaselineEngine):
     """Its engine."""
 
-    name, summary, module, options = "fixed", "fixed scores", __name__, Knobs
-    baseline = Fixed()
+    name, summary, options = "fixed", "fixed scores", Knobs
+    baseline = Fixed("fixed")
 
 
 def ask(
@@ -199,7 +199,7 @@ said = {e.name: (e.summary, e.batched, e.marginal, e.served, [f.name for f in fi
 assert said["fit"][4] == ["most", "mode"], said
 """
 USED = """
-import tuplet.lab.baselines.symbolic.fit, tuplet.lab.baselines.symbolic.qto, tuplet.lab.baselines.symbolic.cqd
+import tuplet.lab.baselines.symbolic, tuplet.lab.baselines.answering
 import tuplet.lab.bench.evaluate, tuplet.lab.bench.queries
 """
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.distributions import Beta, kl_divergence
 
-from tuplet.lab.baselines.trained.betae import BetaE, log_beta, positive, statistics
-from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
+from tuplet.lab.baselines.embedding import QueryModelSettings
+from tuplet.lab.baselines.models import BetaE, create, log_beta, positive, statistics
 
 SMALL = QueryModelSettings(dim=6, gamma=60.0, hidden=16)
 

@@ -5,8 +5,8 @@ from math import pi, sin
 import pytest
 import torch
 
-from tuplet.lab.baselines.trained.cone import ConE, angle
-from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
+from tuplet.lab.baselines.embedding import QueryModelSettings
+from tuplet.lab.baselines.models import ConE, angle, create
 
 SMALL = QueryModelSettings(dim=6, gamma=30.0, hidden=16, dropout=0.1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,24 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lab.baselines.options import CqdOptions
-from tuplet.lab.baselines.symbolic.cqd import BASELINE, atoms_of, embedded, objective, optimise, replaced
+from tuplet.lab.baselines.engine import CqdEngine, CqdOptions
+from tuplet.lab.baselines.symbolic import atoms_of, embedded, objective, optimise, replaced
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, DistMult, TransE
 from tuplet.predict.model_folder import load, save
 from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.logic import GODEL, PRODUCT, Logic
-from tuplet.query.ranking import Edge, QueryGraph
+from tuplet.query.ranking import Clauses, Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
 PAIR = QueryGraph(("x", "y", "e"), (0, 1), (Edge(~3, 0, 2), Edge(2, 1, 0), Edge(1, 0, 2), Edge(1, 1, ~5, True)))
+
+
+def computed(queries: Sequence[Clauses], source: Source, limits: Limits) -> Sequence[np.ndarray]:
+    """What the engine computes, before tuples are made of it."""
+    engine = CqdEngine()
+    return engine.marginals([engine.plan(clauses, source, limits) for clauses in queries], limits, NO_DEADLINE)
 
 
 def rings(entities: int = 24) -> KnowledgeGraph:
@@ -59,7 +66,7 @@ def test_a_beam_carries_on_the_best_entities_only() -> None:
     chain = [QueryGraph(("e", "f"), (1,), (Edge(~0, 0, 0), Edge(0, 1, 1)))]
 
     def found(clauses: list[QueryGraph], beam: int) -> np.ndarray:
-        return BASELINE.marginals_batch([clauses], source, Limits(options={"beam": beam}), NO_DEADLINE)[0][0]
+        return computed([clauses], source, Limits(options={"beam": beam}))[0][0]
 
     one, two = (found(chain, beam) for beam in (1, 2))
     assert one == pytest.approx([0, 0, 0, 0.45, 0])
@@ -165,7 +172,7 @@ def test_answers_rank_far_above_chance(folder: Path) -> None:
     queries = [[QueryGraph(("e", "f"), (0, 1), (Edge(~i, 0, 0), Edge(0, 1, 1)))] for i in range(24)]
     source = Source(rings())
     limits = Limits(options={"method": "co", "model": str(folder), "steps": "200"})
-    found = BASELINE.marginals_batch(queries, source, limits, NO_DEADLINE)
+    found = computed(queries, source, limits)
     ranks = np.array(
         [[(vectors[0] > vectors[0][(i + 1) % 24]).sum(), (vectors[1] > vectors[1][(i + 3) % 24]).sum()]
          for i, vectors in enumerate(found)]
@@ -179,7 +186,7 @@ def test_what_co_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     one = [QueryGraph(("x",), (0,), (Edge(~1, 0, 0),))]
 
     def ask(query: list[QueryGraph] = one, **options: str) -> None:
-        BASELINE.marginals_batch([query], source, Limits(options={"method": "co", **options}), NO_DEADLINE)
+        computed([query], source, Limits(options={"method": "co", **options}))
 
     with pytest.raises(BadInput, match=r"engine 'cqd' needs a trained link predictor here: option model=FOLDER"):
         ask()

@@ -6,17 +6,9 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.lab.baselines.trained.answering import by_pattern, scores, softmax
-from tuplet.lab.baselines.trained.embedding import (
-    MODELS,
-    Link,
-    Pattern,
-    QueryEmbedding,
-    QueryModelSettings,
-    create,
-    settings_for,
-    walk,
-)
+from tuplet.lab.baselines.answering import by_pattern, scores, softmax
+from tuplet.lab.baselines.embedding import Link, Pattern, QueryEmbedding, QueryModelSettings, walk
+from tuplet.lab.baselines.models import MODELS, create, settings_for
 from tuplet.query.ranking import Edge, QueryGraph
 
 SMALL = QueryModelSettings(dim=4, gamma=6.0, hidden=8)

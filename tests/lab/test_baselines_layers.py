@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tuplet.lab.baselines.trained import cone, logice
-from tuplet.lab.baselines.trained.layers import distances, narrow, perceptron
+from tuplet.lab.baselines import models
+from tuplet.lab.baselines.embedding import distances, narrow, perceptron
 
 
-@pytest.mark.parametrize(("distance", "width"), [(logice.difference, 6), (cone.distance, 12)])
+@pytest.mark.parametrize(("distance", "width"), [(models.difference, 6), (models.distance, 12)])
 @pytest.mark.parametrize("candidates", [None, torch.randint(20, (5, 7), generator=torch.Generator().manual_seed(1))])
 def test_blocks_change_nothing(distance, width, candidates):
     generator = torch.Generator().manual_seed(0)
@@ -35,7 +35,7 @@ def test_memory_is_bounded():
 
     def distance(query, rows):
         seen.append(torch.broadcast_shapes(query.shape, rows.shape))
-        return logice.difference(query, rows)
+        return models.difference(query, rows)
 
     distances(distance, torch.zeros(3, 4), torch.zeros(50, 4), None, cells=100)
     assert len(seen) == 7

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from repeatable import SOAK
-from tuplet.lab.baselines.trained.embedding import create
-from tuplet.lab.baselines.trained.train import QueryTrainConfig, train, watch
-from tuplet.lab.baselines.trained.training_queries import make_watched
+from tuplet.lab.baselines.models import create
+from tuplet.lab.baselines.train import QueryTrainConfig, train, watch
+from tuplet.lab.baselines.training_queries import make_watched
 from tuplet.predict.training import RunOptions
 from tuplet.read.read import read
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput
-from tuplet.lab.baselines.trained.embedding import Link, Pattern, QueryModelSettings, create
-from tuplet.lab.baselines.trained.lmpnn import KEPT, LMPNN
+from tuplet.lab.baselines.embedding import Link, Pattern, QueryModelSettings
+from tuplet.lab.baselines.models import KEPT, LMPNN, create
 from tuplet.predict.embeddings import ComplEx, TransE, multiply
 
 

@@ -3,18 +3,16 @@
 import pytest
 import torch
 
-from tuplet.errors import BadInput
-from tuplet.lab.baselines.trained.embedding import QueryModelSettings, create
-from tuplet.lab.baselines.trained.logice import LogicE
+from tuplet.lab.baselines.embedding import QueryModelSettings
+from tuplet.lab.baselines.models import LogicE, create
 
 SMALL = QueryModelSettings(dim=6, gamma=0.375, hidden=16)
 
 
-@pytest.fixture(params=[(True, "lukasiewicz"), (False, "lukasiewicz"), (True, "product")], ids=str)
-def model(request):
+@pytest.fixture
+def model():
     torch.manual_seed(1)
-    bounded, norm = request.param
-    return LogicE(11, 3, SMALL, bounded, norm)
+    return LogicE(11, 3, SMALL)
 
 
 def test_logits_by_hand():
@@ -43,12 +41,8 @@ def test_negating_twice_changes_nothing(model):
 
 
 def test_negation_swaps_the_bounds():
-    bounded, unbounded = (
-        LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4), bounded=b) for b in (True, False)
-    )
-    state = torch.tensor([[0.25, 1.0]])
-    assert bounded.negate(state).tolist() == [[0.0, 0.75]]
-    assert unbounded.negate(state).tolist() == [[0.75, 0.0]]
+    model = LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4))
+    assert model.negate(torch.tensor([[0.25, 1.0]])).tolist() == [[0.0, 0.75]]
 
 
 def test_intersections(model):
@@ -59,13 +53,12 @@ def test_intersections(model):
     assert torch.allclose(model.intersect(torch.ones(3, 5, 12)), torch.ones(5, 12), atol=1e-5)
 
 
-@pytest.mark.parametrize(("norm", "expected"), [("lukasiewicz", [0.25, 0.0]), ("product", [0.375, 0.125])])
-def test_equal_weights_give_the_t_norm(norm, expected):
-    model = LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4), norm=norm)
+def test_equal_weights_give_the_t_norm():
+    model = LogicE(2, 1, QueryModelSettings(dim=1, gamma=0.375, hidden=4))
     for parameter in model.attention.parameters():
         torch.nn.init.zeros_(parameter)
     states = torch.tensor([[[0.5, 0.25]], [[0.75, 0.5]]])
-    assert torch.allclose(model.intersect(states), torch.tensor([expected]), atol=1e-5)
+    assert torch.allclose(model.intersect(states), torch.tensor([[0.25, 0.0]]), atol=1e-5)
 
 
 def test_truth_values_stay_between_0_and_1_and_bounds_in_order(model):
@@ -74,7 +67,7 @@ def test_truth_values_stay_between_0_and_1_and_bounds_in_order(model):
     assert state.max() <= 1
     for each in (state, model.entity, model.negate(state)):
         lower, upper = each.chunk(2, -1)
-        assert not model.bounded or (lower <= upper).all()
+        assert (lower <= upper).all()
     with torch.no_grad():
         model.entity.sub_(0.6)
         model.after_step()
@@ -98,8 +91,3 @@ def test_the_seed_decides():
     for name, value in one.state_dict().items():
         assert torch.equal(value, again.state_dict()[name])
     assert not torch.equal(one.entity, other.entity)
-
-
-def test_unknown_norms_are_refused():
-    with pytest.raises(BadInput, match="unknown t-norm 'goedel'"):
-        LogicE(2, 1, SMALL, norm="goedel")

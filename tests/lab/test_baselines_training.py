@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tuplet.errors import BadInput, CorruptStore, TupletError
-from tuplet.lab.baselines.trained import train as trainer
-from tuplet.lab.baselines.trained.embedding import load
-from tuplet.lab.baselines.trained.train import QueryTrainConfig, QueryTrainingResult, schedule, shared_out
-from tuplet.lab.baselines.trained.training_queries import (
+from tuplet.lab.baselines import train as trainer
+from tuplet.lab.baselines.models import load
+from tuplet.lab.baselines.train import QueryTrainConfig, QueryTrainingResult, schedule, shared_out
+from tuplet.lab.baselines.training_queries import (
     PATTERNS,
     Neighbours,
     answers,

@@ -9,7 +9,7 @@ import pytest
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.adopt import COLUMNS, adopt, measure, read_rows, write_rows
-from tuplet.lab.bench.marginal_metrics import from_marginals, product_ranks
+from tuplet.lab.bench.metrics import from_marginals, product_ranks
 from tuplet.lab.bench.queries import QuerySet
 from tuplet.lab.bench.report import write_report
 from tuplet.lab.bench.results import read_rows as read_parts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuplet.cli.commands import main
-from tuplet.lab.bench.report_tables import Result
+from tuplet.lab.bench.report import Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "joint.md"
 DATA = Path(os.environ.get("TUPLET_DATA", ""))

@@ -15,8 +15,7 @@ from tuplet.engines import brute
 from tuplet.engines.brute import score
 from tuplet.errors import TupletError
 from tuplet.lab.bench.evaluate import Evaluator, marginal_rows, ranks_of
-from tuplet.lab.bench.marginal_metrics import from_marginals, product_ranks
-from tuplet.lab.bench.metrics import NAMES, joint_ranks
+from tuplet.lab.bench.metrics import NAMES, from_marginals, joint_ranks, product_ranks
 from tuplet.lab.bench.queries import QuerySet
 from tuplet.lab.bench.results import ResultRow, RunSettings
 from tuplet.lab.bench.sampling import sample

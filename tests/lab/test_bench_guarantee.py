@@ -17,8 +17,7 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.formats import write
-from tuplet.lab.bench.guarantee import guarantee, learn
-from tuplet.lab.bench.held_out import held_out
+from tuplet.lab.bench.guarantee import guarantee, held_out, learn
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.reliability import everything
 from tuplet.lab.bench.sampling import sample

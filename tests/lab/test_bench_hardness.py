@@ -11,10 +11,8 @@ import pytest
 from repeatable import SOAK
 from tuplet.graph.adjacency import Adjacency
 from tuplet.lab.bench.hardness import NO_ANSWER, predicted_links
-from tuplet.lab.bench.queries import bound
-from tuplet.lab.bench.query_types import types
-from tuplet.lab.bench.shape_selection import select
-from tuplet.lab.bench.shapes import QueryShape, Role, symbols
+from tuplet.lab.bench.query_types import select, types
+from tuplet.lab.bench.shapes import QueryShape, Role, ground_clauses, symbols
 from tuplet.query.ranking import Edge, QueryGraph
 
 TUPLES = 50_000 if SOAK else 5_000
@@ -51,7 +49,7 @@ def adjacency(facts: set[Fact]) -> Adjacency:
 def grounded(shape: QueryShape, rng: np.random.Generator) -> tuple[QueryGraph, ...]:
     sizes = {Role.RELATION: 2 * RELATIONS, Role.CONSTANT: ENTITIES}
     chosen = {s: int(rng.integers(size)) for role, size in sizes.items() for s in symbols(shape.clauses, role)}
-    return bound(shape.clauses, chosen)
+    return ground_clauses(shape.clauses, chosen)
 
 
 def any_clause(free: int, rng: np.random.Generator) -> QueryGraph:
@@ -65,7 +63,7 @@ def any_clause(free: int, rng: np.random.Generator) -> QueryGraph:
 
 
 def queries(rng: np.random.Generator) -> Iterable[tuple[QueryGraph, ...]]:
-    shapes = [*select("betae14,paper14,joint:k=4"), *(t.shape for t in types())]
+    shapes = [*select("betae14,paper14,joint:k=4"), *types()]
     while True:
         if rng.random() < 0.3:
             free = int(rng.integers(1, 4))

@@ -12,8 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from repeatable import examples
 from tuplet.errors import BadInput
-from tuplet.lab.bench.marginal_metrics import from_marginals
-from tuplet.lab.bench.metrics import NAMES, bootstrap, coverage, joint_ranks
+from tuplet.lab.bench.metrics import NAMES, bootstrap, coverage, from_marginals, joint_ranks
 
 PAIRS = np.array([[0, 1], [1, 1], [2, 0], [2, 2], [0, 0], [1, 2]])
 

@@ -18,11 +18,10 @@ from random_graph import random_graph
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.betae_files import read_betae
-from tuplet.lab.bench.formats import read, read_any, read_efok, write, write_efok, write_npz
-from tuplet.lab.bench.queries import BenchQuery, QuerySet, abstract
+from tuplet.lab.bench.formats import read, read_any, read_betae, read_efok, write, write_efok, write_npz
+from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.sampling import sample
-from tuplet.lab.bench.shapes import BETAE, JOINT, from_formula, shape
+from tuplet.lab.bench.shapes import BETAE, JOINT, parse_formula, shape
 from tuplet.lab.benchmark_forms import parse_betae, parse_efok
 from tuplet.query.bind import bind
 
@@ -99,15 +98,12 @@ def test_clauses_equal_those_of_the_language(queries: QuerySet, graph: Knowledge
 
 
 def test_formulas_keep_their_clauses() -> None:
-    from tuplet.lab.bench.queries import efok_text
-
     for name in (*JOINT, *BETAE):
         clauses = shape(name).clauses
-        got = abstract(efok_text(clauses))
+        got = parse_formula(shape(name).formula)
         assert [[e.relation for e in c] for c in got] == [[e.relation for e in c] for c in clauses]
-    assert abstract("r1(s1,f1)") == from_formula("r1(s1,f1)")
     with pytest.raises(BadInput, match="symbols only"):
-        abstract("12(s1,f1)")
+        parse_formula("12(s1,f1)")
 
 
 # --- NumPy -------------------------------------------------------------------------------------------------------

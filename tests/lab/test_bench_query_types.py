@@ -10,30 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuplet.errors import BadInput
-from tuplet.lab.bench.queries import abstract
-from tuplet.lab.bench.query_types import QueryType, canonical, types
-from tuplet.lab.bench.shapes import JOINT, from_formula, shape
-from tuplet.query.ranking import QueryGraph
+from tuplet.lab.bench.query_types import canonical, types
+from tuplet.lab.bench.shapes import JOINT, QueryShape, parse_formula, shape
 
 
 def test_complete_has_1907_types() -> None:
     found = types()
-    counts = Counter((t.f_num, t.negations) for t in found)
+    counts = Counter((len(t.free), t.negations) for t in found)
     assert counts == {(1, 0): 112, (1, 1): 290, (2, 0): 379, (2, 1): 1126}
     assert len({t.formula for t in found}) == 1907
 
 
 def test_published_has_741_types_of_which_552_differ() -> None:
     found = types("published741")
-    assert Counter(t.f_num for t in found) == {1: 251, 2: 490}
+    assert Counter(len(t.free) for t in found) == {1: 251, 2: 490}
     assert Counter(t.negations for t in found) == {0: 379, 1: 362}
-    different = {t.formula: t.f_num for t in found}
+    different = {t.formula: len(t.free) for t in found}
     assert Counter(different.values()) == {1: 159, 2: 393}
     assert different.keys() < {t.formula for t in types()}
 
 
 def test_published_counts_by_existentials_and_topology() -> None:
-    found = Counter((t.c_num, t.e_num, t.topology) for t in types("published741") if t.f_num == 2)
+    found = Counter((len(t.constants), len(t.exists), t.topology) for t in types("published741") if len(t.free) == 2)
     assert found == {
         (1, 0, "S"): 1, (1, 0, "M"): 2,
         (1, 1, "S"): 7, (1, 1, "M"): 18, (1, 1, "C"): 4,
@@ -46,9 +44,9 @@ def test_published_counts_by_existentials_and_topology() -> None:
     }  # fmt: skip
 
 
-def cycle_length(found: QueryType) -> int:
+def cycle_length(found: QueryShape) -> int:
     """Of a graph with one cycle: what is left when leaves are taken off."""
-    pairs = {edge[1:3] for edge in found.edges}
+    pairs = {edge[1:3] for edge in found.clauses[0]}
     while True:
         degree = Counter(n for pair in pairs for n in pair)
         inner = {pair for pair in pairs if all(degree[n] > 1 for n in pair)}
@@ -58,35 +56,32 @@ def cycle_length(found: QueryType) -> int:
 
 
 def test_published_cycles_are_triangles_and_complete_ones_are_not_only() -> None:
-    assert Counter(cycle_length(t) for t in types("published741") if t.cyclic) == {3: 138}
-    assert {cycle_length(t) for t in types() if t.cyclic} == {3, 4}
+    assert Counter(cycle_length(t) for t in types("published741") if t.topology == "C") == {3: 138}
+    assert {cycle_length(t) for t in types() if t.topology == "C"} == {3, 4}
 
 
 def test_the_seven_named_types_of_two_variables_are_published() -> None:
     published = {t.formula for t in types("published741")}
-    by_form = {canonical((e.head, e.tail, e.negated) for e in t.edges) for t in types("published741")}
+    by_form = {canonical((e.head, e.tail, e.negated) for e in t.clauses[0]) for t in types("published741")}
     for name in JOINT[:7]:
         (clause,) = shape(name).clauses
         assert canonical((e.head, e.tail, e.negated) for e in clause) in by_form, name
-    (other,) = from_formula("r1(s1,f1)&r2(s2,f2)&!r3(f1,f2)")
+    (other,) = parse_formula("r1(s1,f1)&r2(s2,f2)&!r3(f1,f2)")
     assert canonical((e.head, e.tail, e.negated) for e in other) in by_form
     assert "((r1(s1,f1))&(r2(s2,f2)))&(!(r3(f1,f2)))" in published
 
 
 def test_formula_edges_and_numbers_agree() -> None:
     for found in types()[::37]:
-        assert abstract(found.formula) == (found.edges,)
-        assert found.shape.clauses == (found.edges,)
-        nodes = {n for edge in found.edges for n in edge[1:3]}
-        assert Counter(n[0] for n in nodes) == Counter(f=found.f_num, e=found.e_num, s=found.c_num)
-    kinds = Counter((t.cyclic, t.multi) for t in types())
-    assert kinds[True, True] == 0  # one surplus edge closes a cycle or doubles an edge
+        assert parse_formula(found.formula) == found.clauses
+        nodes = {n for edge in found.clauses[0] for n in edge[1:3]}
+        assert Counter(n[0] for n in nodes) == Counter(f=len(found.free), e=len(found.exists), s=len(found.constants))
 
 
 def test_limits_reach_beyond_the_benchmark() -> None:
     three = types(free=3, exists=0, constants=1, surplus=0, negations=0)
     # Trees on one, two and three free variables with one constant on any node, up to names.
-    assert Counter(t.f_num for t in three) == {1: 1, 2: 1, 3: 2}
+    assert Counter(len(t.free) for t in three) == {1: 1, 2: 1, 3: 2}
     twice = types(free=2, exists=0, constants=2, negations=2)
     assert max(t.negations for t in twice) == 2
 
@@ -101,23 +96,11 @@ def test_mistakes_are_named() -> None:
 @given(st.integers(0, 1906), st.randoms())
 def test_canonical_form_does_not_depend_on_names_or_order(number: int, random) -> None:  # type: ignore[no-untyped-def]
     found = types()[number]
-    nodes = sorted({n for edge in found.edges for n in edge[1:3]})
+    nodes = sorted({n for edge in found.clauses[0] for n in edge[1:3]})
     renamed = {}
     for kind in "sef":
         own = [n for n in nodes if n[0] == kind]
         renamed |= dict(zip(own, random.choice(list(permutations(own))), strict=True))
-    edges = [(renamed[e.tail], renamed[e.head], e.negated) for e in found.edges]
+    edges = [(renamed[e.tail], renamed[e.head], e.negated) for e in found.clauses[0]]
     random.shuffle(edges)
-    assert canonical(edges) == tuple((e.head, e.tail, e.negated) for e in found.edges)
-
-
-def test_every_type_is_a_query_graph_of_its_topology() -> None:
-    """`QueryGraph.shape` looks at variables only; here no constant closes a cycle, so both must agree."""
-    from tuplet.lab.bench.queries import bound
-
-    kinds = {"tree": "S", "multi-edge": "M", "cyclic": "C"}
-    for found in types()[::11]:
-        ground = {e.relation: 2 * i for i, e in enumerate(found.edges)} | {f"s{i}": i for i in range(1, 4)}
-        (graph,) = bound((found.edges,), ground)
-        assert isinstance(graph, QueryGraph)
-        assert kinds[graph.shape()] == found.topology
+    assert canonical(edges) == tuple((e.head, e.tail, e.negated) for e in found.clauses[0])

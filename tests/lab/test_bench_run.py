@@ -23,11 +23,11 @@ from tuplet.errors import BadInput, BudgetExceeded, TupletError
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.formats import write
 from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.query_types import select
 from tuplet.lab.bench.report import Result, write_report
 from tuplet.lab.bench.results import RunSettings, read_rows
 from tuplet.lab.bench.run import run, units
 from tuplet.lab.bench.sampling import sample
-from tuplet.lab.bench.shape_selection import select
 
 SHAPES = ["2fp", "2fcn", "2fd", "1p"]
 

@@ -20,12 +20,11 @@ from tuplet.engines.exact import Checker, rows_of_facts
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.grounding import Rules
 from tuplet.lab.bench.hardness import predicted_links
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.query_types import types
-from tuplet.lab.bench.sampling import sample
-from tuplet.lab.bench.shapes import BETAE, JOINT, QueryShape, from_formula
+from tuplet.lab.bench.sampling import Rules, sample
+from tuplet.lab.bench.shapes import BETAE, JOINT, QueryShape, from_atoms
 from tuplet.query.limits import NO_DEADLINE
 from tuplet.read.read import read
 
@@ -162,7 +161,7 @@ def test_negation_matters(graph: KnowledgeGraph) -> None:
 def test_two_negations_and_a_union_with_negation(graph: KnowledgeGraph) -> None:
     twice = [t for t in types(free=2, exists=0, constants=3, negations=2) if t.negations == 2][:3]
     union = "r1(s1,f1)&!r2(s2,f1)|r3(s3,f1)"
-    queries = sample(graph, [*twice, QueryShape("union", union, from_formula(union))], 3, seed=3)
+    queries = sample(graph, [*twice, QueryShape("union", from_atoms(union))], 3, seed=3)
     assert len(queries) == 12
     check(queries, tables(graph))
 

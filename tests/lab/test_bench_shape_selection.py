@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuplet.errors import BadInput
-from tuplet.lab.bench.query_types import types
-from tuplet.lab.bench.shape_selection import select
+from tuplet.lab.bench.query_types import select, types
 from tuplet.lab.bench.shapes import BETAE, JOINT
 
 
@@ -21,7 +20,7 @@ def test_names_sets_families_and_enumerations() -> None:
     expected = [
         t
         for t in types("published741")
-        if (t.f_num, t.c_num, t.negations, t.topology) == (2, 2, 1, "C")
+        if (len(t.free), len(t.constants), t.negations, t.topology) == (2, 2, 1, "C")
     ]  # fmt: skip
     assert [s.name for s in chosen] == [*(t.name for t in expected), "1p"]
     assert len(expected) > 10

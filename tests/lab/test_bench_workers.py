@@ -8,22 +8,23 @@ import sys
 import time
 from pathlib import Path
 
-from tuplet.lab.bench.workers import worker_processes
+from tuplet.lab.bench.workers import worker_pool
 
 SCRIPT = """
 import os, time
-from tuplet.lab.bench.workers import worker_processes
+from tuplet.lab.bench.workers import worker_pool
 if __name__ == "__main__":
-    pool = worker_processes(2)
-    print(*{future.result() for future in [pool.submit(os.getpid) for _ in range(20)]}, flush=True)
-    for _ in range(2):
-        pool.submit(time.sleep, 600)
-    time.sleep(600)
+    with worker_pool(2) as pool:
+        print(*{future.result() for future in [pool.submit(os.getpid) for _ in range(20)]}, flush=True)
+        for _ in range(2):
+            pool.submit(time.sleep, 600)
+        time.sleep(600)
 """
 
 
 def test_a_worker_computes_with_one_thread() -> None:
-    with worker_processes(1) as pool:
+    with worker_pool(2) as pool:
+        assert pool is not None
         assert pool.submit(os.getenv, "OMP_NUM_THREADS").result() == os.environ.get("OMP_NUM_THREADS", "1")
 
 

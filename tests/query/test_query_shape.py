@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repeatable import examples
-from tuplet.lab.bench.queries import abstract, bound
-from tuplet.lab.bench.shapes import JOINT, Role, shape, symbols
+from tuplet.lab.bench.shapes import JOINT, Role, ground_clauses, parse_formula, shape, symbols
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, query_shape
 
 FORMULAS = [
@@ -20,10 +19,10 @@ FORMULAS = [
 
 
 def grounded(formula: str, rng: np.random.Generator) -> list[QueryGraph]:
-    clauses = abstract(formula)
+    clauses = parse_formula(formula)
     chosen = {s: int(rng.integers(50)) for role in (Role.RELATION, Role.CONSTANT) for s in symbols(clauses, role)}
     chosen |= {s: 2 * i + int(rng.integers(2)) for i, s in enumerate(symbols(clauses, Role.RELATION))}
-    return list(bound(clauses, chosen))
+    return list(ground_clauses(clauses, chosen))
 
 
 def renamed(clauses: Clauses, rng: np.random.Generator) -> list[QueryGraph]:
@@ -63,9 +62,7 @@ def test_benchmark_shapes_are_told_apart() -> None:
 
 
 def efok(name: str) -> str:
-    from tuplet.lab.bench.queries import efok_text
-
-    return efok_text(shape(name).clauses)
+    return shape(name).formula
 
 
 def test_conditions_and_large_queries_have_no_shape() -> None:

@@ -131,11 +131,11 @@ def add_all_train_flags(command: CommandParser) -> None:
 def run_train(arguments: argparse.Namespace) -> Any:
     """`tuplet train`: a query model if that is asked for, else a link predictor."""
     from tuplet.cli import making
-    from tuplet.lab.baselines.trained import command
+    from tuplet.lab.baselines.train import is_query_model, train_from_flags
 
-    if not command.asked(arguments):
+    if not is_query_model(arguments):
         return making.run_train(arguments)
-    trained = command.run(arguments, progress=not arguments.quiet)
+    trained = train_from_flags(arguments, progress=not arguments.quiet)
     if arguments.json:
         return {"model": str(trained.folder), "steps": trained.steps, "valid_mrr": dict(trained.valid)}
     valid = "  ".join(f"{name} {value:.4f}" for name, value in trained.valid.items())
@@ -169,8 +169,8 @@ def run_sample(arguments: argparse.Namespace) -> dict[str, Any]:
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.lab.bench.formats import write, write_efok
     from tuplet.lab.bench.hardness import STRATA
+    from tuplet.lab.bench.query_types import select
     from tuplet.lab.bench.sampling import sample
-    from tuplet.lab.bench.shape_selection import select
     from tuplet.lab.bench.workers import default_workers
 
     target = Path(arguments.output)
@@ -326,7 +326,7 @@ def run_types(arguments: argparse.Namespace) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["name", "formula", "free", "exists", "constants", "negations", "topology"])
     for t in types(arguments.profile):
-        writer.writerow([t.name, t.formula, t.f_num, t.e_num, t.c_num, t.negations, t.topology])
+        writer.writerow([t.name, t.formula, len(t.free), len(t.exists), len(t.constants), t.negations, t.topology])
     return out.getvalue().rstrip("\n")
 
 

@@ -1,29 +1,112 @@
 """The baselines as engines: tuples are ranked by the product of their members' marginals.
 
-What a baseline computes is imported when it is first used, so that listing engines brings in no torch.
+A baseline answers marginally, one score vector over all entities for each free variable. It is a class with
+`marginals_batch` in `symbolic.py` or `answering.py`; everything else (ranking tuples, options, refusals, benchmark
+rows) is written once for all of them. What it computes with is imported when it is first used: listing engines needs no
+torch.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits, top_products
-from tuplet.lab.baselines.options import CqdOptions, FitOptions, QtoOptions, TrainedOptions
+from tuplet.errors import BadInput
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking
 from tuplet.query.source import Source
+from tuplet.settings import knob
 
-if TYPE_CHECKING:
-    from tuplet.lab.baselines.base import Baseline
+Knobs = TypeVar("Knobs")
+
+
+class Baseline(ABC, Generic[Knobs]):
+    """A way to rank the entities of each free variable, the other variables existential."""
+
+    steps: tuple[str, ...]  # what it does, as `--plan` prints it
+    values: ClassVar[str] = "truth values"  # what the marginals that are multiplied are: e.g. "sigmoid of the scores"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def refuse(self, clause: QueryGraph) -> None:
+        """Raise `Refused` for a clause that this method cannot answer, naming what it is that it cannot."""
+
+    @abstractmethod
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, options: Knobs, limits: Limits, deadline: Deadline
+    ) -> Sequence[Scores]:
+        """For each query one score vector over all entities for each free variable [k, entities]; higher is better.
+
+        `options` are those of its engine. Raises `OutOfTime` at the deadline.
+        """
+
+    def truth(self, scores: Scores) -> NDArray[np.float64]:
+        """Scores as numbers in 0 … 1 that may be multiplied: a monotone map, named in `values`."""
+        return scores.astype(np.float64)
+
+
+def refuse_other_sizes(path: str, entities: int, relations: int, source: Source) -> None:
+    """Raise `BadInput` for a model of another graph than the one that is asked."""
+    sizes = len(source.graph.entities), len(source.graph.relations)
+    if (entities, relations) != sizes:
+        raise BadInput(
+            f"the model {path} has {entities:,} entities and {relations:,} relations, "
+            f"the graph {sizes[0]:,} and {sizes[1]:,}"
+        )
+
+
+# --- options ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How FIT searches."""
+
+    most: int | None = knob(10, "candidates tried where a cycle is cut, besides those of truth 1; all: exact", least=1)
+    mode: str = knob("fair", "fair, or paper: one way only, most candidates in all", choices=("fair", "paper"))
+
+
+@dataclass(frozen=True)
+class QtoOptions:
+    """How QTO counts negation."""
+
+    neg_scale: float = knob(1.0, "a negated atom counts 1 − min(1, neg_scale · truth)", least=0)
+
+
+@dataclass(frozen=True)
+class CqdOptions:
+    """How CQD searches."""
+
+    method: str = knob("beam", "beam (on the truth table, or on a model) or co (gradient)", choices=("beam", "co"))
+    beam: int = knob(64, "of beam: entities of a variable that are carried on", least=1)
+    model: str = knob("", "the folder of a bilinear link predictor (tuplet train); beam can do without")
+    steps: int = knob(1000, "of co: gradient steps at most", least=1)
+    learning_rate: float = knob(0.1, "of co: step size of AdamW", least=0)
+    regularisation: float = knob(0.05, "of co: weight of Σ|·|³ over the vectors of the variables", least=0)
+    seed: int = knob(0, "of co: decides the initial vectors", least=0)
+    device: str = knob("cpu", "of a model: cpu or cuda")
+
+
+@dataclass(frozen=True)
+class TrainedOptions:
+    """Where a query model is, and where it runs."""
+
+    model: str = knob("", "a folder of `tuplet train --model NAME`")
+    device: str = knob("auto", "auto, cpu or cuda")
+
+
+# --- engines ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,16 +123,17 @@ class BaselinePlan(Plan):
 class BaselineEngine(MarginalEngine[BaselinePlan]):
     """A baseline as an engine: tuples by the product (godel: the minimum) of their members' marginals; never exact."""
 
-    module: ClassVar[str]  # where its `BASELINE` is
+    place: ClassVar[str]  # module:class of its baseline
 
     @cached_property
     def baseline(self) -> Baseline[Any]:
         """What computes the marginals."""
-        found: Baseline[Any] = import_module(self.module).BASELINE
+        module, _, name = self.place.partition(":")
+        found: Baseline[Any] = getattr(import_module(f"tuplet.lab.baselines.{module}"), name)(self.name)
         return found
 
     def load(self, source: Source) -> None:
-        self.baseline.load()
+        _ = self.baseline
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BaselinePlan:
         source.values()
@@ -63,7 +147,8 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         return BaselinePlan(clauses, source, tuple(lines))
 
     def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
-        return self.baseline.marginals_batch([p.clauses for p in plans], plans[0].source, limits, deadline)
+        options = self.settings(limits.options)
+        return self.baseline.marginals_batch([p.clauses for p in plans], plans[0].source, options, limits, deadline)
 
     def truth(self, scores: Scores) -> NDArray[np.float64]:
         return self.baseline.truth(scores)
@@ -114,7 +199,7 @@ class FitEngine(SymbolicEngine):
 
     name = "fit"
     summary = "FIT: max-marginals of each variable on the truth table"
-    module = "tuplet.lab.baselines.symbolic.fit"
+    place = "symbolic:Fit"
     options = FitOptions
 
 
@@ -123,7 +208,7 @@ class QtoEngine(SymbolicEngine):
 
     name = "qto"
     summary = "QTO: exact max-product on trees, negation made stricter"
-    module = "tuplet.lab.baselines.symbolic.qto"
+    place = "symbolic:Qto"
     options = QtoOptions
 
 
@@ -132,7 +217,7 @@ class CqdEngine(SymbolicEngine):
 
     name = "cqd"
     summary = "CQD: beam search or gradient over the scores of a link predictor"
-    module = "tuplet.lab.baselines.symbolic.cqd"
+    place = "symbolic:Cqd"
     options = CqdOptions
 
 
@@ -140,6 +225,7 @@ class TrainedEngine(BaselineEngine):
     """A query model: it needs a model of its own, so it is for the command line and Python."""
 
     needs_model = True
+    place = "answering:QueryModelBaseline"
     options = TrainedOptions
     served = False
 
@@ -149,7 +235,6 @@ class LmpnnEngine(TrainedEngine):
 
     name = "lmpnn"
     summary = "LMPNN: logical message passing over a link predictor's embeddings"
-    module = "tuplet.lab.baselines.trained.lmpnn"
 
 
 class BetaEEngine(TrainedEngine):
@@ -157,7 +242,6 @@ class BetaEEngine(TrainedEngine):
 
     name = "betae"
     summary = "BetaE: queries as Beta distributions"
-    module = "tuplet.lab.baselines.trained.betae"
 
 
 class LogicEEngine(TrainedEngine):
@@ -165,7 +249,6 @@ class LogicEEngine(TrainedEngine):
 
     name = "logice"
     summary = "LogicE: queries as truth intervals of latent features"
-    module = "tuplet.lab.baselines.trained.logice"
 
 
 class ConEEngine(TrainedEngine):
@@ -173,4 +256,3 @@ class ConEEngine(TrainedEngine):
 
     name = "cone"
     summary = "ConE: queries as cones"
-    module = "tuplet.lab.baselines.trained.cone"

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, unknown
 from tuplet.files import PathLike, write_bytes
-from tuplet.lab.bench.marginal_metrics import KINDS, from_marginals, product_ranks
-from tuplet.lab.bench.metrics import CUTS, NAMES
+from tuplet.lab.bench.metrics import CUTS, KINDS, NAMES, from_marginals, product_ranks
 from tuplet.lab.bench.queries import QuerySet
 
 COLUMNS = (*NAMES, "decided", *(f"{kind}_{name}" for kind in KINDS for name in NAMES), "hard_variables", "ms")

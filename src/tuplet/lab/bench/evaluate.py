@@ -3,7 +3,7 @@
 What the engine says of itself decides how its answers are judged:
 
 marginal   It ranks each variable on its own. Tuples are ranked over all of E^k by the product of one number for each
-           variable; beside that come Marginal, Multiply and Joint (`tuplet.lab.bench.marginal_metrics`).
+           variable; beside that come Marginal, Multiply and Joint (`metrics.from_marginals`).
 prunes     Its list is all it has: a hard tuple that is not listed is missed, whatever its truth.
 otherwise  Hard tuples are scored one by one, and the list is as long as their ranks need.
 """
@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BudgetExceeded, Refused
-from tuplet.lab.bench.marginal_metrics import from_marginals, product_ranks
-from tuplet.lab.bench.metrics import CUTS, TupleRanks, joint_ranks, tuple_keys
+from tuplet.lab.bench.metrics import CUTS, TupleRanks, from_marginals, joint_ranks, product_ranks, tuple_keys
 from tuplet.lab.bench.queries import BenchQuery
 from tuplet.lab.bench.results import ResultRow, RunSettings
 from tuplet.query.engine import Plan
@@ -53,11 +52,12 @@ class Evaluator:
         self.engine, self.limits = settings.runner(), settings.limits
         self.engine.load(self.source)
 
-    def warm(self) -> None:
-        """Answer one small query, so that times are those of the search."""
+    def warm(self) -> Evaluator:
+        """Answer one small query, so that times are those of the search; returns itself."""
         (head,), (relation,), _ = (part[:1].tolist() for part in self.source.graph.edges())
         nothing, any_ = np.empty((0, 1), dtype=np.int32), np.zeros((1, 1), dtype=np.int32)
         self.evaluate([BenchQuery("1p", "r1(s1,f1)", {"r1": 2 * relation, "s1": head}, nothing, any_)])
+        return self
 
     def evaluate(self, queries: Sequence[BenchQuery]) -> list[ResultRow]:
         """The rows of some queries of one shape; at once if the engine can and no query has a time of its own."""

@@ -1,13 +1,13 @@
-"""Files of benchmark queries: ours (Parquet), arrays for machines that have NumPy alone, EFOk-CQA and BetaE.
-
-`read_any` reads all of them.
-"""
+"""Files of benchmark queries: ours (Parquet), arrays for machines that have NumPy alone, EFOk-CQA and BetaE."""
 
 from __future__ import annotations
 
 import io
 import json
+import pickle
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, TupletError
 from tuplet.files import PathLike, replacing, write_bytes, write_text
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.betae_files import read_betae
-from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples, abstract, bound
-from tuplet.lab.bench.shapes import Role, Symbol, symbols
+from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples
+from tuplet.lab.bench.shapes import Role, Symbol, ground_clauses, parse_formula, shape, symbols
 
 FORMAT = 1
 
@@ -134,26 +133,26 @@ def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
         "shapes": np.array(list(groups), dtype=np.str_),
         "meta": np.array(json.dumps(dict(queries.meta), sort_keys=True)),
     }
-    for shape, members in groups.items():
+    for name, members in groups.items():
         formula = members[0].formula
         if any(query.formula != formula for query in members):
-            raise BadInput(f"the queries of shape {shape!r} have several formulas; they cannot be exported as one")
-        clauses = abstract(formula)
+            raise BadInput(f"the queries of shape {name!r} have several formulas; they cannot be exported as one")
+        clauses = parse_formula(formula)
         relations, constants = symbols(clauses, Role.RELATION), symbols(clauses, Role.CONSTANT)
         # Grounding each symbol with its own position gives the structure.
         positions = {s: 2 * i for i, s in enumerate(relations)} | {s: i for i, s in enumerate(constants)}
-        edges = [(c, *edge) for c, graph in enumerate(bound(clauses, positions)) for edge in graph.edges]
+        edges = [(c, *edge) for c, graph in enumerate(ground_clauses(clauses, positions)) for edge in graph.edges]
         arrays |= {
-            f"{shape}.formula": np.array(formula),
-            f"{shape}.edges": np.array(edges, dtype=np.int32),
-            f"{shape}.relations": _table([[q.grounding[s] for s in relations] for q in members], len(relations)),
-            f"{shape}.constants": _table([[q.grounding[s] for s in constants] for q in members], len(constants)),
-            f"{shape}.index": np.array([q.index for q in members], dtype=np.int32),
+            f"{name}.formula": np.array(formula),
+            f"{name}.edges": np.array(edges, dtype=np.int32),
+            f"{name}.relations": _table([[q.grounding[s] for s in relations] for q in members], len(relations)),
+            f"{name}.constants": _table([[q.grounding[s] for s in constants] for q in members], len(constants)),
+            f"{name}.index": np.array([q.index for q in members], dtype=np.int32),
         }
         for kind, of in (("easy", "filtered"), ("hard", "scored")):
             parts = [getattr(q, of) for q in members]
-            arrays[f"{shape}.{kind}"] = np.concatenate(parts)
-            arrays[f"{shape}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
+            arrays[f"{name}.{kind}"] = np.concatenate(parts)
+            arrays[f"{name}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_bytes(path, buffer.getvalue(), force)
@@ -169,16 +168,14 @@ def read_npz(path: PathLike, most: int | None = None) -> QuerySet:
     if "shapes" not in arrays:
         raise BadInput(f"{path} is a NumPy file, but not of benchmark queries")
     queries = []
-    for shape in arrays["shapes"].tolist():
-        formula = str(arrays[f"{shape}.formula"])
-        relations, constants = (symbols(abstract(formula), role) for role in (Role.RELATION, Role.CONSTANT))
-        answers = [
-            np.split(arrays[f"{shape}.{kind}"], arrays[f"{shape}.{kind}_ptr"][1:-1]) for kind in ("easy", "hard")
-        ]
-        columns = (arrays[f"{shape}.{name}"].tolist() for name in ("relations", "constants", "index"))
+    for name in arrays["shapes"].tolist():
+        formula = str(arrays[f"{name}.formula"])
+        relations, constants = (symbols(parse_formula(formula), role) for role in (Role.RELATION, Role.CONSTANT))
+        answers = [np.split(arrays[f"{name}.{kind}"], arrays[f"{name}.{kind}_ptr"][1:-1]) for kind in ("easy", "hard")]
+        columns = (arrays[f"{name}.{column}"].tolist() for column in ("relations", "constants", "index"))
         for views, entities, index, easy, hard in list(zip(*columns, *answers, strict=True))[:most]:
             grounding = dict(zip((*relations, *constants), (*views, *entities), strict=True))
-            queries.append(BenchQuery(shape, formula, grounding, easy, hard, index))
+            queries.append(BenchQuery(name, formula, grounding, easy, hard, index))
     return QuerySet(tuple(queries), json.loads(str(arrays["meta"])))
 
 
@@ -201,7 +198,7 @@ def read_efok(path: PathLike, shape: str | None = None) -> QuerySet:
     queries = []
     for formula, entries in content.items():
         name = shape or (typed[0] if typed and len(content) == 1 else formula)
-        k = len(symbols(abstract(formula), Role.FREE))
+        k = len(symbols(parse_formula(formula), Role.FREE))
         for index, entry in enumerate(entries):
             try:
                 grounding, easy, hard = entry
@@ -226,14 +223,93 @@ def write_efok(queries: QuerySet, folder: PathLike, split: str = "test", force: 
     A shape that is no `type…` is numbered by its place among the shapes.
     """
     written = []
-    for number, (shape, members) in enumerate(queries.by_shape().items()):
+    for number, (kind, members) in enumerate(queries.by_shape().items()):
         content: dict[str, list[Any]] = {}
         for query in members:
             key = "_".join(sorted(f"f{i}" for i in range(1, query.k + 1)))
             answers = ({key: part.tolist()} for part in (query.filtered, query.scored))
             content.setdefault(query.formula, []).append([dict(query.grounding), *answers])
-        name = shape if re.fullmatch(r"type\d{4,}", shape) else f"type{number:04d}"
+        name = kind if re.fullmatch(r"type\d{4,}", kind) else f"type{number:04d}"
         path = Path(folder) / f"{split}_{name}_EFOX_qaa.json"
         write_text(path, json.dumps(content), force)
         written.append(path)
     return written
+
+
+# --- BetaE -------------------------------------------------------------------------------------------------------
+
+# The nested tuples that BetaE writes for each type: "e" for a constant, "r" for a relation, numbered as they come; "n"
+# is negation, "u" union.
+_STRUCTURES: Mapping[str, Any] = {
+    "1p": ("e", ("r",)),
+    "2p": ("e", ("r", "r")),
+    "3p": ("e", ("r", "r", "r")),
+    "2i": (("e", ("r",)), ("e", ("r",))),
+    "3i": (("e", ("r",)), ("e", ("r",)), ("e", ("r",))),
+    "ip": ((("e", ("r",)), ("e", ("r",))), ("r",)),
+    "pi": (("e", ("r", "r")), ("e", ("r",))),
+    "2u": (("e", ("r",)), ("e", ("r",)), ("u",)),
+    "up": ((("e", ("r",)), ("e", ("r",)), ("u",)), ("r",)),
+    "2in": (("e", ("r",)), ("e", ("r", "n"))),
+    "3in": (("e", ("r",)), ("e", ("r",)), ("e", ("r", "n"))),
+    "inp": ((("e", ("r",)), ("e", ("r", "n"))), ("r",)),
+    "pin": (("e", ("r", "r")), ("e", ("r", "n"))),
+    "pni": (("e", ("r", "r", "n")), ("e", ("r",))),
+}
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Loads tuples, numbers, strings, lists, dicts and sets; anything else is refused before it can run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed: dict[tuple[str, str], Any] = {
+            ("builtins", "set"): set,
+            ("builtins", "frozenset"): frozenset,
+            ("__builtin__", "set"): set,
+            ("collections", "defaultdict"): defaultdict,
+        }
+        if (module, name) not in allowed:
+            raise pickle.UnpicklingError(f"it holds {module}.{name}, which is not data")
+        return allowed[module, name]
+
+
+def read_betae(folder: PathLike, split: str = "test", most: int | None = None) -> QuerySet:
+    """Read `<split>-queries.pkl` and its easy and hard answers; at most `most` queries of a type, in sorted order.
+
+    The files are pickles and are not trusted: only plain containers are let in.
+    """
+    base = Path(folder)
+    queries = _load(base / f"{split}-queries.pkl")
+    easy, hard = (_load(base / f"{split}-{kind}-answers.pkl") for kind in ("easy", "hard"))
+    found = []
+    for name in (name for name, structure in _STRUCTURES.items() if structure in queries):
+        formula = shape(name).formula
+        for index, query in enumerate(sorted(queries[_STRUCTURES[name]])[:most]):
+            numbers: dict[str, list[int]] = {"e": [], "r": [], "n": [], "u": []}
+            _unfold(_STRUCTURES[name], query, numbers)
+            grounding = {f"{letter}{i}": n for letter, kind in ("se", "rr") for i, n in enumerate(numbers[kind], 1)}
+            known, new = (np.array(sorted(part.get(query, ())), dtype=np.int32)[:, None] for part in (easy, hard))
+            found.append(BenchQuery(name, formula, grounding, known, new, index))
+    unknown = sorted(repr(structure) for structure in queries if structure not in _STRUCTURES.values())
+    return QuerySet(tuple(found), {"source": f"BetaE {base.name} {split}", "types_not_read": unknown})
+
+
+def _unfold(structure: Any, query: Any, numbers: dict[str, list[int]]) -> None:
+    """Collect the numbers of a query under the letters of its structure."""
+    if isinstance(structure, str):
+        numbers[structure].append(int(query))
+    elif not isinstance(query, tuple) or len(query) != len(structure):
+        raise BadInput(f"the BetaE query {query!r} does not fit its structure")
+    else:
+        for part, value in zip(structure, query, strict=True):
+            _unfold(part, value, numbers)
+
+
+def _load(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            return _PlainUnpickler(file).load()
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}") from None
+    except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
+        raise BadInput(f"{path} is not a BetaE file: {error}") from None

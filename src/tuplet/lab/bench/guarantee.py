@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tuplet import settings
+from tuplet.engines.exact import Checker
 from tuplet.errors import BadInput
-from tuplet.lab.bench.held_out import HeldOutQuery, held_out
-from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.metrics import find_keys, tuple_keys
+from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.run import refuse_other_graph
 from tuplet.progress import counted
+from tuplet.query.engine import Engine
 from tuplet.query.guarantees import SCALE, measure
-from tuplet.query.ranking import query_family, query_shape
+from tuplet.query.limits import NO_DEADLINE, Limits
+from tuplet.query.ranking import Ranking, query_family, query_shape
 from tuplet.query.source import Source
 from tuplet.store import open_store
 from tuplet.truth.guarantees import Floats, Guarantees, ShapeScores
@@ -69,6 +75,46 @@ def learn(queries: QuerySet, source: Source, report: Callable[[float, float], No
     return Guarantees.of(shape_scores(held_out(source, None, queries, SCALE, told)), about)
 
 
+@dataclass(frozen=True)
+class HeldOutQuery:
+    """One query: its best tuples that the observed facts do not give, and its hidden answers."""
+
+    query: BenchQuery
+    ranking: Ranking  # its n best tuples
+    right: NDArray[np.bool_] | None  # [n] whether they are answers on the full graph, where that was asked
+    hidden: Floats  # [m] the truth of the hidden answers; 0 where the table does not reach them
+    place: Floats  # [m] where they stand in the list, from 1; infinite if they are not in it
+
+    @property
+    def truth(self) -> Floats:
+        """The truth of the listed tuples, best first. [n]"""
+        return self.ranking.truth
+
+
+def held_out(
+    source: Source,
+    full: Source | None,
+    queries: Iterable[BenchQuery],
+    depth: int,
+    report: Callable[[int], None] | None = None,
+) -> list[HeldOutQuery]:
+    """The `depth` best tuples of each query and its hidden answers; `full` says which tuples are right."""
+    engine: Engine[Any] = settings.find_plugin("engines", "exact")
+    limits = Limits(k=depth, only="predicted")
+    found = []
+    for number, query in enumerate(queries, 1):
+        clauses = query.clauses()
+        plan = engine.planned(clauses, source, limits)
+        ranking = engine.run(plan, limits, NO_DEADLINE)
+        right = None if full is None else Checker.of(clauses, full).holds(ranking.tuples, NO_DEADLINE)
+        hidden = engine.score(plan, query.hard, limits, NO_DEADLINE)
+        at = find_keys(*tuple_keys(ranking.tuples, query.hard))
+        found.append(HeldOutQuery(query, ranking, right, hidden, np.where(at < 0, np.inf, at + 1.0)))
+        if report is not None:
+            report(number)
+    return found
+
+
 def shape_scores(found: Iterable[HeldOutQuery]) -> list[ShapeScores]:
     """Held-out queries by shape; those that have none (`query_shape`) are left out."""
     groups: dict[str, list[HeldOutQuery]] = {}
@@ -81,27 +127,19 @@ def shape_scores(found: Iterable[HeldOutQuery]) -> list[ShapeScores]:
             query_family(members[0].query.clauses()),
             members[0].query.shape,
             len(members),
-            np.concatenate([scores(one) for one in members]),
+            np.concatenate([one.hidden / measure(one.truth) for one in members]),
             np.concatenate([np.full(len(one.hidden), 1 / len(one.hidden)) for one in members]),
         )
         for shape, members in groups.items()
     ]
 
 
-def scores(one: HeldOutQuery) -> Floats:
-    """The scores of the hidden answers of a query: their truth in the measure of the query."""
-    return np.asarray(one.hidden / measure(one.truth))
-
-
 def summary(found: Guarantees) -> dict[str, Any]:
     """The numbers for people: of each shape its queries, its reach, and whether sets can be promised."""
-    return {
-        "queries": sum(one.queries for one in found.shapes.values()),
-        "shapes": {one.name: _told(one) for one in found.shapes.values()},
-    }
-
-
-def _told(one: ShapeScores) -> str:
-    everything = [f"{level:g}" for level in LEVELS if one.level(level) is None]
-    said = f"; everything at {', '.join(everything)}" if everything else ""
-    return f"{counted(one.queries, 'query', 'queries')}, {100 * one.reach:.1f} % of their hidden answers in reach{said}"
+    shapes = {}
+    for one in found.shapes.values():
+        everything = [f"{level:g}" for level in LEVELS if one.level(level) is None]
+        ending = f"; everything at {', '.join(everything)}" if everything else ""
+        queries = counted(one.queries, "query", "queries")
+        shapes[one.name] = f"{queries}, {100 * one.reach:.1f} % of their hidden answers in reach{ending}"
+    return {"queries": sum(one.queries for one in found.shapes.values()), "shapes": shapes}

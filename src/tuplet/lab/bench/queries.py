@@ -1,4 +1,4 @@
-"""Benchmark queries, and how their formulas become query graphs.
+"""Benchmark queries and sets of them.
 
 A query is a formula over symbols and a grounding. Relation numbers count directions, as in the public benchmarks: 2r is
 relation r, 2r + 1 is relation r walked backwards.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,12 +17,8 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.lab.bench.hardness import strata
-from tuplet.lab.bench.query_types import efok_formula
-from tuplet.lab.bench.shapes import AbstractClauses, AbstractEdge, Role, Symbol, symbols
-from tuplet.lab.benchmark_forms import parse_efok
-from tuplet.lang.ast import Atom, Constant, Not, Term
-from tuplet.lang.rewrite import clauses as clauses_of
-from tuplet.query.ranking import Edge, QueryGraph
+from tuplet.lab.bench.shapes import ground_clauses, parse_formula
+from tuplet.query.ranking import QueryGraph
 
 Tuples: TypeAlias = NDArray[np.int32]
 
@@ -74,7 +68,7 @@ class BenchQuery:
         >>> BenchQuery("1p", "r1(s1,f1)", {"r1": 5, "s1": 7}, none, none).clauses()[0].edges
         (Edge(head=0, relation=2, tail=-8, negated=False),)
         """
-        return bound(abstract(self.formula), self.grounding)
+        return ground_clauses(parse_formula(self.formula), self.grounding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,60 +113,3 @@ class QuerySet:
     def merged(parts: Iterable[QuerySet], meta: Mapping[str, Any]) -> QuerySet:
         """Several query sets as one."""
         return QuerySet(tuple(query for part in parts for query in part), meta)
-
-
-# --- from formulas to query graphs -------------------------------------------------------------------------------
-
-
-@cache
-def abstract(formula: str) -> AbstractClauses:
-    """The clauses of an EFOk-CQA formula over symbols; free variables become f1, f2, …
-
-    >>> abstract("((r1(s1,f))|(r2(s2,f)))&(!(r3(s3,f)))")[1]
-    (AbstractEdge(relation='r2', head='s2', tail='f1', negated=False), \
-AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
-    """
-    query = parse_efok(formula, {symbol: symbol for symbol in re.findall(r"\b[rs]\d*\b", formula)})
-    written: dict[Term, Symbol] = {v: Symbol.of(Role.FREE, i) for i, v in enumerate(query.free, start=1)}
-
-    def term(t: Term) -> Symbol:
-        if isinstance(t, Constant):
-            return Symbol(t.name.text)
-        return written.setdefault(t, Symbol.of(Role.EXISTS, len(written) - len(query.free) + 1))
-
-    def edge(literal: object) -> AbstractEdge:
-        atom = literal.body if isinstance(literal, Not) else literal
-        if not isinstance(atom, Atom) or not re.fullmatch(r"r\d*", atom.relation.text):
-            raise BadInput(f"a benchmark formula has symbols only, such as r1(s1,f1): {formula!r}")
-        return AbstractEdge(Symbol(atom.relation.text), term(atom.head), term(atom.tail), isinstance(literal, Not))
-
-    return tuple(tuple(edge(literal) for literal in clause.literals) for clause in clauses_of(query))
-
-
-def bound(clauses: AbstractClauses, grounding: Mapping[str, int] | Mapping[Symbol, int]) -> tuple[QueryGraph, ...]:
-    """The clauses with relations and constants filled in; free variables are numbered first."""
-    free = symbols(clauses, Role.FREE)
-    graphs = []
-    for clause in clauses:
-        names = [*free, *dict.fromkeys(n for edge in clause for n in edge.ends if n.role is Role.EXISTS)]
-        node = {name: i for i, name in enumerate(names)}
-        edges = []
-        for relation, head, tail, negated in clause:
-            view = grounding[relation]
-            ends = tuple(node[n] if n in node else ~grounding[n] for n in (head, tail))
-            edges.append(Edge(ends[view % 2], view // 2, ends[1 - view % 2], negated))
-        graphs.append(QueryGraph(tuple(names), tuple(range(len(free))), tuple(dict.fromkeys(edges))))
-    return tuple(graphs)
-
-
-def efok_text(clauses: AbstractClauses) -> str:
-    """A formula as EFOk-CQA writes it, from its clauses.
-
-    >>> efok_text(abstract("(r1(s1,f1))|((r2(s2,f1))&(!(r3(s3,f1))))"))
-    '(r1(s1,f1))|((r2(s2,f1))&(!(r3(s3,f1))))'
-    """
-    written = [efok_formula(clause) for clause in clauses]
-    formula = written[0]
-    for clause in written[1:]:
-        formula = f"({formula})|({clause})"
-    return formula

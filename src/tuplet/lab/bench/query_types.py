@@ -1,4 +1,4 @@
-"""All EFO_k query types within limits, each once, in canonical form.
+"""Which shapes there are: all EFO_k query types within limits, each once, in canonical form; and what `--shapes` names.
 
 A type is a connected graph of free (`f`) and existential (`e`) variables with constants (`s`) hanging on them by one
 edge each. Directions carry no information, since a relation may be walked both ways: an edge is written from the term
@@ -24,14 +24,14 @@ So it has 741 entries, of which 552 differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, combinations_with_replacement, permutations, product
 from typing import Any, TypeAlias
 
-from tuplet.errors import unknown
-from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, numbered_edges
+from tuplet.errors import BadInput, UnknownName, unknown
+from tuplet.lab.bench.shapes import BETAE, JOINT, KINDS, QueryShape, Role, Symbol, numbered_edges, shape
 
 Pair: TypeAlias = tuple[Symbol, Symbol]
 Signed: TypeAlias = tuple[Symbol, Symbol, bool]  # head, tail, negated
@@ -54,35 +54,7 @@ class TypeLimits:
     negations: int = 1
 
 
-@dataclass(frozen=True)
-class QueryType:
-    """A query type; `formula` is written as in EFOk-CQA."""
-
-    name: str
-    formula: str
-    f_num: int
-    e_num: int
-    c_num: int
-    edges: tuple[AbstractEdge, ...]
-    cyclic: bool  # the joined pairs of nodes do not form a tree
-    multi: bool  # a pair is joined twice
-
-    @property
-    def negations(self) -> int:
-        return sum(edge.negated for edge in self.edges)
-
-    @property
-    def topology(self) -> str:
-        """`C` cyclic, `M` with a doubled edge, `S` neither."""
-        return "C" if self.cyclic else "M" if self.multi else "S"
-
-    @property
-    def shape(self) -> QueryShape:
-        """The type as a shape that can be sampled."""
-        return QueryShape(self.name, "&".join(map(str, self.edges)), (self.edges,))
-
-
-def types(profile: str = "complete", **limits: int) -> tuple[QueryType, ...]:
+def types(profile: str = "complete", **limits: int) -> tuple[QueryShape, ...]:
     """All types of a profile; the limits are the fields of `TypeLimits`.
 
     >>> [t.formula for t in types(free=1, exists=1, constants=1, surplus=0)]
@@ -99,14 +71,14 @@ def types(profile: str = "complete", **limits: int) -> tuple[QueryType, ...]:
 
 
 @cache
-def _types(profile: str, limits: TypeLimits) -> tuple[QueryType, ...]:
+def _types(profile: str, limits: TypeLimits) -> tuple[QueryShape, ...]:
     if profile == "complete":
         # The same graph may be reached in several ways; a dictionary keeps the first.
         found = dict.fromkeys(form for size in _sizes(limits) for form in _complete(*size, limits))
         forms: Iterable[tuple[Signed, ...]] = sorted(found, key=_order)
     else:
         forms = [form for size in _sizes(limits) for form in _published(*size, limits)]
-    return tuple(_named(number, form) for number, form in enumerate(forms))
+    return tuple(QueryShape(f"type{n:04d}", (numbered_edges(form),)) for n, form in enumerate(forms))
 
 
 def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
@@ -299,41 +271,80 @@ def _dangling(edges: list[Pair]) -> bool:
 
 def _order(form: tuple[Signed, ...]) -> tuple[Any, ...]:
     """Small types first, positive before negated."""
-    f, e, c = _count(form)
-    return f, e, c, len(form), any(negated for *_, negated in form), form
-
-
-def _count(form: tuple[Signed, ...]) -> tuple[int, int, int]:
-    """Free variables, existential variables, constants."""
     nodes = {n for edge in form for n in edge[:2]}
-    f, e, c = (len(_all(nodes, role)) for role in (Role.FREE, Role.EXISTS, Role.CONSTANT))
-    return f, e, c
+    sizes = [len(_all(nodes, role)) for role in (Role.FREE, Role.EXISTS, Role.CONSTANT)]
+    return *sizes, len(form), any(negated for *_, negated in form), form
 
 
-def _named(number: int, form: tuple[Signed, ...]) -> QueryType:
-    edges = numbered_edges(form)
-    f, e, c = _count(form)
-    pairs = {edge[:2] for edge in form}
-    return QueryType(
-        name=f"type{number:04d}",
-        formula=efok_formula(edges),
-        f_num=f,
-        e_num=e,
-        c_num=c,
-        edges=edges,
-        cyclic=len(pairs) != f + e + c - 1,
-        multi=len(pairs) < len(form),
-    )
+# --- what `--shapes` means ----------------------------------------------------------------------------------------
+
+SETS: Mapping[str, Sequence[str]] = {
+    "paper14": JOINT,
+    "betae14": BETAE,
+    "tuple-h": (*BETAE, *JOINT, *(f"{k}f{kind}" for k in (4, 5) for kind in KINDS)),
+}
+_OF: Mapping[str, Callable[[QueryShape], str]] = {
+    "k": lambda t: str(len(t.free)),
+    "e": lambda t: str(len(t.exists)),
+    "c": lambda t: str(len(t.constants)),
+    "n": lambda t: str(t.negations),
+    "t": lambda t: t.topology,
+}
 
 
-def efok_formula(edges: Iterable[AbstractEdge]) -> str:
-    """A conjunction as EFOk-CQA writes it: left-nested, every operand in brackets.
+def select(text: str) -> list[QueryShape]:
+    """The shapes that a list such as `--shapes` names, in its order.
 
-    >>> efok_formula(numbered_edges([("s1", "f1", False), ("f1", "f2", True)]))
-    '(r1(s1,f1))&(!(r2(f1,f2)))'
+    A list is separated by commas. An item is
+
+    - a name (`2fp`, `1p`), or a family `joint:k=4`: the seven kinds of `shapes.KINDS` with that many free variables;
+    - a set: `paper14`, `betae14`, or `tuple-h`, which is both and the families with four and five free variables;
+    - an enumeration, `published741` or `complete`. Conditions follow a colon, and further ones a comma:
+      `published741:k=2,c=2` are its types with two free variables and two constants. They are k (free variables), e
+      (existential variables), c (constants), n (negated atoms), t (topology: S tree, M with a doubled edge, C cyclic).
+
+    >>> [s.name for s in select("2fp,joint:k=4")]
+    ['2fp', '4fpn', '4fp', '4fpm', '4fd', '4fdm', '4fcn', '4fc']
+    >>> len(select("published741:k=2,c=2")), len(select("paper14,betae14"))
+    (282, 28)
     """
-    written = [f"!({edge._replace(negated=False)})" if edge.negated else str(edge) for edge in edges]
-    formula = written[0]
-    for atom in written[1:]:
-        formula = f"({formula})&({atom})"
-    return formula
+    items: list[tuple[str, dict[str, str]]] = []
+    for part in text.split(","):
+        name, _, condition = part.strip().partition(":")
+        if "=" in name and items and items[-1][1]:
+            name, condition = "", name  # a further condition of the item before
+        if name:
+            items.append((name, {}))
+        if condition:
+            key, sign, value = condition.partition("=")
+            if not sign or not value:
+                raise BadInput(f"a condition is written key=value, not {condition!r} (in --shapes {text})")
+            items[-1][1][key.strip()] = value.strip()
+        elif not name or part.strip().endswith(":"):
+            raise BadInput(f"--shapes {text!r} has an empty item")
+    return [found for name, conditions in items for found in _item(name, conditions)]
+
+
+def _item(name: str, conditions: Mapping[str, str]) -> list[QueryShape]:
+    if name in PROFILES:
+        for key in conditions:
+            if key not in _OF:
+                raise unknown("condition", key, _OF)
+        kept = [t for t in types(name) if all(_OF[key](t) == value for key, value in conditions.items())]
+        if not kept:
+            shown = ",".join(f"{key}={value}" for key, value in conditions.items())
+            raise BadInput(f"no type of {name} has {shown}")
+        return kept
+    if name == "joint":
+        k = conditions.get("k", "")
+        if set(conditions) != {"k"} or not k.isdecimal():
+            raise BadInput("the family is written joint:k=4, for any k from 2 on")
+        return [shape(f"{int(k)}f{kind}") for kind in KINDS]
+    if conditions:
+        raise unknown("shape", name, ("joint", *PROFILES), note="takes no conditions")
+    if name in SETS:
+        return [shape(member) for member in SETS[name]]
+    try:
+        return [shape(name)]
+    except UnknownName:
+        raise unknown("shape", name, (*SETS, *PROFILES, *JOINT, *BETAE)) from None

@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.errors import BadInput
 from tuplet.files import remove
 from tuplet.lab.bench.evaluate import Evaluator
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.results import ResultRow, RunManifest, RunSettings, write_part
-from tuplet.lab.bench.workers import worker_processes
+from tuplet.lab.bench.workers import worker_pool
 from tuplet.query.source import Source
 from tuplet.store import open_store
 from tuplet.truth.cluster import Folder, arrived, ship
@@ -82,7 +81,7 @@ def run(
     if not todo:
         return manifest
     try:
-        with _executor(executor, workers if len(todo) > 1 else 1) as pool:
+        with worker_pool(workers if len(todo) > 1 else 1, executor, "; run it again to continue") as pool:
             for unit, rows in _results(pool, str(store), settings, todo):
                 write_part(root / "parts" / f"{unit.name}.parquet", rows)
                 done += len(rows)
@@ -100,46 +99,22 @@ def _results(
     pool: Executor | None, store: str, settings: RunSettings, todo: Sequence[Unit]
 ) -> Iterator[tuple[Unit, list[ResultRow]]]:
     if pool is None:
-        evaluator = _evaluator(store, settings)
+        evaluator = Evaluator(open_store(store).source, settings).warm()
         yield from ((unit, evaluator.evaluate(unit.queries)) for unit in todo)
         return
-    try:
-        where, model = ship(pool, store), settings.options.get("model")
-        sent = None if model is None else ship(pool, _located(model))
-        futures = {pool.submit(work, where, settings, unit.queries, sent): unit for unit in todo}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    except BrokenExecutor:
-        raise BudgetExceeded("a worker process died, perhaps for lack of memory; run it again to continue") from None
+    where, sent = ship(pool, store), None
+    if "model" in settings.options:
+        from tuplet.predict.model_folder import located  # imports torch
 
-
-def _located(model: str) -> Path:
-    from tuplet.predict.model_folder import located  # imports torch
-
-    return located(model)
-
-
-@contextmanager
-def _executor(given: Executor | None, workers: int) -> Iterator[Executor | None]:
-    if given is not None or workers <= 1:
-        yield given
-        return
-    pool = worker_processes(workers)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _evaluator(store: str, settings: RunSettings) -> Evaluator:
-    evaluator = Evaluator(open_store(store).source, settings)
-    evaluator.warm()
-    return evaluator
+        sent = ship(pool, located(settings.options["model"]))
+    futures = {pool.submit(work, where, settings, unit.queries, sent): unit for unit in todo}
+    for future in as_completed(futures):
+        yield futures[future], future.result()
 
 
 @lru_cache(maxsize=1)
-def _kept(store: str, settings: str) -> Evaluator:
-    return _evaluator(store, RunSettings(**json.loads(settings)))
+def _open_evaluator(store: str, settings: str) -> Evaluator:
+    return Evaluator(open_store(store).source, RunSettings(**json.loads(settings))).warm()
 
 
 def work(
@@ -148,7 +123,7 @@ def work(
     """One unit in a worker, which keeps the store open for the next one; `model` is that of the options."""
     if model is not None:
         settings = replace(settings, options={**settings.options, "model": arrived(model)})
-    return _kept(arrived(store), json.dumps(asdict(settings))).evaluate(queries)
+    return _open_evaluator(arrived(store), json.dumps(asdict(settings))).evaluate(queries)
 
 
 # --- the manifest ------------------------------------------------------------------------------------------------

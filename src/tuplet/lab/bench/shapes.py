@@ -23,13 +23,20 @@ here ∃e (r1(s1,e) ∧ ¬r2(e,f)), as everyone does who writes these types with
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from tuplet.errors import BadInput, unknown
+from tuplet.lab.benchmark_forms import parse_efok
+from tuplet.lang.ast import Atom, Constant, Not, Term
+from tuplet.lang.rewrite import clauses as clauses_of
+from tuplet.query.ranking import Edge, QueryGraph
+
+TOPOLOGY = {"tree": "S", "multi-edge": "M", "cyclic": "C"}
 
 
 class Role(Enum):
@@ -93,11 +100,23 @@ def symbols(clauses: Iterable[Iterable[AbstractEdge]], role: Role) -> tuple[Symb
 
 @dataclass(frozen=True)
 class QueryShape:
-    """A query type: its clauses, and the formula they come from."""
+    """A query type: its clauses over symbols."""
 
     name: str
-    formula: str
     clauses: AbstractClauses
+
+    @cached_property
+    def formula(self) -> str:
+        """The clauses as EFOk-CQA writes them: left-nested, every operand in brackets.
+
+        >>> shape("up").formula
+        '((r1(s1,e1))&(r3(e1,f1)))|((r2(s2,e1))&(r3(e1,f1)))'
+        """
+        written = []
+        for clause in self.clauses:
+            atoms = [f"!({edge._replace(negated=False)})" if edge.negated else str(edge) for edge in clause]
+            written.append(_nested(atoms, "&"))
+        return _nested(written, "|")
 
     @property
     def free(self) -> tuple[Symbol, ...]:
@@ -107,6 +126,43 @@ class QueryShape:
         ('f1', 'f2')
         """
         return symbols(self.clauses, Role.FREE)
+
+    @property
+    def exists(self) -> tuple[Symbol, ...]:
+        """The existential variables."""
+        return symbols(self.clauses, Role.EXISTS)
+
+    @property
+    def constants(self) -> tuple[Symbol, ...]:
+        """The constants."""
+        return symbols(self.clauses, Role.CONSTANT)
+
+    @property
+    def negations(self) -> int:
+        """How many atoms are negated."""
+        return sum(edge.negated for clause in self.clauses for edge in clause)
+
+    @property
+    def topology(self) -> str:
+        """`C` cyclic, `M` with a doubled edge, `S` neither.
+
+        >>> shape("2fc").topology, shape("2fpm").topology, shape("2u").topology
+        ('C', 'M', 'S')
+        """
+        every = {symbol: 2 * symbol.number for clause in self.clauses for edge in clause for symbol in edge[:3]}
+        return topology(ground_clauses(self.clauses, every))
+
+
+def topology(clauses: Iterable[QueryGraph]) -> str:
+    """The topology of the most entangled clause."""
+    return max((TOPOLOGY[clause.shape()] for clause in clauses), key="SMC".index)
+
+
+def _nested(operands: list[str], sign: str) -> str:
+    formula = operands[0]
+    for operand in operands[1:]:
+        formula = f"({formula}){sign}({operand})"
+    return formula
 
 
 KINDS = ("pn", "p", "pm", "d", "dm", "cn", "c")
@@ -134,17 +190,16 @@ BETAE = tuple(_BETAE_FORMULAS)
 def shape(name: str) -> QueryShape:
     """The shape of a name: `<k>f<kind>` for any k from 2 on, or a BetaE type.
 
-    >>> shape("3fpm").formula
-    'r1(s1,f1)&r2(f1,f2)&r3(f2,f3)&r4(f2,f3)'
-    >>> shape("2fcn").formula
-    'r1(s1,e1)&r2(e1,f2)&!r3(e1,f1)&r4(f1,f2)'
+    >>> print(*shape("3fpm").clauses[0])
+    r1(s1,f1) r2(f1,f2) r3(f2,f3) r4(f2,f3)
+    >>> print(*shape("2fcn").clauses[0])
+    r1(s1,e1) r2(e1,f2) !r3(e1,f1) r4(f1,f2)
     """
     if name in _BETAE_FORMULAS:
-        return QueryShape(name, _BETAE_FORMULAS[name], from_formula(_BETAE_FORMULAS[name]))
+        return QueryShape(name, from_atoms(_BETAE_FORMULAS[name]))
     match = re.fullmatch(r"(\d+)f([a-z]+)", name)
     if match and match[2] in KINDS and int(match[1]) >= 2:
-        numbered = numbered_edges(_joint(int(match[1]), match[2]))
-        return QueryShape(name, "&".join(map(str, numbered)), (numbered,))
+        return QueryShape(name, (numbered_edges(_joint(int(match[1]), match[2])),))
     raise unknown("shape", name, (*JOINT, *BETAE))
 
 
@@ -156,19 +211,19 @@ def numbered_edges(edges: Iterable[tuple[str, str, bool]]) -> tuple[AbstractEdge
     )
 
 
-def from_formula(formula: str) -> AbstractClauses:
-    """The clauses of a formula in disjunctive normal form, written without brackets: `&` binds tighter than `|`.
+def from_atoms(formula: str) -> AbstractClauses:
+    """Clauses written without brackets, `&` before `|`; unlike a formula they may share an existential variable.
 
-    >>> from_formula("r1(s1,f1)&!r2(s2,f1)")[0][1]
+    >>> from_atoms("r1(s1,f1)&!r2(s2,f1)")[0][1]
     AbstractEdge(relation='r2', head='s2', tail='f1', negated=True)
     """
-    clauses = []
-    for clause in formula.split("|"):
-        atoms = [re.fullmatch(r"(!?)(r\d+)\(([sef]\d+),([sef]\d+)\)", atom) for atom in clause.split("&")]
-        if not all(atoms):
-            raise BadInput(f"not a formula in disjunctive normal form: {formula!r}")
-        clauses.append(tuple(AbstractEdge(Symbol(a[2]), Symbol(a[3]), Symbol(a[4]), a[1] == "!") for a in atoms if a))
-    return tuple(clauses)
+    return tuple(
+        tuple(
+            AbstractEdge(Symbol(relation), Symbol(head), Symbol(tail), sign == "!")
+            for sign, relation, head, tail in re.findall(r"(!?)(r\d+)\((\w+),(\w+)\)", clause)
+        )
+        for clause in formula.split("|")
+    )
 
 
 def _joint(k: int, kind: str) -> list[tuple[str, str, bool]]:
@@ -192,3 +247,49 @@ def _joint(k: int, kind: str) -> list[tuple[str, str, bool]]:
     if k == 2:
         return [("s1", ring[0], False), closing, negated, *links[1:]]
     return [("s1", ring[0], False), closing, *links[1:], negated]
+
+
+# --- from formulas to query graphs -------------------------------------------------------------------------------
+
+
+@cache
+def parse_formula(formula: str) -> AbstractClauses:
+    """The clauses of an EFOk-CQA formula over symbols; free variables become f1, f2, …
+
+    >>> parse_formula("((r1(s1,f))|(r2(s2,f)))&(!(r3(s3,f)))")[1]
+    (AbstractEdge(relation='r2', head='s2', tail='f1', negated=False), \
+AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
+    """
+    query = parse_efok(formula, {symbol: symbol for symbol in re.findall(r"\b[rs]\d*\b", formula)})
+    written: dict[Term, Symbol] = {v: Symbol.of(Role.FREE, i) for i, v in enumerate(query.free, start=1)}
+
+    def term(t: Term) -> Symbol:
+        if isinstance(t, Constant):
+            return Symbol(t.name.text)
+        return written.setdefault(t, Symbol.of(Role.EXISTS, len(written) - len(query.free) + 1))
+
+    def edge(literal: object) -> AbstractEdge:
+        atom = literal.body if isinstance(literal, Not) else literal
+        if not isinstance(atom, Atom) or not re.fullmatch(r"r\d*", atom.relation.text):
+            raise BadInput(f"a benchmark formula has symbols only, such as r1(s1,f1): {formula!r}")
+        return AbstractEdge(Symbol(atom.relation.text), term(atom.head), term(atom.tail), isinstance(literal, Not))
+
+    return tuple(tuple(edge(literal) for literal in clause.literals) for clause in clauses_of(query))
+
+
+def ground_clauses(
+    clauses: AbstractClauses, grounding: Mapping[str, int] | Mapping[Symbol, int]
+) -> tuple[QueryGraph, ...]:
+    """The clauses with relations and constants filled in; free variables are numbered first."""
+    free = symbols(clauses, Role.FREE)
+    graphs = []
+    for clause in clauses:
+        names = [*free, *dict.fromkeys(n for edge in clause for n in edge.ends if n.role is Role.EXISTS)]
+        node = {name: i for i, name in enumerate(names)}
+        edges = []
+        for relation, head, tail, negated in clause:
+            view = grounding[relation]
+            ends = tuple(node[n] if n in node else ~grounding[n] for n in (head, tail))
+            edges.append(Edge(ends[view % 2], view // 2, ends[1 - view % 2], negated))
+        graphs.append(QueryGraph(tuple(names), tuple(range(len(free))), tuple(dict.fromkeys(edges))))
+    return tuple(graphs)

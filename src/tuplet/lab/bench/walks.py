@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
-from tuplet.lab.bench.queries import bound
-from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, symbols
+from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, ground_clauses, symbols
 from tuplet.query.ranking import QueryGraph
 
 Random = np.random.Generator
@@ -172,7 +171,7 @@ def ground(shape: QueryShape, adjacency: Adjacency | Walker, rng: Random, tries:
             near = np.setdiff1d(near, [views[e.relation] for e in positive if e.ends == edge.ends])
             view = near[rng.integers(len(near))] if len(near) else rng.integers(2 * walker.adjacency.relations)
             views.setdefault(edge.relation, int(view))
-        found = bound(shape.clauses, views | {s: placed[s] for s in symbols(shape.clauses, Role.CONSTANT)})
+        found = ground_clauses(shape.clauses, views | {s: placed[s] for s in symbols(shape.clauses, Role.CONSTANT)})
         # Two constants in one place may make two atoms one: another walk.
         if all(len(graph.edges) == len(clause) for graph, clause in zip(found, shape.clauses, strict=True)):
             return found

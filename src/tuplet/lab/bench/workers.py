@@ -5,8 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.connection import wait
+
+from tuplet.errors import BudgetExceeded
 
 
 def default_workers() -> int:
@@ -14,9 +18,22 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def worker_processes(count: int) -> ProcessPoolExecutor:
-    """A pool of fresh processes; they end when their parent does, even if it was killed."""
-    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=_begin)
+@contextmanager
+def worker_pool(count: int, given: Executor | None = None, advice: str = "") -> Iterator[Executor | None]:
+    """The executor that is given, `count` fresh worker processes, or None where one process does the work itself.
+
+    Fresh processes end when their parent does, even if it was killed. A worker that dies is an error with `advice`.
+    """
+    pool = given
+    if given is None and count > 1:
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=_begin)
+    try:
+        yield pool
+    except BrokenExecutor:
+        raise BudgetExceeded(f"a worker process died, perhaps for lack of memory{advice}") from None
+    finally:
+        if pool is not None and given is None:
+            pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

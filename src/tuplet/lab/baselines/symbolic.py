@@ -1,16 +1,11 @@
-"""CQD: continuous query decomposition (Arakelyan et al. 2021), answered by beam search or by gradient.
-
-`beam` searches the truth table, or a link predictor's scores: from the constants outward, only the best `beam` entities
-of a variable are carried on.
-`co` searches the space of embeddings of a link predictor: every variable is a vector, all are optimised together so
-that the atoms become true; then each free variable in turn is replaced by every entity, the others keep their vectors.
-"""
+"""Baselines that search: FIT, QTO and CQD. FIT and QTO take the truth table; CQD a link predictor's scores too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -21,15 +16,17 @@ from torch import Tensor
 from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
-from tuplet.lab.baselines.base import Baseline, predictor, refuse_cycles
-from tuplet.lab.baselines.options import CqdOptions
-from tuplet.predict.device import AdamW
+from tuplet.lab.baselines.engine import Baseline, CqdOptions, FitOptions, QtoOptions, refuse_other_sizes
+from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
+from tuplet.predict.model_folder import load_embeddings
+from tuplet.query.conditions import Outside, Within
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
+EVERYTHING = BoxBudget.all()
 End: TypeAlias = int | Tensor  # a variable, or the entity of each query [n]
 VectorsOf: TypeAlias = Callable[[End], Tensor]  # the vectors of an end [n, width]
 
@@ -37,28 +34,162 @@ _TOGETHER = 512  # queries optimised at once
 _SETTLED = 1e-9  # a loss that changes by less has converged
 
 
-class Cqd(Baseline[CqdOptions]):
-    """Beam search on the truth table, or gradient on embeddings."""
+class Fit(Baseline[FitOptions]):
+    """FIT: fuzzy inference with truth values on the query graph (Yin et al. 2024), as max-marginals.
 
-    name = "cqd"
+    The fair version is the search of NS3 with an unlimited budget: constants and leaves are absorbed one after the
+    other, C[v][b] *= max_a C[u][a] · P(a, b); where only cycles are left, the best rows of one variable are tried one
+    by one. The mode `paper` is FIT as published comparisons with several free variables ran it, see
+    docs/explanation/baselines.md.
+    """
+
+    steps = (
+        "absorb constants, then leaves: C[v][b] *= max_a C[u][a] · P(a, b), 1 − P where negated",
+        "cut a cycle at its smallest variable: try the best candidates, keep the maximum",
+    )
+
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, options: FitOptions, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
+        search = search_of(queries, source, limits.rules, deadline)
+        if options.mode == "fair":
+            return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
+        narrow = replace(search, enumerate=options.most, certain=False)
+        places = []
+        for place in range(len(queries[0][0].free)):
+            asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
+            places.append(marginal_vectors(asked, narrow, EVERYTHING))
+        return [np.concatenate(parts) for parts in zip(*places, strict=True)]
+
+
+def one_way(clause: QueryGraph, place: int) -> QueryGraph:
+    """The clause that asks for one free variable only, without the free variables that hang on it as leaves.
+
+    FIT for several free variables takes a free leaf off before its neighbour is solved, and nothing flows back: what is
+    asked of the leaf does not constrain the others. A leaf stays where its neighbour would be left without an atom.
+
+    >>> from tuplet.query.ranking import Edge
+    >>> chain = QueryGraph(("x", "y"), (0, 1), (Edge(~7, 0, 0), Edge(0, 1, 1)))
+    >>> one_way(chain, 0).edges, len(one_way(chain, 1).edges)
+    ((Edge(head=-8, relation=0, tail=0, negated=False),), 2)
+    """
+    asked = clause.free[place]
+    edges, different, gone = list(clause.edges), list(clause.different), set[int]()
+    while True:
+        leaf = next((v for v in clause.free if v not in gone | {asked} and _hangs(v, edges, different)), None)
+        if leaf is None:
+            break
+        gone.add(leaf)
+        edges = [e for e in edges if leaf not in (e.head, e.tail)]
+        different = [pair for pair in different if leaf not in pair]
+    number = {v: i for i, v in enumerate(v for v in range(len(clause.variables)) if v not in gone)}
+
+    def renumber(node: int) -> int:
+        return number[node] if node >= 0 else node
+
+    return QueryGraph(
+        tuple(clause.variables[v] for v in number),
+        (number[asked],),
+        tuple(e._replace(head=renumber(e.head), tail=renumber(e.tail)) for e in edges),
+        tuple((renumber(a), renumber(b)) for a, b in different),
+        tuple(
+            # conditions on single variables are all that a marginal engine keeps to
+            replace(c, variable=number[c.variable])
+            for c in clause.conditions
+            if isinstance(c, Within | Outside) and c.variable in number
+        ),
+    )
+
+
+def _hangs(v: int, edges: Sequence[tuple[int, int, int, bool]], different: Sequence[tuple[int, int]]) -> bool:
+    """Whether a variable has one neighbour (constants count), which has other positive atoms."""
+    joined = [{head, tail} for head, _, tail, _ in edges] + [set(pair) for pair in different]
+    near = {w for pair in joined if v in pair for w in pair if w != v}
+    if len(near) != 1:
+        return False
+    (w,) = near
+    return any(not negated and w in (head, tail) and v not in (head, tail) for head, _, tail, negated in edges)
+
+
+class Qto(Baseline[QtoOptions]):
+    """QTO: query computation tree optimisation (Bai et al. 2023), exact on trees, negation made stricter."""
+
+    steps = (
+        "from the leaves of the tree to its root: v[b] *= max_a u[a] · P(a, b), 1 − min(1, scale · P) where negated",
+    )
+
+    def refuse(self, clause: QueryGraph) -> None:
+        refuse_cycles(clause, self.name)
+
+    def marginals_batch(
+        self, queries: Sequence[Clauses], source: Source, options: QtoOptions, limits: Limits, deadline: Deadline
+    ) -> list[NDArray[np.float64]]:
+        search = search_of(queries, source, limits.rules, deadline)
+        return marginal_vectors(queries, search, EVERYTHING, options.neg_scale)
+
+
+def cycle_of(clause: QueryGraph) -> tuple[int, ...] | None:
+    """The variables of one cycle in order, if edges or inequalities close one; parallel edges do not.
+
+    >>> from tuplet.query.ranking import Edge
+    >>> cycle_of(QueryGraph(("x", "y", "z"), (0,), (Edge(0, 0, 1), Edge(1, 0, 2), Edge(2, 1, 0), Edge(~5, 0, 0))))
+    (0, 1, 2)
+    """
+    joined = [(e.head, e.tail) for e in clause.edges] + list(clause.different)
+    near: dict[int, list[int]] = {v: [] for v in range(len(clause.variables))}
+    for pair in dict.fromkeys((min(pair), max(pair)) for pair in joined):
+        if pair[0] >= 0 and pair[0] != pair[1]:
+            path = _path(near, *pair)
+            if path is not None:
+                return path
+            near[pair[0]].append(pair[1])
+            near[pair[1]].append(pair[0])
+    return None
+
+
+def _path(near: Mapping[int, Sequence[int]], start: int, end: int) -> tuple[int, ...] | None:
+    """The way between two variables of a forest."""
+    ways: list[tuple[int, ...]] = [(start,)]
+    for way in ways:
+        if way[-1] == end:
+            return way
+        ways += [(*way, v) for v in near[way[-1]] if v not in way]
+    return None
+
+
+def refuse_cycles(clause: QueryGraph, engine: str) -> None:
+    """Raise `Refused` for a clause with a cycle, naming its variables."""
+    cycle = cycle_of(clause)
+    if cycle is not None:
+        names = " – ".join(f"?{clause.variables[v]}" for v in (*cycle, cycle[0]))
+        raise Refused(f"engine {engine!r} answers trees only; the query has the cycle {names}; try 'fit' or 'exact'")
+
+
+class Cqd(Baseline[CqdOptions]):
+    """CQD: continuous query decomposition (Arakelyan et al. 2021), answered by beam search or by gradient.
+
+    `beam` searches the truth table, or a link predictor's scores: from the constants outward, only the best `beam`
+    entities of a variable are carried on. `co` searches the space of embeddings of a link predictor: every variable is
+    a vector, all are optimised together so that the atoms become true; then each free variable in turn is replaced by
+    every entity, the others keep their vectors.
+    """
+
     steps = (
         "beam: from the constants outward, carry on the best entities of each variable",
         "co: optimise one vector for each variable, then put every entity in its place",
     )
     values = "truth values; with a model, sigmoids of its scores"
-    settings = CqdOptions
 
     def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, limits: Limits, deadline: Deadline
+        self, queries: Sequence[Clauses], source: Source, options: CqdOptions, limits: Limits, deadline: Deadline
     ) -> list[NDArray[np.float64]]:
-        options = self.options(limits)
         if options.method == "co" or options.model:
             model = predictor(options.model, options.device, source, self.name)
             return embedded(queries, model, options, limits.rules, deadline)
         search = search_of(queries, source, limits.rules, deadline)
         # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
         narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
-        return marginal_vectors(queries, narrow, BoxBudget.all())
+        return marginal_vectors(queries, narrow, EVERYTHING)
 
 
 # --- on the scores of a link predictor -------------------------------------------------------------------------------
@@ -295,4 +426,17 @@ def _truth(score: Tensor, negated: bool) -> Tensor:
     return torch.sigmoid(-score if negated else score)
 
 
-BASELINE = Cqd()
+@lru_cache(maxsize=1)
+def _opened(path: str, device: str, changed: int) -> EmbeddingModel:
+    return load_embeddings(path, device)
+
+
+def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:
+    """The link predictor that an option names, opened once; it must be of the graph that is asked."""
+    if not path:
+        raise BadInput(f"engine {engine!r} needs a trained link predictor here: option model=FOLDER (tuplet train)")
+    description = Path(path) / "model.json"
+    changed = description.stat().st_mtime_ns if description.exists() else 0
+    model = _opened(str(path), str(pick_device(device)), changed)
+    refuse_other_sizes(path, model.entities, model.relations, source)
+    return model

@@ -20,24 +20,24 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.lab.baselines.trained.embedding import Link, Pattern
+from tuplet.lab.baselines.embedding import Pattern, pattern_of
+from tuplet.lab.bench.shapes import ground_clauses, shape
 from tuplet.predict.base import Triples
 from tuplet.predict.model_folder import read_tensors, write_tensors
 
-F, E1, E2, S1, S2, S3 = 0, 1, 2, ~0, ~1, ~2
+F, E1, S1, S2 = 0, 1, ~0, ~1
 
-PATTERNS: Mapping[str, Pattern] = {
-    "1p": Pattern(1, (Link(S1, F),)),
-    "2p": Pattern(2, (Link(S1, E1), Link(E1, F))),
-    "3p": Pattern(3, (Link(S1, E1), Link(E1, E2), Link(E2, F))),
-    "2i": Pattern(1, (Link(S1, F), Link(S2, F))),
-    "3i": Pattern(1, (Link(S1, F), Link(S2, F), Link(S3, F))),
-    "2in": Pattern(1, (Link(S1, F), Link(S2, F, True))),
-    "3in": Pattern(1, (Link(S1, F), Link(S2, F), Link(S3, F, True))),
-    "inp": Pattern(2, (Link(S1, E1), Link(S2, E1, True), Link(E1, F))),
-    "pin": Pattern(2, (Link(S1, E1), Link(E1, F), Link(S2, F, True))),
-    "pni": Pattern(2, (Link(S1, E1), Link(E1, F, True), Link(S2, F))),
-}
+TYPES = ("1p", "2p", "3p", "2i", "3i", "2in", "3in", "inp", "pin", "pni")
+
+
+def _pattern(name: str) -> Pattern:
+    (clause,) = shape(name).clauses
+    return pattern_of(
+        *ground_clauses((clause,), {symbol: 2 * symbol.number for edge in clause for symbol in edge[:3]})
+    )[0]
+
+
+PATTERNS: Mapping[str, Pattern] = {name: _pattern(name) for name in TYPES}
 KEPT = 16  # answers kept of each query
 
 

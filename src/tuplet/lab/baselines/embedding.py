@@ -1,7 +1,8 @@
 """Query embedding: one vector per node of a query graph, and entities ranked by how near they lie to it.
 
-BetaE, LogicE and ConE differ in five operators (`QueryEmbedding`); which operator is applied where is decided once,
-here, for any query graph (`walk`). A batch is many queries of one `Pattern`: they differ in constants and relations.
+BetaE, LogicE and ConE differ in five operators (`QueryEmbedding`, `models.py`); which operator is applied where is
+decided once, here, for any query graph (`walk`). A batch is many queries of one `Pattern`: they differ in constants and
+relations.
 
 Relations are walked in both directions: view 2r is relation r from head to tail, view 2r + 1 from tail to head, so
 that `view ^ 1` turns around. Each direction has its own learned row.
@@ -9,24 +10,26 @@ that `view ^ 1` turns around. Each direction has its own learned row.
 
 from __future__ import annotations
 
-import importlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
+from torch.utils.checkpoint import checkpoint
 
-from tuplet.errors import BadInput, CorruptStore, unknown
-from tuplet.predict.model_folder import DESCRIPTION, TENSORS, describe, read_tensors
-from tuplet.settings import from_mapping
+from tuplet.errors import BadInput
+from tuplet.query.ranking import QueryGraph
 
 if TYPE_CHECKING:
     from tuplet.predict.embeddings import EmbeddingModel
+
+Distance = Callable[[Tensor, Tensor], Tensor]
 
 
 class Link(NamedTuple):
@@ -48,6 +51,22 @@ class Pattern:
     def constants(self) -> int:
         """How many constants a grounding needs."""
         return -min((node for edge in self.edges for node in edge[:2]), default=0) if self.edges else 0
+
+
+def pattern_of(clause: QueryGraph) -> tuple[Pattern, list[int], list[int]]:
+    """A clause as its pattern, its constants in the order of their first mention, and the views of its edges.
+
+    >>> from tuplet.query.ranking import Edge
+    >>> pattern_of(QueryGraph(("x",), (0,), (Edge(0, 3, ~7),)))
+    (Pattern(variables=1, edges=(Link(head=0, tail=-1, negated=False),)), [7], [6])
+    """
+    place: dict[int, int] = {}
+    for edge in clause.edges:
+        for node in (edge.head, edge.tail):
+            if node < 0:
+                place.setdefault(node, ~len(place))
+    links = tuple(Link(place.get(e.head, e.head), place.get(e.tail, e.tail), e.negated) for e in clause.edges)
+    return Pattern(len(clause.variables), links), [~node for node in place], [2 * e.relation for e in clause.edges]
 
 
 class Message(NamedTuple):
@@ -120,6 +139,10 @@ class QueryModel(nn.Module, ABC):
     """What is trained and what an engine asks: a state for the target of a query, and scores of entities for it."""
 
     kind: ClassVar[str]
+    how: ClassVar[str]  # a line of its plan
+    published: ClassVar[QueryModelSettings]  # for FB15k-237, and any other graph that is not named next
+    elsewhere: ClassVar[Mapping[int, Mapping[str, float]]] = {}  # what differs, by a graph's number of entities
+    needs_constants: ClassVar[bool] = True  # whether a state begins at constants
     rests_on_predictor: ClassVar[bool] = False  # whether it takes the tables of a link predictor, see `adopt`
     own_loss: ClassVar[bool] = False  # whether only its own `loss` trains it
 
@@ -241,81 +264,96 @@ def _divided(whole: Tensor, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return torch.split(whole, [len(part) for part in parts])
 
 
-# --- the models by name --------------------------------------------------------------------------------------------
-
-MODELS: Mapping[str, str] = {"betae": "BetaE", "logice": "LogicE", "cone": "ConE", "lmpnn": "LMPNN"}
-
-_SETTINGS: Mapping[str, QueryModelSettings] = {
-    "betae": QueryModelSettings(dim=400, gamma=60.0, table_rate=10.0),
-    "logice": QueryModelSettings(dim=400, gamma=0.375, table_rate=10.0),
-    # A larger `batch` here than the published 512 lets the rate grow less: at rates of its perceptron that the others
-    # bear, ConE stayed near chance on a small graph; its tables bear them.
-    "cone": QueryModelSettings(dim=800, gamma=30.0, learning_rate=5e-5, batch=2048, dropout=0.1, table_rate=8.0),
-    "lmpnn": QueryModelSettings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4),
-}
-# Where the published settings of a benchmark graph differ; the graph is known by its number of entities.
-_OF_GRAPH: Mapping[tuple[str, int], Mapping[str, float]] = {
-    ("cone", 14951): {"dropout": 0.05},
-    ("cone", 63361): {"gamma": 20.0, "learning_rate": 1e-4, "batch": 4096, "dropout": 0.2},
-    ("lmpnn", 14951): {"hidden": 8192},
-    ("lmpnn", 63361): {"hidden": 8192, "temperature": 0.1, "batch": 512},
-}
+# --- what the models are made of -----------------------------------------------------------------------------------
 
 
-def settings_for(name: str, entities: int) -> QueryModelSettings:
-    """The published settings of a model for a graph of that many entities; those of FB15k-237 for any other graph.
+def perceptron(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:
+    """`layers` hidden layers with ReLU and a linear one on top, Xavier weights.
 
-    >>> settings_for("cone", 63361).gamma
-    20.0
+    >>> perceptron(3, 8, 2, 5)(torch.zeros(4, 3)).shape
+    torch.Size([4, 5])
     """
-    if name not in _SETTINGS:
-        raise unknown("model", name, _SETTINGS)
-    return replace(_SETTINGS[name], **_OF_GRAPH.get((name, entities), {}))  # type: ignore[arg-type]
+    network = nn.Sequential()
+    for _ in range(layers):
+        network.extend([nn.Linear(inputs, hidden), nn.ReLU()])
+        inputs = hidden
+    network.append(nn.Linear(inputs, outputs))
+    for layer in network:
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+    return network
 
 
-def model_class(name: str) -> type[QueryModel]:
-    """The query model of that name; imported when it is wanted, for they import this file."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
-    found: type[QueryModel] = getattr(importlib.import_module(f"tuplet.lab.baselines.trained.{name}"), MODELS[name])
-    return found
+def uniform(rows: int, width: int, bound: float) -> nn.Parameter:
+    """A learned table [rows, width] that starts uniform in ±bound."""
+    return nn.Parameter((torch.rand(rows, width) * 2 - 1) * bound)
 
 
-def create(
-    name: str,
-    entities: int,
-    relations: int,
-    settings: QueryModelSettings | None = None,
-    seed: int = 0,
-    predictor: EmbeddingModel | None = None,
-) -> QueryModel:
-    """A fresh model; its initial numbers depend on the seed alone, and torch's own generator is left as it was.
+def narrow(table: Tensor, candidates: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The rows of a table that candidates need, and the candidates as places among these; None for all, in order.
 
-    `predictor` is the link predictor that LMPNN rests on; the others learn their own tables.
+    >>> rows, places = narrow(torch.tensor([[0.0], [10.0], [20.0], [30.0]]), torch.tensor([[3], [1]]))
+    >>> rows.tolist(), places.tolist()
+    ([[30.0], [10.0]], [[0], [1]])
     """
-    settings, kind = settings or settings_for(name, entities), model_class(name)
-    if predictor is not None and kind.rests_on_predictor:
-        settings = replace(settings, dim=predictor.rank)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = kind(entities, relations, settings)
-    if predictor is not None:
-        model.adopt(predictor)
-    return model
+    if candidates is None:
+        return table, None
+    if candidates.dim() == 1:
+        return table.index_select(0, candidates), None
+    if candidates.numel() >= len(table):
+        return table, candidates
+    places = torch.arange(candidates.numel(), device=candidates.device).view_as(candidates)
+    return table.index_select(0, candidates.flatten()), places
 
 
-def load(folder: str | Path, device: torch.device | str = "cpu") -> QueryModel:
-    """Open a query model, ready to be asked."""
-    folder = Path(folder)
-    description = describe(folder)
-    name = description["kind"]
-    if name not in MODELS:
-        raise BadInput(f"{folder} is a {name} link predictor; the query models are {', '.join(MODELS)} (tuplet train)")
-    tensors = read_tensors(folder / TENSORS, "cpu", description["sha256"])
-    try:
-        settings = from_mapping(QueryModelSettings, description["settings"], str(folder / DESCRIPTION))
-        model = create(name, description["entities"], description["relations"], settings)
-        model.load_state_dict({key: value.float() for key, value in tensors.items()})
-    except (BadInput, KeyError, RuntimeError) as error:
-        raise CorruptStore(f"{folder}: {DESCRIPTION} and {TENSORS} do not fit together: {error}") from None
-    return model.to(device).eval()
+def distances(
+    distance: Distance, query: Tensor, table: Tensor, candidates: Tensor | None = None, cells: int | None = None
+) -> Tensor:
+    """Distances of queries [n, a] to rows of a table [rows, b] → [n, m], at most `cells` numbers at a time.
+
+    Candidates [n, m] are places in the table, None is all of it. `distance` gets queries [n, 1, a] and rows
+    [n or 1, block, b], and sums over the last dimension. A block is computed anew on the way back, so that training is
+    bounded like ranking.
+    """
+    if cells is None:
+        cells = 1 << (28 if query.is_cuda else 22)
+    count = len(table) if candidates is None else candidates.shape[1]
+    block = max(1, cells // max(1, len(query) * table.shape[1]))
+    training = torch.is_grad_enabled() and (query.requires_grad or table.requires_grad)
+    # One kernel instead of a dozen passes over all pairs; not for the few pairs of the answers.
+    compute = fused(distance) if training and query.is_cuda and count >= 16 else distance
+
+    def part(query: Tensor, table: Tensor, start: int) -> Tensor:
+        if candidates is None:
+            rows = table[None, start : start + block]
+        else:
+            chosen = candidates[:, start : start + block]
+            rows = table.index_select(0, chosen.flatten()).view(*chosen.shape, -1)
+        return compute(query[:, None], rows)
+
+    if count <= block:
+        return part(query, table, 0)
+    starts = range(0, count, block)
+    if not training:
+        return torch.cat([part(query, table, start) for start in starts], 1)
+    return torch.cat(
+        [checkpoint(part, query, table, s, use_reentrant=False, preserve_rng_state=False) for s in starts], 1
+    )
+
+
+@lru_cache(maxsize=8)
+def fused(distance: Distance) -> Distance:
+    """The distance as one compiled kernel, where torch has its compiler for the GPU; the same numbers without it."""
+    return torch.compile(distance) if find_spec("triton") else distance
+
+
+def cross_entropy(positive: Tensor, negative: Tensor, weight: Tensor, entities: int) -> Tensor:
+    """−log of the share of the answer [n] among all entities, estimated from random ones [n, m]; weighted [n] → a mean.
+
+    The random entities stand for all others: m of them count as much as all would.
+
+    >>> cross_entropy(torch.zeros(1), torch.zeros(1, 2), torch.ones(1), entities=9).exp()
+    tensor(9.)
+    """
+    others = negative.logsumexp(-1) + math.log((entities - 1) / negative.shape[-1])
+    return (softplus(others - positive) * weight).sum() / weight.sum()

@@ -7,7 +7,10 @@ Everything about the run itself is in `tuplet.predict.training`; a finished run 
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +19,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tuplet.errors import BadInput
+from tuplet import settings as registry
+from tuplet.errors import BadInput, unknown
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.baselines.trained.embedding import QueryModel, QueryModelSettings, create, settings_for
-from tuplet.lab.baselines.trained.layers import cross_entropy
-from tuplet.lab.baselines.trained.training_queries import PATTERNS, Pool, WatchedQueries, make_pool, make_watched
+from tuplet.lab.baselines.embedding import QueryModel, QueryModelSettings, cross_entropy
+from tuplet.lab.baselines.models import MODELS, create, settings_for
+from tuplet.lab.baselines.training_queries import PATTERNS, Pool, WatchedQueries, make_pool, make_watched
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.predict.training import Position, RunOptions, Task, TrainingRun, stored_config
-from tuplet.settings import check, knob
+from tuplet.predict.model_folder import load_embeddings
+from tuplet.predict.training import CONFIG, Position, RunOptions, Task, TrainingRun, stored_config
+from tuplet.progress import Report
+from tuplet.settings import changed, check, knob, load
+from tuplet.settings import given as given_flags
 
 # The published mixture: two batches of paths for one of the rest, where negations are a sixth.
 SHARES: Mapping[str, float] = {"1p": 0.22, "2p": 0.22, "3p": 0.22, "2i": 0.12, "3i": 0.12} | dict.fromkeys(
@@ -289,3 +296,72 @@ def watch(model: QueryModel, watched: Mapping[str, WatchedQueries]) -> dict[str,
 def mix(seed: int, step: int) -> int:
     """Neighbouring seeds and steps share nothing."""
     return (seed * 1_000_003 + step * 7919 + 1) % (1 << 62)
+
+
+# --- `tuplet train --model betae|logice|cone|lmpnn` -----------------------------------------------------------------
+
+FLAGS = ("model", "steps", "minutes", "batch", "learning_rate", "seed")
+NOT_OURS = ("preset", "rank", "epochs", "layers", "targets", "hide", "regularisation")
+
+
+def is_query_model(arguments: argparse.Namespace) -> bool:
+    """Whether `tuplet train` is asked for a query model: by flag, by settings file, or by the run it continues."""
+    name = (
+        arguments.model or _stored_model(arguments.config) or _stored_model(Path(arguments.output) / CONFIG, "config")
+    )
+    known = (*registry.list_plugins("predictors"), *MODELS)
+    if arguments.model and not {arguments.model, arguments.model.lower()} & {*known} and ":" not in arguments.model:
+        raise unknown("model", arguments.model, known)
+    mine = str(name).lower() in MODELS
+    instead = (
+        "a query model takes --minutes or --steps, --batch, --learning-rate, --seed, and --config for the rest"
+        if mine
+        else f"it is for the query models ({', '.join(MODELS)})"
+    )
+    for flag in NOT_OURS if mine else ("minutes", "predictor"):
+        if getattr(arguments, flag) is not None:
+            raise BadInput(f"--{flag} is not for {name or 'link predictors'}; {instead}")
+    return mine
+
+
+def _stored_model(path: str | Path | None, within: str | None = None) -> str | None:
+    """The model that a JSON or TOML file of settings names, if it can be read; errors are told by who reads it."""
+    try:
+        if path is None:
+            return None
+        text = Path(path).read_text(encoding="utf-8")
+        if Path(path).suffix == ".toml":
+            values: Any = tomllib.loads(text)
+        else:
+            values = json.loads(text)
+        return (values[within] if within else values).get("model")  # type: ignore[no-any-return]
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def train_from_flags(arguments: argparse.Namespace, progress: bool | Report) -> QueryTrainingResult:
+    """Train a query model of a graph."""
+    graph = KnowledgeGraph.open(arguments.graph)
+    given = {key: value for key, value in given_flags(arguments, QueryTrainConfig).items() if key in FLAGS}
+    if "model" in given:
+        given["model"] = given["model"].lower()
+    for flag in ("steps", "minutes"):
+        if given.get(flag) == 0:  # inside, 0 means that the other one decides
+            raise BadInput(f"--{flag} is 0; it must be more")
+    if arguments.config:
+        config = changed(load(QueryTrainConfig, arguments.config), given)
+    elif arguments.resume:
+        config = changed(stored_config(arguments.output, QueryTrainConfig), given)
+    else:
+        config = QueryTrainConfig(**given)
+    predictor = None
+    if MODELS[config.model].rests_on_predictor:
+        if arguments.predictor is None:
+            raise BadInput(
+                f"{config.model} rests on a trained link predictor: --predictor MODEL (tuplet train --model complex)"
+            )
+        predictor = load_embeddings(arguments.predictor)
+    elif arguments.predictor is not None:
+        raise BadInput(f"--predictor is not for {config.model}, which learns its own tables")
+    options = RunOptions(arguments.output, arguments.device, arguments.resume, arguments.force, progress)
+    return train(graph, config, options, predictor)

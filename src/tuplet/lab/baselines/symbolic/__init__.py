@@ -1,1 +1,0 @@
-"""Baselines that search the truth table."""

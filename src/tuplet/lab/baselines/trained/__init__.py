@@ -1,1 +1,0 @@
-"""Baselines that are trained: query models, their trainer and their files."""
