@@ -86,7 +86,7 @@ def source() -> Source:
 @pytest.mark.parametrize("k", [1, 3, 16, "all"])
 def test_tuples_are_ranked_by_the_product_of_marginals(source: Source, k: Count, logic: str) -> None:
     engine, limits = FixedEngine(), Limits(k=k, logic=logic)
-    vectors = Fixed().truth(Fixed.scores)
+    vectors = Fixed("fixed").truth(Fixed.scores)
     joint = {t: limits.rules.conjunction(vectors[0][t[0]], vectors[1][t[1]]) for t in product(range(4), repeat=2)}
     ranking = ask(engine, CHAIN, source, limits)
     assert ranking.truth == pytest.approx(sorted(joint.values(), reverse=True)[: 16 if k == "all" else k])
