@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from tuplet.engines.crisp import Crisp, CrispPlan, collect, plan, run
 from tuplet.engines.exact import Exact
+from tuplet.graph.walks import Walker
+from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import BETAE, JOINT, shape
-from tuplet.lab.bench.walks import Walker, ground
 from tuplet.query.ranking import QueryGraph
 from tuplet.query.source import Source
 from tuplet.read.read import read

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.walks import Random, Walker
+from tuplet.graph.walks import Random, Walker
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
 
 

@@ -16,8 +16,9 @@ from tuplet.engines.exact import holds
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.walks import Walker
+from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import BETAE, JOINT, parse_formula, shape
-from tuplet.lab.bench.walks import Walker, ground
 from tuplet.lang.logic import parse_logic
 from tuplet.lang.print import to_logic, to_sparql
 from tuplet.lang.sparql import parse_sparql

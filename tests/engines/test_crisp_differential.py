@@ -25,7 +25,7 @@ from random_queries import random_query
 from repeatable import SEED, count
 from tuplet.engines.crisp import collect, plan
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.walks import Walker
+from tuplet.graph.walks import Walker
 from tuplet.lang.ast import And, Atom, Constant, Different, Formula, Free, Not, Or, Query, Term
 from tuplet.query.bind import bind
 from tuplet.read.read import read

@@ -9,7 +9,7 @@ from random_queries import random_query
 from tuplet.engines import brute, crisp
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lab.bench.walks import Walker
+from tuplet.graph.walks import Walker
 from tuplet.query.bind import bind
 from tuplet.query.source import Source
 from tuplet.store import Store

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tuplet.graph.walks import Walker
+from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import JOINT, shape
-from tuplet.lab.bench.walks import Walker, ground
 from tuplet.truth.table import TruthTable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -14,7 +14,7 @@ from tampering import TAMPERINGS, Tampering, tampered
 import tuplet
 from random_queries import random_query
 from repeatable import SEED, count
-from tuplet.lab.bench.walks import Walker
+from tuplet.graph.walks import Walker
 from tuplet.lang.ast import Among, And, Name, Query
 from tuplet.lang.print import to_logic
 from tuplet.proof.checker import FalseClaim, check
