@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, RawDescriptionHelpFormatter
-from collections.abc import Callable
-from typing import TypeAlias, get_args
+from typing import get_args
 
 from tuplet._version import __version__
 from tuplet.cli.command_parser import (
+    JSON,
+    QUIET,
     RAY,
+    READING,
+    TABLES,
     Command,
     CommandParser,
     Group,
-    add_engine,
-    add_json,
-    add_output,
-    add_quiet,
-    add_reading,
-    add_tables,
+    arg,
+    engine_flag,
+    output_flags,
+    rows,
 )
 from tuplet.predict.config import PACKAGED, PRESETS, TrainConfig
 from tuplet.settings import OURS, flags, load_class
 
 FORMATS = ("table", "json", "csv", "parquet")
-CALIBRATION = (
-    "learned (default, given enough valid edges), softmax-count or observed-mass; "
-    "with --table given (default) or learned"
-)
-
-
 NEXT = """\
 tuplet COMMAND --help tells more. With facts of your own:
   tuplet build facts.csv -o my.store
@@ -73,368 +68,309 @@ def _front_page(known: dict[str, Command]) -> str:
     return "\n\n".join([*groups, NEXT])
 
 
-def _demo(command: CommandParser) -> None:
-    command.add_argument(
-        "graph",
-        metavar="world|attack",
-        nargs="?",
-        default="world",
-        help="which bundled graph: countries of the world (default), or MITRE ATT&CK by date",
-    )
-    add_output(command, "STORE", required=False)
-    add_quiet(command)
+def _training(command: CommandParser) -> None:
+    """The settings of the trainer; --config reads them from a file."""
+    group = command.add_argument_group("training (defaults by the size of the graph)")
+    arg("--config F", "settings from a .toml or .json file")(group)
+    arg("--preset NAME", f"tuned settings: {', '.join(PRESETS)}")(group)
+    flags(group, TrainConfig, defaults=False)
 
 
-def _import(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC", nargs="+", help="files, also as a pattern, or a dataset folder")
-    add_reading(command)
-    _memory(command)
-    add_output(command, "GRAPH")
-    add_json(command)
-
-
-def add_train_flags(command: CommandParser) -> None:
-    command.add_argument("graph", metavar="GRAPH")
-    add_output(command, "MODEL")
-    command.add_argument("--resume", action="store_true", help="continue the run in MODEL")
-    _training(command)
-    add_quiet(command)
-    add_json(command)
-
-
-def _adopt(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC", help="PyKEEN directory, CQD-style checkpoint, safetensors or folder")
-    command.add_argument("graph", metavar="GRAPH")
-    add_output(command, "MODEL")
-    command.add_argument("--model", help="complex, distmult, rotate or transe, if SRC does not say")
-    command.add_argument(
-        "--entity-names", metavar="F", help="entity names in the order of the rows (default: the order of GRAPH)"
-    )
-    command.add_argument(
-        "--relation-names", metavar="F", help="relation names in the order of the rows (default: the order of GRAPH)"
-    )
-    command.add_argument("--relation-order", help="blocks or interleaved: how SRC orders reciprocal relations")
-    command.add_argument(
-        "--trust", action="store_true", help="load a pickle, which can run any code; only for files you trust"
-    )
-    add_json(command)
-
-
-def _index(command: CommandParser) -> None:
-    command.add_argument("graph", metavar="GRAPH")
-    command.add_argument(
-        "model", metavar="MODEL", nargs="*", help="a trained or adopted predictor; several are calibrated together"
-    )
-    add_output(command, "STORE")
-    command.add_argument(
-        "--candidates",
-        metavar="PAIRS",
-        help="half-links: pairs with an end that has a fact of the relation; wide: more rows of path networks, for a "
-        "GPU; nearest: search for the best of many ends; all: every pair (default: the cheapest that hold nearly all "
-        "valid edges)",
-    )
-    command.add_argument(
-        "--parts", metavar="FOLDER", help="keep finished relations in this folder, or go on from those in it"
-    )
-    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
-    command.add_argument("--table", metavar="F.parquet", help="read truth values from this file instead of MODEL")
-    command.add_argument(
-        "--observed", default="train,valid", metavar="SPLITS", help="splits that count as facts (default: train,valid)"
-    )
-    command.add_argument(
-        "--on-demand", action="store_true", help="build no table; compute rows when they are asked for"
-    )
-    command.add_argument(
-        "--other-graph", action="store_true", help="accept a model trained on another graph with the same ids"
-    )
-    _indexing(command)
-    _memory(command)
-    add_quiet(command)
-    add_json(command)
-
-
-def _memory(command: CommandParser) -> None:
-    command.add_argument(
-        "--memory",
-        metavar="BYTES",
-        help="memory for facts and scores, such as 512M or 2G; facts beyond it wait on disk",
-    )
-
-
-def _build(command: CommandParser) -> None:
-    command.add_argument("source", metavar="SRC", nargs="+", help="anything `import` reads, or a graph directory")
-    add_reading(command)
-    _memory(command)
-    add_output(command, "STORE")
-    command.add_argument(
-        "--minutes",
-        type=float,
-        metavar="N",
-        help="the most that all of it may take (default 15); what is trained, or computed without, is chosen to fit",
-    )
-    command.add_argument(
-        "--holdout",
-        choices=("random", "newest"),
-        default="random",
-        help="the facts that truth is learned from: some at random, or the newest by their date",
-    )
-    command.add_argument(
-        "--predictors", metavar="NAMES", help="what is trained, such as complex,paths (default: what fits)"
-    )
-    command.add_argument(
-        "--no-train",
-        action="store_true",
-        help="train nothing: predict with the path network that ships with the package",
-    )
-    _indexing(command)
-    command.add_argument("--keep-model", metavar="MODEL", help="keep what was trained in this folder")
-    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
-    _training(command, device=False)
-    add_quiet(command)
-    add_json(command)
-
-
-def _add(command: CommandParser) -> None:
-    _remove(command)
-    command.add_argument(
-        "--replace", action="store_true", help="the values of --attributes replace those that are there"
-    )
-    command.add_argument(
-        "--new-entities", action="store_true", help="accept entities that the store does not know, and predict facts"
-    )
-    command.add_argument(
-        "--seconds", type=float, metavar="S", help="compute predictions about new entities for S at most (default 300)"
-    )
-    _network(command)
-    add_quiet(command)
-
-
-def _remove(command: CommandParser) -> None:
-    command.add_argument("store", metavar="STORE")
-    command.add_argument("facts", metavar="FACTS", nargs="*", help="files as `import` reads them")
-    command.add_argument(
-        "--attributes",
-        metavar="FILE",
-        help="values: a table with the columns entity, attribute and value, or with entities and a column for each",
-    )
-    add_tables(command)
-    _turn(command)
-    command.set_defaults(new_entities=False)
-    add_json(command)
-
-
-def _update(command: CommandParser) -> None:
-    command.add_argument("store", metavar="STORE")
-    command.add_argument("--seconds", type=float, metavar="S", help="stop after S; what is left waits on")
-    _network(command)
-    _turn(command)
-    add_quiet(command)
-    add_json(command)
-
-
-def _network(command: CommandParser) -> None:
-    command.add_argument(
-        "--model", default=PACKAGED, help="a model folder of kind any-graph (default: the one in the package)"
-    )
-    command.add_argument("--ray", metavar="ADDRESS", help=RAY)
-
-
-def _compact(command: CommandParser) -> None:
-    command.add_argument("store", metavar="STORE")
-    _turn(command)
-    add_quiet(command)
-    add_json(command)
-
-
-def _turn(command: CommandParser) -> None:
-    command.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to wait for another writer")
-
-
-def _info(command: CommandParser) -> None:
-    command.add_argument("path", metavar="PATH")
-    command.add_argument("--verify", action="store_true", help="read every byte and compare it with what was written")
-    add_json(command)
-
-
-def _relations(command: CommandParser) -> None:
-    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
-    add_json(command)
-
-
-def _find(command: CommandParser) -> None:
-    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
-    command.add_argument("text", metavar="TEXT", help="the beginning of a name or label, or a part of it")
-    command.add_argument("-k", type=int, default=20, metavar="N", help="show at most N (default 20)")
-    command.add_argument("--relations", action="store_true", help="find relations, not entities")
-    add_json(command)
-
-
-def _entity(command: CommandParser) -> None:
-    command.add_argument("path", metavar="PATH", help="a store or a graph directory")
-    command.add_argument("name", metavar="NAME", help="the name of an entity, or its label")
-    command.add_argument(
-        "-k", type=int, default=5, metavar="N", help="show at most N facts of each relation (default 5)"
-    )
-    add_json(command)
-
-
-def _ask(command: CommandParser) -> None:
+def _limits(command: CommandParser) -> None:
     from tuplet.query.limits import Limits
 
-    command.add_argument("store", metavar="STORE", help="a store, or a graph directory (engine crisp)")
-    command.add_argument(
-        "query", metavar="QUERY", help="logic text, SPARQL or Cypher; @file reads a file, - standard input"
-    )
-    add_engine(command, "exact; crisp on a graph")
-    command.add_argument("--observed", metavar="SPLITS", help="splits that count as facts; only for a graph directory")
-    command.add_argument(
-        "--grounding", metavar="JSON", help="what the symbols of an EFOk-CQA string stand for: names or ids"
-    )
-    command.add_argument(
-        "--param",
-        action="append",
-        metavar="NAME=VALUE",
-        help="what $NAME stands for in Cypher: a number, true, false, a list or text (repeatable)",
-    )
     flags(command.add_argument_group("limits"), Limits)
-    output = command.add_argument_group("output")
-    output.add_argument("--explain", action="store_true", help="print the reason for every answer")
-    output.add_argument("--plan", action="store_true", help="print how the query would be answered, and stop")
-    output.add_argument(
-        "--format", choices=FORMATS, metavar="|".join(FORMATS), help="default: table, or by the ending of -o"
-    )
-    output.add_argument("-o", "--output", metavar="FILE", help="write to this file")
-    output.add_argument("--proof", metavar="FILE", help="write a proof of the answers, which `tuplet check` verifies")
-    output.add_argument("--force", action="store_true", help="overwrite the output file")
-    add_json(output)
 
 
 def _data(command: CommandParser) -> None:
     actions = command.add_actions(metavar="ACTION")
     fetch = actions.add_parser("fetch", help="a graph directory of a benchmark graph, checked")
-    fetch.add_argument("name", metavar="NAME", help="as `tuplet data list` has it")
-    fetch.add_argument("--from-dir", metavar="DIR", help="a folder that holds the files (default: $TUPLET_DATA)")
-    add_output(fetch, "GRAPH", required=False)
     known = actions.add_parser("list", help="the benchmark graphs that are known by name")
+    arg("name NAME", "as `tuplet data list` has it")(fetch)
+    arg("--from-dir DIR", "a folder that holds the files (default: $TUPLET_DATA)")(fetch)
+    output_flags("GRAPH", required=False)(fetch)
     for action in (fetch, known):
         action.set_defaults(parser=action)
-        add_json(action)
+        JSON(action)
 
 
-def _export(command: CommandParser) -> None:
-    command.add_argument("path", metavar="PATH", help="a store or a graph")
-    command.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="its ending says how: .nt, .ttl, .parquet, .csv, .graphml"
-    )
-    command.add_argument("--predicted", action="store_true", help="write predictions too, with their truth")
-    command.add_argument(
-        "--threshold", type=float, default=0.0, metavar="T", help="the least truth of a prediction (default: all)"
-    )
-    command.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    add_json(command)
+# What several commands share.
+GRAPH, STORE, PATH = arg("graph GRAPH"), arg("store STORE"), arg("store PATH", "a store or a graph directory")
+DEVICE = arg("--device DEVICE", "auto (default), cpu or cuda", default="auto")
+MEMORY = arg("--memory BYTES", "memory for facts and scores, such as 512M or 2G; facts beyond it wait on disk")
+TURN = arg("--timeout SECONDS", "how long to wait for another writer", type=float)
+NETWORK = rows(
+    arg("--model MODEL", "a model folder of kind any-graph (default: the one in the package)", default=PACKAGED), RAY
+)
+INDEXING = rows(  # how predictions become truth values
+    arg("--threshold N", "drop edges below this truth (default: 0.0005 if learned, else 0.005)", type=float),
+    arg(
+        "--calibration NAME",
+        "learned (default, given enough valid edges), softmax-count or observed-mass; "
+        "with --table given (default) or learned",
+    ),
+    arg("--predict-types", "predict node labels and rdf:type, too (default: they are facts and nothing else)"),
+    DEVICE,
+)
+EDITED = rows(
+    STORE,
+    arg("facts FACTS*", "files as `import` reads them"),
+    arg(
+        "--attributes FILE",
+        "values: a table with the columns entity, attribute and value, or with entities and a column for each",
+    ),
+    TABLES,
+    TURN,
+    JSON,
+)
+TRAIN_FLAGS = rows(
+    GRAPH, output_flags("MODEL"), arg("--resume", "continue the run in MODEL"), DEVICE, _training, QUIET, JSON
+)
 
-
-def _check(command: CommandParser) -> None:
-    command.add_argument("proof", metavar="PROOF", help="what `tuplet ask --proof PROOF` has written")
-    command.add_argument("store", metavar="STORE", nargs="?", help="its store, if that is not where it was then")
-    add_json(command)
-
-
-def _doctor(command: CommandParser) -> None:
-    command.add_argument("--warm", action="store_true", help="compile and cache the search kernels")
-    add_json(command)
-
-
-def _completion(command: CommandParser) -> None:
-    command.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
-
-
-def _indexing(command: CommandParser) -> None:
-    """How predictions become truth values."""
-    command.add_argument(
-        "--threshold",
-        type=float,
-        metavar="N",
-        help="drop edges below this truth (default: 0.0005 if learned, else 0.005)",
-    )
-    command.add_argument("--calibration", metavar="NAME", help=CALIBRATION)
-    command.add_argument(
-        "--predict-types",
-        action="store_true",
-        help="predict node labels and rdf:type, too (default: they are facts and nothing else)",
-    )
-    command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
-
-
-def _training(command: CommandParser, device: bool = True) -> None:
-    """The settings of the trainer; --config reads them from a file."""
-    if device:
-        command.add_argument("--device", default="auto", help="auto (default), cpu or cuda")
-    group = command.add_argument_group("training (defaults by the size of the graph)")
-    group.add_argument("--config", metavar="F", help="settings from a .toml or .json file")
-    group.add_argument("--preset", metavar="NAME", help=f"tuned settings: {', '.join(PRESETS)}")
-    flags(group, TrainConfig, defaults=False)
-
-
-Entry: TypeAlias = tuple[str, Callable[[CommandParser], None], str]  # what it does, its flags, its place in this room
-
-_GROUPED: dict[Group, dict[str, Entry]] = {
-    "start": {
-        "demo": ("run the main job on a bundled graph: countries, or MITRE ATT&CK by date", _demo, "demo:run_demo"),
-        "build": ("import, train and index in one go, with sane defaults", _build, "making:run_build"),
-        "ask": ("answer a query", _ask, "asking:run_ask"),
-    },
-    "look inside": {
-        "info": ("describe a graph, model or store", _info, "asking:run_info"),
-        "relations": (
-            "list the relations of a store or graph, with counts and examples",
-            _relations,
-            "asking:run_relations",
+COMMANDS: dict[str, Command] = {
+    "demo": Command(
+        "start",
+        "run the main job on a bundled graph: countries, or MITRE ATT&CK by date",
+        rows(
+            arg(
+                "graph world|attack?",
+                "which bundled graph: countries of the world (default), or MITRE ATT&CK by date",
+                default="world",
+            ),
+            output_flags("STORE", required=False),
+            QUIET,
         ),
-        "find": ("find entities by a part of their name or label", _find, "asking:run_find"),
-        "entity": ("show what is known and predicted about one entity", _entity, "asking:run_entity"),
-        "check": ("check the proof of an answer against its store", _check, "checking:run_check"),
-        "export": ("write facts, predictions and attributes in other formats", _export, "asking:run_export"),
-        "engines": ("list the engines with their options", add_json, "asking:run_engines"),
-    },
-    "build step by step": {
-        "import": (
-            "make a graph directory from TSV, CSV, Parquet, RDF, STIX or a dataset folder",
-            _import,
-            "making:run_import",
+        "tuplet.cli.demo:run_demo",
+    ),
+    "build": Command(
+        "start",
+        "import, train and index in one go, with sane defaults",
+        rows(
+            arg("source SRC+", "anything `import` reads, or a graph directory"),
+            READING,
+            MEMORY,
+            output_flags("STORE"),
+            arg(
+                "--minutes N",
+                "the most that all of it may take (default 15); what is trained, or computed without, is chosen to fit",
+                type=float,
+            ),
+            arg(
+                "--holdout",
+                "the facts that truth is learned from: some at random, or the newest by their date",
+                choices=("random", "newest"),
+                default="random",
+            ),
+            arg("--predictors NAMES", "what is trained, such as complex,paths (default: what fits)"),
+            arg("--no-train", "train nothing: predict with the path network that ships with the package"),
+            INDEXING,
+            arg("--keep-model MODEL", "keep what was trained in this folder"),
+            RAY,
+            _training,
+            QUIET,
+            JSON,
         ),
-        "train": ("train a link predictor; --resume continues after Ctrl-C", add_train_flags, "making:run_train"),
-        "adopt": ("convert a link predictor that was trained elsewhere", _adopt, "making:run_adopt"),
-        "index": (
-            "calibrate a predictor and build the truth table: a store that answers queries",
-            _index,
-            "making:run_index",
+        "tuplet.cli.making:run_build",
+    ),
+    "ask": Command(
+        "start",
+        "answer a query",
+        rows(
+            arg("store STORE", "a store, or a graph directory (engine crisp)"),
+            arg("query QUERY", "logic text, SPARQL or Cypher; @file reads a file, - standard input"),
+            engine_flag("exact; crisp on a graph"),
+            arg("--observed SPLITS", "splits that count as facts; only for a graph directory"),
+            arg("--grounding JSON", "what the symbols of an EFOk-CQA string stand for: names or ids"),
+            arg(
+                "--param NAME=VALUE",
+                "what $NAME stands for in Cypher: a number, true, false, a list or text (repeatable)",
+                action="append",
+            ),
+            _limits,
+            rows(
+                arg("--explain", "print the reason for every answer"),
+                arg("--plan", "print how the query would be answered, and stop"),
+                arg(f"--format {'|'.join(FORMATS)}", "default: table, or by the ending of -o", choices=FORMATS),
+                arg("-o --output FILE", "write to this file"),
+                arg("--proof FILE", "write a proof of the answers, which `tuplet check` verifies"),
+                arg("--force", "overwrite the output file"),
+                JSON,
+                group="output",
+            ),
         ),
-    },
-    "keep up to date": {
-        "add": ("add observed facts, at once and without retraining", _add, "making:run_edit"),
-        "remove": ("remove observed facts, at once and without retraining", _remove, "making:run_edit"),
-        "update": (
-            "compute predictions that new entities wait for, and those around them again",
-            _update,
-            "making:run_update",
+        "tuplet.cli.asking:run_ask",
+    ),
+    "info": Command(
+        "look inside",
+        "describe a graph, model or store",
+        rows(arg("path PATH"), arg("--verify", "read every byte and compare it with what was written"), JSON),
+        "tuplet.cli.asking:run_info",
+    ),
+    "relations": Command(
+        "look inside",
+        "list the relations of a store or graph, with counts and examples",
+        rows(PATH, JSON),
+        "tuplet.cli.asking:run_method",
+    ),
+    "find": Command(
+        "look inside",
+        "find entities by a part of their name or label",
+        rows(
+            PATH,
+            arg("text TEXT", "the beginning of a name or label, or a part of it"),
+            arg("-k N", "show at most N (default 20)", type=int, default=20),
+            arg("--relations", "find relations, not entities"),
+            JSON,
         ),
-        "compact": (
-            "merge what was added and removed since into the folders of a store",
-            _compact,
-            "making:run_compact",
+        "tuplet.cli.asking:run_find",
+    ),
+    "entity": Command(
+        "look inside",
+        "show what is known and predicted about one entity",
+        rows(
+            PATH,
+            arg("name NAME", "the name of an entity, or its label"),
+            arg("-k N", "show at most N facts of each relation (default 5)", type=int, default=5),
+            JSON,
         ),
-    },
-    "measure": {
-        "data": ("list public graphs, two of them bundled, or import one and check it", _data, "asking:run_data")
-    },
-    "this machine": {
-        "doctor": ("show versions, devices, memory and extras", _doctor, "doctor:run_doctor"),
-        "completion": ("print a script that completes commands in a shell", _completion, "completion:run_completion"),
-    },
-}
-COMMANDS = {
-    name: Command(group, about, flags, f"tuplet.cli.{place}")
-    for group, entries in _GROUPED.items()
-    for name, (about, flags, place) in entries.items()
+        "tuplet.cli.asking:run_method",
+    ),
+    "check": Command(
+        "look inside",
+        "check the proof of an answer against its store",
+        rows(
+            arg("proof PROOF", "what `tuplet ask --proof PROOF` has written"),
+            arg("store STORE?", "its store, if that is not where it was then"),
+            JSON,
+        ),
+        "tuplet.cli.checking:run_check",
+    ),
+    "export": Command(
+        "look inside",
+        "write facts, predictions and attributes in other formats",
+        rows(
+            arg("store PATH", "a store or a graph"),
+            arg(
+                "-o --output FILE",
+                "its ending says how: .nt, .ttl, .parquet, .csv, .graphml",
+                required=True,
+                dest="path",
+            ),
+            arg("--predicted", "write predictions too, with their truth"),
+            arg("--threshold T", "the least truth of a prediction (default: all)", type=float, default=0.0),
+            arg("--force", "replace FILE if it exists"),
+            JSON,
+        ),
+        "tuplet.cli.asking:run_method",
+    ),
+    "engines": Command("look inside", "list the engines with their options", JSON, "tuplet.cli.asking:run_engines"),
+    "import": Command(
+        "build step by step",
+        "make a graph directory from TSV, CSV, Parquet, RDF, STIX or a dataset folder",
+        rows(
+            arg("source SRC+", "files, also as a pattern, or a dataset folder"),
+            READING,
+            MEMORY,
+            output_flags("GRAPH"),
+            JSON,
+        ),
+        "tuplet.cli.making:run_import",
+    ),
+    "train": Command(
+        "build step by step",
+        "train a link predictor; --resume continues after Ctrl-C",
+        TRAIN_FLAGS,
+        "tuplet.cli.making:run_train",
+    ),
+    "adopt": Command(
+        "build step by step",
+        "convert a link predictor that was trained elsewhere",
+        rows(
+            arg("source SRC", "PyKEEN directory, CQD-style checkpoint, safetensors or folder"),
+            GRAPH,
+            output_flags("MODEL"),
+            arg("--model MODEL", "complex, distmult, rotate or transe, if SRC does not say"),
+            arg("--entity-names F", "entity names in the order of the rows (default: the order of GRAPH)"),
+            arg("--relation-names F", "relation names in the order of the rows (default: the order of GRAPH)"),
+            arg("--relation-order RELATION_ORDER", "blocks or interleaved: how SRC orders reciprocal relations"),
+            arg("--trust", "load a pickle, which can run any code; only for files you trust"),
+            JSON,
+        ),
+        "tuplet.cli.making:run_adopt",
+    ),
+    "index": Command(
+        "build step by step",
+        "calibrate a predictor and build the truth table: a store that answers queries",
+        rows(
+            GRAPH,
+            arg("model MODEL*", "a trained or adopted predictor; several are calibrated together"),
+            output_flags("STORE"),
+            arg(
+                "--candidates PAIRS",
+                "half-links: pairs with an end that has a fact of the relation; wide: more rows of path networks, for "
+                "a GPU; nearest: search for the best of many ends; all: every pair (default: the cheapest that hold "
+                "nearly all valid edges)",
+            ),
+            arg("--parts FOLDER", "keep finished relations in this folder, or go on from those in it"),
+            RAY,
+            arg("--table F.parquet", "read truth values from this file instead of MODEL"),
+            arg("--observed SPLITS", "splits that count as facts (default: train,valid)", default="train,valid"),
+            arg("--on-demand", "build no table; compute rows when they are asked for"),
+            arg("--other-graph", "accept a model trained on another graph with the same ids"),
+            INDEXING,
+            MEMORY,
+            QUIET,
+            JSON,
+        ),
+        "tuplet.cli.making:run_index",
+    ),
+    "add": Command(
+        "keep up to date",
+        "add observed facts, at once and without retraining",
+        rows(
+            EDITED,
+            arg("--replace", "the values of --attributes replace those that are there"),
+            arg("--new-entities", "accept entities that the store does not know, and predict facts"),
+            arg("--seconds S", "compute predictions about new entities for S at most (default 300)", type=float),
+            NETWORK,
+            QUIET,
+        ),
+        "tuplet.cli.making:run_edit",
+    ),
+    "remove": Command(
+        "keep up to date",
+        "remove observed facts, at once and without retraining",
+        EDITED,
+        "tuplet.cli.making:run_edit",
+    ),
+    "update": Command(
+        "keep up to date",
+        "compute predictions that new entities wait for, and those around them again",
+        rows(STORE, arg("--seconds S", "stop after S; what is left waits on", type=float), NETWORK, TURN, QUIET, JSON),
+        "tuplet.cli.making:run_update",
+    ),
+    "compact": Command(
+        "keep up to date",
+        "merge what was added and removed since into the folders of a store",
+        rows(STORE, TURN, QUIET, JSON),
+        "tuplet.cli.making:run_compact",
+    ),
+    "data": Command(
+        "measure",
+        "list public graphs, two of them bundled, or import one and check it",
+        _data,
+        "tuplet.cli.asking:run_data",
+    ),
+    "doctor": Command(
+        "this machine",
+        "show versions, devices, memory and extras",
+        rows(arg("--warm", "compile and cache the search kernels"), JSON),
+        "tuplet.cli.doctor:run_doctor",
+    ),
+    "completion": Command(
+        "this machine",
+        "print a script that completes commands in a shell",
+        arg("shell SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),
+        "tuplet.cli.completion:run_completion",
+    ),
 }

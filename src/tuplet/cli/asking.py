@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from tuplet.cli.command_parser import call_with
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
@@ -77,37 +78,22 @@ def run_info(arguments: argparse.Namespace) -> Any:
     return about
 
 
-def run_relations(arguments: argparse.Namespace) -> Any:
-    """`tuplet relations`."""
-    from tuplet.store import open_store
-
-    return open_store(arguments.path).relations()
-
-
 def run_find(arguments: argparse.Namespace) -> Any:
     """`tuplet find`."""
     from tuplet.store import open_store
 
-    found = open_store(arguments.path).find(arguments.text, arguments.k, arguments.relations)
+    found = call_with(arguments, open_store(arguments.store).find)
     if arguments.json or len(found):
         return found
     print(f"nothing is called {arguments.text!r}", file=sys.stderr)
     return None
 
 
-def run_entity(arguments: argparse.Namespace) -> Any:
-    """`tuplet entity`."""
+def run_method(arguments: argparse.Namespace) -> Any:
+    """`tuplet relations`, `entity` and `export`: the method of a store that is called so."""
     from tuplet.store import open_store
 
-    return open_store(arguments.path).entity(arguments.name, arguments.k)
-
-
-def run_export(arguments: argparse.Namespace) -> Any:
-    """`tuplet export`."""
-    from tuplet.store import open_store
-
-    store = open_store(arguments.path)
-    return store.export(arguments.output, arguments.predicted, arguments.threshold, arguments.force)
+    return call_with(arguments, getattr(open_store(arguments.store), arguments.command))
 
 
 def run_data(arguments: argparse.Namespace) -> Any:

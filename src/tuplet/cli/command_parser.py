@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from tuplet.errors import nearest
@@ -14,7 +15,7 @@ from tuplet.settings import OURS
 Group: TypeAlias = Literal[
     "start", "look inside", "build step by step", "keep up to date", "offer to others", "measure", "this machine"
 ]
-RAY = "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent"
+Row: TypeAlias = Callable[[Any], None]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -76,68 +77,61 @@ class Command:
 
     group: Group
     about: str
-    flags: Callable[[CommandParser], None]
+    flags: Row
     run: str  # module:function, imported when the command is chosen
 
 
-# Flags that several commands have.
+def call_with(arguments: argparse.Namespace, function: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    """Call a function with what was typed: `more`, and each argument that is called like one of its parameters."""
+    code = unwrap(getattr(function, "__func__", function)).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount][len(given) :]
+    return function(*given, **({name: value for name, value in vars(arguments).items() if name in names} | more))
 
 
-def add_engine(command: CommandParser, default: str) -> None:
+# Flags. A row adds one flag, or several, to a parser or to a group of one.
+
+
+def arg(spec: str, text: str | None = None, **more: Any) -> Row:
+    """A flag or an argument as people type it: `-o --output FILE`; without a value it is on or off.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> rows(arg("source SRC+", "files"), arg("--force", "replace what is there"))(parser)
+    >>> parser.parse_args(["a", "b", "--force"])
+    Namespace(source=['a', 'b'], force=True)
+    """
+    *names, last = spec.split()
+    if last.startswith("-"):
+        names.append(last)
+        if not more:
+            more["action"] = "store_true"
+    else:
+        more["metavar"] = last.rstrip("?*+")
+        if last != more["metavar"]:
+            more["nargs"] = last[-1]
+    return lambda parser: parser.add_argument(*names, help=text, **more)
+
+
+def rows(*several: Row, group: str = "") -> Row:
+    """Several rows as one, perhaps under a title of their own."""
+
+    def add(parser: Any) -> None:
+        place = parser.add_argument_group(group) if group else parser
+        for row in several:
+            row(place)
+
+    return add
+
+
+def engine_flag(default: str) -> Row:
     """`--engine`."""
     known = ", ".join(OURS["engines"])  # looking for those of other packages would slow down every start
-    command.add_argument("--engine", metavar="NAME", help=f"{known} or module:Class (default: {default})")
+    return arg("--engine NAME", f"{known} or module:Class (default: {default})")
 
 
-def add_quiet(command: CommandParser) -> None:
-    """`--quiet`."""
-    command.add_argument("--quiet", action="store_true", help="print no progress")
-
-
-def add_json(command: Any) -> None:
-    """`--json`."""
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_output(command: CommandParser, metavar: str, required: bool = True) -> None:
+def output_flags(metavar: str, required: bool = True) -> Row:
     """`-o` and `--force`."""
-    command.add_argument("-o", "--output", required=required, metavar=metavar, help="write it here")
-    command.add_argument("--force", action="store_true", help="replace what is there")
-
-
-def add_reading(command: CommandParser) -> None:
-    """How facts are read."""
-    command.add_argument("--valid", metavar="F", help="held-out facts for validation")
-    command.add_argument("--test", metavar="F", help="held-out facts for testing")
-    command.add_argument(
-        "--labels", metavar="F", action="append", default=[], help="a file of name<TAB>label lines; may be repeated"
-    )
-    add_tables(command)
-
-
-def add_tables(command: CommandParser) -> None:
-    """How tables are read."""
-    command.add_argument(
-        "--columns",
-        metavar="COLUMNS",
-        action=Once,
-        help="which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number "
-        "from 1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
-        "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty, "
-        "split=; reads several names from one cell, spaces=trim drops the spaces around names",
-    )
-    command.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="whether the first line of a file is a header (default: found out)",
-    )
-    command.add_argument(
-        "--nodes",
-        metavar="F",
-        action="append",
-        default=[],
-        help="a table of entities: id, label, types, attributes; may be repeated",
-    )
+    where = arg(f"-o --output {metavar}", "write it here", required=required)
+    return rows(where, arg("--force", "replace what is there"))
 
 
 class Once(argparse.Action):
@@ -150,3 +144,29 @@ class Once(argparse.Action):
         if getattr(namespace, self.dest) != self.default:
             parser.error(f"{option} is given twice; it holds for all files: write one list, its parts joined by commas")
         setattr(namespace, self.dest, values)
+
+
+QUIET, JSON = arg("--quiet", "print no progress"), arg("--json", "print JSON")
+RAY = arg("--ray ADDRESS", "share the work on a Ray cluster (auto, host:port, ray://…); what is needed there is sent")
+TABLES = rows(  # how tables are read
+    arg(
+        "--columns COLUMNS",
+        "which columns to read: head=A,relation=B,tail=C (also truth=, date=, attribute=), by name or by number from "
+        "1; head=A,NAME=B if all facts are of one relation; of a table with a row for each entity "
+        "id=A,relation=B,attribute=C (also label=, type=, relation=*); missing=N/A reads such cells as empty, split=; "
+        "reads several names from one cell, spaces=trim drops the spaces around names",
+        action=Once,
+    ),
+    arg(
+        "--header",
+        "whether the first line of a file is a header (default: found out)",
+        action=argparse.BooleanOptionalAction,
+    ),
+    arg("--nodes F", "a table of entities: id, label, types, attributes; may be repeated", action="append", default=[]),
+)
+READING = rows(  # how facts are read
+    arg("--valid F", "held-out facts for validation"),
+    arg("--test F", "held-out facts for testing"),
+    arg("--labels F", "a file of name<TAB>label lines; may be repeated", action="append", default=[]),
+    TABLES,
+)

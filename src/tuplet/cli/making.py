@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tuplet.cli.command_parser import call_with
 from tuplet.cli.show import lines
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig, preset
@@ -22,18 +23,7 @@ def run_import(arguments: argparse.Namespace) -> Any:
     """`tuplet import`."""
     from tuplet.read.read import import_graph
 
-    report = import_graph(
-        _source(arguments.source),
-        arguments.output,
-        valid=arguments.valid,
-        test=arguments.test,
-        labels=arguments.labels,
-        columns=arguments.columns,
-        memory=None if arguments.memory is None else _size(arguments.memory),
-        force=arguments.force,
-        header=arguments.header,
-        nodes=arguments.nodes,
-    )
+    report = call_with(arguments, import_graph, _source(arguments.source), arguments.output, memory=_memory(arguments))
     return report if arguments.json else f"{report}\n{arguments.output}"
 
 
@@ -45,15 +35,9 @@ def run_train(arguments: argparse.Namespace) -> Any:
     """`tuplet train`."""
     from tuplet.build import train
 
-    trained = train(
-        arguments.graph,
-        arguments.output,
-        config=_config(arguments),
-        device=arguments.device,
-        resume=arguments.resume,
-        force=arguments.force,
-        progress=not arguments.quiet,
-        **given(arguments, TrainConfig),
+    progress, settings = not arguments.quiet, given(arguments, TrainConfig)
+    trained = call_with(
+        arguments, train, arguments.graph, arguments.output, config=_config(arguments), progress=progress, **settings
     )
     if arguments.json:
         metrics = {split: measured.to_json() for split, measured in trained.metrics.items()}
@@ -69,17 +53,8 @@ def run_adopt(arguments: argparse.Namespace) -> Any:
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.predict.adopt import adopt
 
-    about = adopt(
-        arguments.source,
-        KnowledgeGraph.open(arguments.graph),
-        arguments.output,
-        model=arguments.model,
-        relation_order=arguments.relation_order,
-        entity_names=arguments.entity_names,
-        relation_names=arguments.relation_names,
-        trust=arguments.trust,
-        force=arguments.force,
-    )
+    graph = KnowledgeGraph.open(arguments.graph)
+    about = call_with(arguments, adopt, arguments.source, graph, arguments.output)
     return about if arguments.json else f"{lines(about)}\n{arguments.output}"
 
 
@@ -87,25 +62,8 @@ def run_index(arguments: argparse.Namespace) -> Any:
     """`tuplet index`."""
     from tuplet.build import index
 
-    store = index(
-        arguments.graph,
-        arguments.model or None,
-        arguments.output,
-        candidates=arguments.candidates,
-        parts=arguments.parts,
-        ray=arguments.ray,
-        table=arguments.table,
-        threshold=arguments.threshold,
-        calibration=arguments.calibration,
-        observed=arguments.observed,
-        on_demand=arguments.on_demand,
-        predict_types=arguments.predict_types,
-        other_graph=arguments.other_graph,
-        device=arguments.device,
-        memory=None if arguments.memory is None else _size(arguments.memory),
-        force=arguments.force,
-        progress=not arguments.quiet,
-    )
+    made = {"memory": _memory(arguments), "progress": not arguments.quiet}
+    store = call_with(arguments, index, arguments.graph, arguments.model or None, arguments.output, **made)
     return _made(store, arguments)
 
 
@@ -113,31 +71,9 @@ def run_build(arguments: argparse.Namespace) -> Any:
     """`tuplet build`."""
     from tuplet.build import build
 
-    store = build(
-        _source(arguments.source),
-        arguments.output,
-        memory=None if arguments.memory is None else _size(arguments.memory),
-        ray=arguments.ray,
-        columns=arguments.columns,
-        header=arguments.header,
-        nodes=arguments.nodes,
-        valid=arguments.valid,
-        test=arguments.test,
-        labels=arguments.labels,
-        holdout=arguments.holdout,
-        minutes=arguments.minutes,
-        predictors=arguments.predictors,
-        train=not arguments.no_train,
-        config=_config(arguments),
-        device=arguments.device,
-        threshold=arguments.threshold,
-        calibration=arguments.calibration,
-        keep_model=arguments.keep_model,
-        predict_types=arguments.predict_types,
-        force=arguments.force,
-        progress=not arguments.quiet,
-        **given(arguments, TrainConfig),
-    )
+    made = {"memory": _memory(arguments), "progress": not arguments.quiet, **given(arguments, TrainConfig)}
+    made |= {"train": not arguments.no_train, "config": _config(arguments)}
+    store = call_with(arguments, build, _source(arguments.source), arguments.output, **made)
     return _made(store, arguments)
 
 
@@ -247,8 +183,10 @@ def _config(arguments: argparse.Namespace) -> TrainConfig | None:
     return preset(arguments.preset) if arguments.preset else None
 
 
-def _size(text: str) -> int:
+def _memory(arguments: argparse.Namespace) -> int | None:
+    if arguments.memory is None:
+        return None
     try:
-        return size(text)
+        return size(arguments.memory)
     except ValueError:
-        raise BadInput(f"--memory takes bytes, such as 512M or 2G, not {text!r}") from None
+        raise BadInput(f"--memory takes bytes, such as 512M or 2G, not {arguments.memory!r}") from None

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuplet import settings as registry
-from tuplet.cli.arguments import add_train_flags
-from tuplet.cli.command_parser import RAY, Command, CommandParser, add_engine, add_json, add_output, add_quiet
+from tuplet.cli.arguments import TRAIN_FLAGS
+from tuplet.cli.command_parser import JSON, QUIET, RAY, Command, CommandParser, engine_flag, output_flags
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.progress import Progress
@@ -35,7 +35,7 @@ def add_bench_flags(command: CommandParser) -> None:
     def action(name: str, help: str) -> CommandParser:
         sub = actions.add_parser(name, help=help, description=help)
         sub.set_defaults(parser=sub)
-        add_json(sub)
+        JSON(sub)
         return sub
 
     sample = action("sample", "sample grounded queries with easy and hard answers")
@@ -59,23 +59,23 @@ def add_bench_flags(command: CommandParser) -> None:
         "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
     )
     sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    sample.add_argument("--ray", metavar="ADDRESS", help=RAY)
+    RAY(sample)
     sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
-    add_output(sample, "QUERIES")
-    add_quiet(sample)
+    output_flags("QUERIES")(sample)
+    QUIET(sample)
 
     run = action("run", "run an engine over queries and rank their hard answers; the same command resumes")
     run.add_argument("store", metavar="STORE")
     run.add_argument("queries", metavar="QUERIES", help="a file of `bench sample`, or EFOk-CQA or BetaE files")
-    add_engine(run, "exact")
+    engine_flag("exact")(run)
     run.set_defaults(engine="exact")
     flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
     run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
     run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
     run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    run.add_argument("--ray", metavar="ADDRESS", help=RAY)
+    RAY(run)
     run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
-    add_quiet(run)
+    QUIET(run)
 
     adopt = action("adopt", "import result rows that were measured on another machine")
     adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
@@ -88,7 +88,7 @@ def add_bench_flags(command: CommandParser) -> None:
     report = action("report", "make tables, plots and one page from results")
     report.add_argument("results", metavar="RESULTS", nargs="+")
     report.add_argument("--unfinished", action="store_true", help="include runs that are not done yet")
-    add_output(report, "DIR")
+    output_flags("DIR")(report)
 
     reliability = action("reliability", "check whether predicted tuples of truth 0.7 are right 7 times in 10")
     reliability.add_argument("store", metavar="STORE")
@@ -114,13 +114,13 @@ def add_guarantee_flags(command: CommandParser) -> None:
         help="a store of the same graph that observes what the queries take for known, where STORE observes more",
     )
     command.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    add_quiet(command)
-    add_json(command)
+    QUIET(command)
+    JSON(command)
 
 
 def add_all_train_flags(command: CommandParser) -> None:
     """The flags of `tuplet train`, those for query models too."""
-    add_train_flags(command)
+    TRAIN_FLAGS(command)
     group = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
     group.add_argument(
         "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
