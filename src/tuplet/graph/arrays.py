@@ -502,77 +502,59 @@ def place_after(length: int) -> int:
 
 
 class Segments:
-    """Columns of parallel arrays, with room behind them.
+    """Columns of parallel arrays: pieces that stay, files as a rule, and behind them room for what is appended.
 
-    >>> grown = Segments({"a": np.arange(3), "b": np.ones(3, np.float32)}, room=10)
+    >>> grown = Segments([{"a": np.arange(3), "b": np.ones(3, np.float32)}], room=10)
     >>> at = grown.append({"a": np.array([7, 8]), "b": np.zeros(2, np.float32)})
-    >>> at, grown.columns["a"][:5].tolist()
-    (3, [0, 1, 2, 7, 8])
+    >>> at == place_after(3), grown.columns["a"][:3].tolist(), grown.columns["a"][at : at + 2].tolist()
+    (True, [0, 1, 2], [7, 8])
     """
 
-    def __init__(self, base: Columns, room: int) -> None:
-        self._turn = threading.Lock()  # threads may make two states in one space, each with pieces of its own
-        self._grows = False  # the last piece is memory, and what follows may be one piece with it
-        self._fill([(0, base)], place_after(_length(base)) + place_after(room))
+    def __init__(self, pieces: Sequence[Columns], room: int) -> None:
+        self._turn = threading.Lock()  # threads may make two states in one space, each with rows of its own
+        self.pieces = [dict(piece) for piece in pieces]
+        self.places = [0]  # where each piece begins, and what is appended
+        for piece in pieces:
+            self.places.append(place_after(self.places[-1] + _length(piece)))
+        self._end = self.places[-1]
+        self.columns: dict[str, NDArray[Any]] = {}
+        self._fill(self._end + place_after(room))
 
-    def _fill(self, pieces: Sequence[tuple[int, Columns]], size: int) -> None:
-        """Take a new range of addresses with these pieces at their places."""
-        writable = {name: _reserve(array.dtype, size) for name, array in pieces[0][1].items()}
+    def _fill(self, size: int) -> None:
+        """Take a new range of addresses with all that is there."""
+        writable = {name: _reserve(array.dtype, size) for name, array in self.pieces[0].items()}
+        for name, column in writable.items():
+            for at, piece in zip(self.places, self.pieces, strict=False):
+                if piece[name].nbytes < mmap.PAGESIZE or not _remap(column, at, piece[name]):
+                    column[at : at + len(piece[name])] = piece[name]
+                if not _is_file(piece[name]):  # what is no file is kept here and nowhere else
+                    piece[name] = column[at : at + len(piece[name])]
+            if self.appended:
+                column[self.places[-1] : self._end] = self.columns[name][self.places[-1] : self._end]
         columns = {name: array.view() for name, array in writable.items()}
         for column in columns.values():
             column.flags.writeable = False
-        here = [_put(writable, columns, at, piece) for at, piece in pieces]
         # Others may look at the columns any time: they are shown when they are whole.
-        self._pieces, self._writable, self._size, self.columns = here, writable, size, columns
+        self._writable, self._size, self.columns = writable, size, columns
 
-    def append(self, piece: Columns, apart: bool = False) -> int:
-        """Put a piece behind the last one and say where it begins; `apart`: at the place that a file would have.
+    @property
+    def appended(self) -> int:
+        """How many elements were appended."""
+        return self._end - self.places[-1]
+
+    def append(self, piece: Columns) -> int:
+        """Put rows behind the last ones and return where they begin.
 
         What was there before stays as it is, so older readers may go on. Where there was no room `columns` are others.
         """
         with self._turn:
-            at, last = self._pieces[-1]
-            end = at + _length(last)
-            alone = apart or any(map(_is_file, piece.values()))
-            if alone or any(map(_is_file, last.values())):
-                end = place_after(end)
-            stop = end + _length(piece)
-            if stop > self._size:
-                self._fill(self._pieces, 2 * place_after(stop))
-            put = _put(self._writable, self.columns, end, piece)
-            if self._grows and not alone:  # a server sees thousands of small ones
-                self._pieces[-1] = at, {name: self.columns[name][at:stop] for name in piece}
-            else:
-                self._pieces.append(put)
-            self._grows = not alone
-            return end
-
-    def beyond(self, pieces: int) -> int:
-        """How many elements lie in the pieces behind the first ones."""
-        at, last = self._pieces[-1]
-        return at + _length(last) - self._pieces[pieces][0] if len(self._pieces) > pieces else 0
-
-    def fresh(self, pieces: int, room: int) -> Segments:
-        """The first pieces alone, at the same places, in a space of their own."""
-        made = Segments(self._pieces[0][1], room)
-        at, last = self._pieces[pieces - 1]
-        made._fill(self._pieces[:pieces], place_after(at + _length(last)) + place_after(room))
-        return made
-
-
-def _put(
-    writable: dict[str, NDArray[Any]], columns: dict[str, NDArray[Any]], at: int, piece: Columns
-) -> tuple[int, Columns]:
-    """Let a piece lie at a place; returns where it is to be had from when there must be more room.
-
-    What is a file is mapped again then; what is memory is here and nowhere else.
-    """
-    for name, array in piece.items():
-        if array.nbytes < mmap.PAGESIZE or not _remap(writable[name], at, array):
-            writable[name][at : at + len(array)] = array
-    return at, {
-        name: array if _is_file(array) else columns[name][at : at + len(array)] for name, array in piece.items()
-    }
+            begin, end = self._end, self._end + _length(piece)
+            if end > self._size:
+                self._fill(2 * place_after(end))
+            for name, array in piece.items():
+                self._writable[name][begin : begin + len(array)] = array
+            self._end = end
+            return begin
 
 
 def _length(columns: Columns) -> int:
@@ -752,11 +734,5 @@ class RelationSpill:
         if name not in block.places:
             return np.full(end - begin, self._defaults[name], kind)
         assert self._file is not None
-        out = np.empty(end - begin, kind)
-        place, view = block.places[name] + begin * kind.itemsize, out.view(np.uint8).data
-        while len(view):
-            got = os.preadv(self._file.fileno(), [view], place)
-            if not got:
-                raise BadInput("the file that keeps facts meanwhile ended too early")
-            view, place = view[got:], place + got
-        return out
+        self._file.seek(block.places[name] + begin * kind.itemsize)
+        return np.fromfile(self._file, kind, end - begin)

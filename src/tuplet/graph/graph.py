@@ -407,8 +407,9 @@ class GraphWriter:
     def finish(self, notes: Mapping[str, Any], attributes: Iterable[Sequence[AttributeColumn]] = ()) -> dict[str, Any]:
         """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
         if not len(self.relations):  # nodes alone
-            nothing = {"row_entity": np.zeros(0, np.int32), "neighbour": np.zeros(0, np.int32)}
-            self._sink.section({**nothing, "split": np.zeros(0, np.uint8)})
+            none = np.zeros(0, np.int32)
+            layout: dict[str, NDArray[Any]] = {"row_entity": none, "row_ptr": none.astype(np.int64), "neighbour": none}
+            self._sink.section({**layout, "split": none.astype(np.uint8)})
         self._views.finish()
         for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():

@@ -10,7 +10,7 @@ lately; the last one grows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -349,9 +349,7 @@ class LayeredRows:
         """The same rows in a space that can grow."""
         if self.space is not None:
             return self
-        a = self.adjacency
-        rows = Segments({"row_entity": a.row_entity, "row_ptr": a.row_ptr, **self.row}, ROW_ROOM)
-        return self._in(rows, Segments({"neighbour": a.neighbour, **self.entry}, ENTRY_ROOM), a.newer, a.counts)
+        return self._over(())
 
     def _in(self, rows: Segments, entries: Segments, newer: Longs | None, counts: Longs | None) -> LayeredRows:
         r, e = rows.columns, entries.columns
@@ -372,11 +370,10 @@ class LayeredRows:
         rows, entries = self.space
         live = self._newest_rows(a.newer[0])
         lengths = live["stop"] - live["start"]
-        kept = 1 + self.fixed
         entry_room, row_room = HIDDEN + 4 * int(lengths.sum()), HIDDEN + 8 * len(lengths)
-        if entries.beyond(kept) <= entry_room and rows.beyond(kept) <= row_room:
+        if entries.appended <= entry_room and rows.appended <= row_room:
             return self
-        rows, entries = rows.fresh(kept, ROW_ROOM), entries.fresh(kept, ENTRY_ROOM)
+        rows, entries = Segments(rows.pieces, ROW_ROOM), Segments(entries.pieces, ENTRY_ROOM)
         here = consecutive(live["start"], lengths)
         columns = {"neighbour": a.neighbour, **self.entry}
         stops = entries.append({name: column[here] for name, column in columns.items()}) + np.cumsum(lengths)
@@ -504,15 +501,20 @@ class LayeredRows:
 
     def over(self, layer: Columns) -> LayeredRows:
         """A base with a layer over it that `layer` gave: its arrays, when they are files, are not copied."""
-        this = self._roomy()
+        this = self._over((layer,))
         assert this.space is not None
-        rows, entries = this.space
-        first = rows.append({name: layer[name] for name in ("row_entity", "row_ptr", *self.row)}, apart=True)
-        at = entries.append({name: layer[name] for name in ("neighbour", *self.entry)}, apart=True)
-        if at != place_after(self.adjacency.row_ptr.item(self.adjacency.view_ptr.item(-1))):
-            raise ValueError("the layer belongs to another base")
+        first = this.space[0].places[1]
         newer = np.ascontiguousarray((first + layer["view_ptr"])[None, :])
-        return replace(this._in(rows, entries, newer, layer["counts"]), fixed=1)
+        return replace(this, adjacency=replace(this.adjacency, newer=newer, counts=layer["counts"]), fixed=1)
+
+    def _over(self, layers: Sequence[Columns]) -> LayeredRows:
+        """The base with files of layers behind it, in a space that can grow."""
+        a = self.adjacency
+        row: dict[str, NDArray[Any]] = {"row_entity": a.row_entity, "row_ptr": a.row_ptr, **self.row}
+        entry: dict[str, NDArray[Any]] = {"neighbour": a.neighbour, **self.entry}
+        rows = Segments([row, *({name: layer[name] for name in row} for layer in layers)], ROW_ROOM)
+        entries = Segments([entry, *({name: layer[name] for name in entry} for layer in layers)], ENTRY_ROOM)
+        return self._in(rows, entries, a.newer, a.counts)
 
     def _index(self, rows: Segments, new: dict[str, NDArray[Any]]) -> Longs:
         """Put the layer in memory anew: its rows that stay, and new ones; returns the pointers of all layers."""

@@ -27,7 +27,6 @@ _PATTERNS: dict[Kind, str] = {
     "time": r"^[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
     r"(Z|[+-][0-9]{2}:?[0-9]{2})?$",
 }
-_CHECKED: tuple[Kind, ...] = ("integer", "date", "time")  # what looks like one may be none
 # A number that begins with 0 is a code, such as that of a town; so is one that 64 bits do not hold.
 _CODE = r"^[+-]?(0[0-9]+|[1-9][0-9]{18,})$"
 _ARROW: dict[Kind, pa.DataType] = {
@@ -60,25 +59,25 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     words = coded.dictionary
     empty = pc.equal(words, "")
     said = pc.invert(pc.or_(empty, pc.is_in(words, MISSING)))
-    fitting = {kind: pc.match_substring_regex(words, pattern) for kind, pattern in _PATTERNS.items()}
-    for checked in _CHECKED:
-        fitting[checked] = _real(checked, words, fitting[checked])
-    code = pc.and_not(pc.match_substring_regex(words, _CODE), fitting["integer"])
-    fitting["number"] = pc.or_(pc.and_not(fitting["number"], code), fitting["integer"])
     some = pc.sum(said).as_py() or 0
-    for kind, fits in fitting.items():
-        found = pc.sum(fits).as_py() or 0
+    fitting: dict[Kind, pa.Array] = {}
+    for kind in _PATTERNS:
+        values = _parsed(kind, words)
+        if kind == "number":
+            code = pc.and_(pc.match_substring_regex(words, _CODE), pc.is_null(fitting["integer"]))
+            values = _only(values, pc.invert(code))
+        found = len(values) - values.null_count
         if found and found == some:
-            return _taken(coded, _cast(kind, _only(words, fits))), None
+            return values.take(coded.indices), None
+        fitting[kind] = values
     halves: tuple[Kind, ...] = () if pc.any(code).as_py() else ("number", "date")
     for kind in halves:
-        fits = fitting[kind]
-        if 2 * (pc.sum(fits).as_py() or 0) >= max(some, 1):
-            fractions = pc.any(pc.and_not(fits, fitting["integer"])).as_py()
-            special: Kind = kind if kind == "date" or fractions else "integer"
-            return _taken(coded, _cast(special, _only(words, fits))), _taken(
-                coded, _only(words, pc.and_not(said, fits))
-            )
+        values = fitting[kind]
+        if 2 * (len(values) - values.null_count) >= max(some, 1):
+            others = pc.and_(said, pc.is_null(values))
+            if kind == "number" and fitting["integer"].null_count == values.null_count:
+                values = fitting["integer"]
+            return values.take(coded.indices), _only(words, others).take(coded.indices)
     # Texts keep their dictionary, which spares looking up each of them.
     absent = empty.take(coded.indices)
     indices = pc.if_else(absent, pa.scalar(None, coded.indices.type), coded.indices)
@@ -96,22 +95,30 @@ def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
         return cells, None
     coded = cells.dictionary_encode()
     words = _only(coded.dictionary, pc.not_equal(coded.dictionary, ""))
-    pattern = _PATTERNS[kind]
-    if pc.all(pc.match_substring_regex(words, pattern)).as_py() is not False:
-        try:
-            return _taken(coded, _cast(kind, words)), None
-        except pa.ArrowException:
-            pass  # a 31st of February, a year beyond all bounds
-    values, bad = [], None
-    for word in words.to_pylist():
-        value = None
-        if word is not None:
-            try:
-                value = READERS[kind](word.strip())
-            except (ValueError, OverflowError):
-                bad = bad or word
-        values.append(value)
-    return _taken(coded, pa.array(values, _ARROW[kind])), bad
+    values, bad = _parsed(kind, words), None
+    if values.null_count > words.null_count:  # other spellings, such as 007 and INF
+        read = [None if word is None else _read(kind, word.strip()) for word in words.to_pylist()]
+        values = pa.array(read, _ARROW[kind])
+        failed = words.filter(pc.and_(pc.is_valid(words), pc.is_null(values)))
+        bad = failed[0].as_py() if len(failed) else None
+    return values.take(coded.indices), bad
+
+
+def _parsed(kind: Kind, words: pa.Array) -> pa.Array:
+    """Words as values of a kind, null where a word does not look like one."""
+    fitting = _only(words, pc.match_substring_regex(words, _PATTERNS[kind]))
+    try:
+        return _cast(kind, fitting)
+    except pa.ArrowException:  # one looks like a value and is none: there is no 30th of February
+        return pa.array([None if word is None else _read(kind, word) for word in fitting.to_pylist()], _ARROW[kind])
+
+
+def _read(kind: Kind, word: str) -> Any:
+    """The value of a word, None if it is not of the kind."""
+    try:
+        return READERS[kind](word)
+    except (ValueError, OverflowError):
+        return None
 
 
 def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -129,12 +136,8 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
 
 
-def _only(words: pa.Array, keep: pa.Array) -> pa.Array:
-    return pc.if_else(keep, words, pa.scalar(None, words.type))
-
-
-def _taken(coded: pa.DictionaryArray, values: pa.Array) -> pa.Array:
-    return values.take(coded.indices)
+def _only(values: pa.Array, keep: pa.Array) -> pa.Array:
+    return pc.if_else(keep, values, pa.scalar(None, values.type))
 
 
 def _cast(kind: Kind, words: pa.Array) -> pa.Array:
@@ -146,31 +149,9 @@ def _cast(kind: Kind, words: pa.Array) -> pa.Array:
     if kind == "time":
         # Without a zone a time is in universal time.
         zoned = pc.match_substring_regex(words, r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
-        words = pc.if_else(zoned, words, pc.binary_join_element_wise(words, _text("Z"), _text("")))
+        zone, between = pa.scalar("Z", words.type), pa.scalar("", words.type)
+        words = pc.if_else(zoned, words, pc.binary_join_element_wise(words, zone, between))
     return words.cast(_ARROW[kind])
-
-
-def _text(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
-
-
-def _real(kind: Kind, words: pa.Array, fits: pa.Array) -> pa.Array:
-    """Which words that look like values of a kind are some: there is no 30th of February."""
-    try:
-        _cast(kind, _only(words, fits))
-    except pa.ArrowException:
-        pass
-    else:
-        return fits
-
-    def is_real(word: str) -> bool:
-        try:
-            READERS[kind](word)
-        except (ValueError, OverflowError):
-            return False
-        return True
-
-    return pa.array([fit and is_real(word) for word, fit in zip(words.to_pylist(), fits.to_pylist(), strict=True)])
 
 
 def _boolean(text: str) -> bool:
@@ -210,47 +191,47 @@ READERS: dict[Kind, Callable[[str], Any]] = {
 }
 
 
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
+    (pa.types.is_integer, "integer"),
+    (pa.types.is_floating, "number"),
+    (pa.types.is_decimal, "number"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_timestamp, "time"),
+    (pa.types.is_time, "text"),
+    (is_text, "text"),
+)
+
+
+def kind_of_type(kind: pa.DataType) -> Kind | None:
+    """The kind of the values of an Arrow type, if attributes can hold them."""
+    return next((found for fits, found in _KINDS if fits(kind)), None)
+
+
 def normal(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
     """Values of a table as attributes keep them: 64-bit numbers, days, times in microseconds, texts; None if neither.
 
     >>> normal(pa.array([1.0, None])).to_pylist(), normal(pa.array([1.5, float("nan")])).to_pylist()
     ([1, None], [1.5, None])
     """
-    array, kind = whole(column), column.type
-    if pa.types.is_dictionary(kind):
-        return normal(array.cast(kind.value_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    array, stored = whole(column), column.type
+    if pa.types.is_dictionary(stored):
+        return normal(array.cast(stored.value_type))
+    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
         inner = normal(array.values)
-        made = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+        made = pa.ListArray if pa.types.is_list(stored) else pa.LargeListArray
         return None if inner is None else made.from_arrays(array.offsets, inner, mask=pc.is_null(array))
-    for fits, wanted in _NORMAL:
-        if fits(kind):
-            if pa.types.is_timestamp(kind) and kind.tz is None:
-                wanted = pa.timestamp("us")
-            return _whole_numbers(array.cast(wanted, safe=False))
-    return None
-
-
-def _whole_numbers(array: pa.Array) -> pa.Array:
-    """Where values are missing, data frames write whole numbers with a fraction of 0."""
-    if not pa.types.is_floating(array.type):
+    if (kind := kind_of_type(stored)) is None:
+        return None
+    wanted = pa.timestamp("us") if kind == "time" and stored.tz is None else _ARROW[kind]
+    array = array.cast(wanted, safe=False)
+    if kind != "number":
         return array
-    array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+    # Where values are missing, data frames write whole numbers with a fraction of 0.
+    array = _only(array, pc.invert(pc.is_nan(array)))
     if array.null_count in (0, len(array)) or not pc.all(pc.equal(pc.round(array), array)).as_py():
         return array
     return array.cast(pa.int64()) if pc.max(pc.abs(array)).as_py() < 2**53 else array
-
-
-_NORMAL: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
-    (pa.types.is_integer, pa.int64()),
-    (pa.types.is_floating, pa.float64()),
-    (pa.types.is_decimal, pa.float64()),
-    (pa.types.is_boolean, pa.bool_()),
-    (pa.types.is_date, pa.date32()),
-    (pa.types.is_timestamp, pa.timestamp("us", "UTC")),
-    (pa.types.is_time, pa.large_string()),
-    (is_text, pa.large_string()),
-)
 
 
 _START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -311,25 +292,22 @@ def _day_first(words: Iterable[str]) -> bool | None:
     return first if first != second else None
 
 
-def seconds_of(where: str, column: pa.ChunkedArray) -> NDArray[np.int64]:
+def seconds_of(where: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """The dates of an Arrow column of dates, times, numbers or text. [rows]"""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        whole = column.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
-        dates: NDArray[np.int64] = whole.fill_null(NO_DATE).to_numpy().astype(np.int64)
+        moments = whole(column).cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        dates: NDArray[np.int64] = moments.fill_null(NO_DATE).to_numpy()
         return dates
-    if not pa.types.is_dictionary(kind):
-        try:
-            column = column.cast(pa.large_string())
-        except pa.ArrowException:
-            raise BadInput(f"{where}: the date column of type {kind} does not hold dates") from None
-        column = column.fill_null("").dictionary_encode()
-    chunks = [np.zeros(0, np.int64)]
-    day_first = _day_first(text for chunk in column.chunks for text in chunk.dictionary.to_pylist() if text)
-    for chunk in column.chunks:
-        try:
-            known = np.array([seconds(text or "", day_first) for text in chunk.dictionary.to_pylist()], np.int64)
-        except ValueError as error:
-            raise BadInput(f"{where}: {error}") from None
-        chunks.append(known[chunk.indices.to_numpy()])
-    return np.concatenate(chunks)
+    try:
+        coded = whole(column).cast(pa.large_string()).fill_null("").dictionary_encode()
+    except pa.ArrowException:
+        raise BadInput(f"{where}: the date column of type {kind} does not hold dates") from None
+    words = coded.dictionary.to_pylist()
+    day_first = _day_first(words)
+    try:
+        known = np.array([seconds(text, day_first) for text in words], np.int64)
+    except ValueError as error:
+        raise BadInput(f"{where}: {error}") from None
+    dates = known[coded.indices.to_numpy()]
+    return dates

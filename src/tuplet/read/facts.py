@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 from tuplet.graph.versions import pair_key
 from tuplet.progress import counted
-from tuplet.read.cells import is_text, whole
+from tuplet.read.cells import is_text, kind_of_type, whole
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,17 @@ class AttributeBatch:
     languages: pa.Array | pa.ChunkedArray | None = None  # [values] language tags of texts, null where there is none
 
 
+def _no_names() -> pa.ChunkedArray:
+    return pa.chunked_array([], pa.large_string())
+
+
 @dataclass(frozen=True)
 class FactColumns:
     """Some of the named facts of one split, as columns of strings, with dictionaries or without."""
 
-    head: pa.ChunkedArray
-    relation: pa.ChunkedArray
-    tail: pa.ChunkedArray
+    head: pa.ChunkedArray = field(default_factory=_no_names)
+    relation: pa.ChunkedArray = field(default_factory=_no_names)
+    tail: pa.ChunkedArray = field(default_factory=_no_names)
     truth: NDArray[np.float64] | None = None  # [facts] in [0, 1]
     date: NDArray[np.int64] | None = None  # [facts] seconds since 1970, `NO_DATE` where there is none
     blank_lines: int = 0
@@ -67,6 +71,12 @@ class FactColumns:
     nodes: pa.Array | pa.ChunkedArray | None = None  # names of entities that need not occur in a fact
     remarks: tuple[str, ...] = ()  # what the report says of the source, each in words
     notes: Mapping[str, Any] = field(default_factory=dict)  # what the graph keeps: prefixes, type_relation
+
+    @staticmethod
+    def from_triples(facts: Iterable[tuple[str, str, str]], **others: Any) -> FactColumns:
+        """The columns of facts given as head, relation and tail."""
+        names = (pa.array(column, pa.large_string()).dictionary_encode() for column in zip(*facts, strict=True))
+        return FactColumns(*(pa.chunked_array([column]) for column in names), **others)
 
     def with_remarks(self, *remarks: str) -> FactColumns:
         """The same with more remarks."""
@@ -563,22 +573,18 @@ def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int6
 
 def _stored(name: str, values: pa.Array) -> tuple[Kind, Any]:
     """The kind of some values by their Arrow type, and the values as they are stored; texts stay as they are."""
-    t, kind = pa.types, values.type
-    if t.is_dictionary(kind):
-        return ("text", values) if is_text(kind.value_type) else _stored(name, values.dictionary_decode())
-    if is_text(kind):
-        return "text", values
-    if t.is_boolean(kind):
-        return "boolean", values.to_numpy(zero_copy_only=False)
+    held = values.type
+    if pa.types.is_dictionary(held) and not is_text(held.value_type):
+        return _stored(name, values.dictionary_decode())
+    kind = kind_of_type(held) or "text"
     try:
-        if t.is_integer(kind):
-            return "integer", values.cast(pa.int64()).to_numpy()
-        if t.is_floating(kind) or t.is_decimal(kind):
-            return "number", values.cast(pa.float64()).to_numpy()
-        if t.is_date(kind):
-            return "date", values.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-        if t.is_timestamp(kind):
-            return "time", values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_numpy()
-        return "text", values.cast(pa.large_string())
+        match kind:
+            case "integer" | "number":
+                values = values.cast(pa.int64() if kind == "integer" else pa.float64())
+            case "date" | "time":
+                values = values.cast(pa.timestamp("us", getattr(held, "tz", None)), safe=False).cast(pa.int64())
+            case "text" if not (is_text(held) or pa.types.is_dictionary(held)):
+                values = values.cast(pa.large_string())
     except pa.ArrowException as error:
         raise BadInput(f"attribute {name}: {str(error).splitlines()[0]}") from None
+    return kind, values if kind == "text" else values.to_numpy(zero_copy_only=False)

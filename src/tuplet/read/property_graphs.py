@@ -118,42 +118,35 @@ def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, c
         raise BadInput(f"{where}: no edges")
     wanted = None if choice is None or not choice.role else choice.get("relation")
     remarks: list[str] = []
-    relations, truths = [], []
+    facts: list[tuple[str, str, str]] = []
     named = 0
     for edge in edges:
         relation = _first(edge.properties, _RELATIONS if wanted is None else (str(wanted),))
         if relation is None and isinstance(edge.key, str):
             relation = edge.key
         named += relation is not None
-        relations.append(RELATION if relation is None else str(relation))
-        truths.append(edge.properties.get("truth"))
+        facts.append((edge.head, RELATION if relation is None else str(relation), edge.tail))
     if wanted is not None and not named:
         raise BadInput(f"{where}: no edge has a property {wanted!r}, which ", Option("columns", None), " names")
     if named < len(edges):
         remarks.append(f"{where}: {len(edges) - named:,} edges do not say what they are; they are called {RELATION!r}")
-    heads, tails = [edge.head for edge in edges], [edge.tail for edge in edges]
-    properties = [dict(edge.properties) for edge in edges]
+    properties = [edge.properties for edge in edges]
     if not directed:
         remarks.append(f"{where}: its edges have no direction; each is two facts")
-        heads, tails = heads + tails, tails + heads
-        relations, truths, properties = relations * 2, truths * 2, properties * 2
+        facts += [(tail, relation, head) for head, relation, tail in facts]
+        properties *= 2
     left_out = Counter[str]()
     taken = {"truth"} | ({str(wanted)} if wanted is not None else set(_RELATIONS))
-    typed = [(node.name, name) for node in nodes for name in _types(node.properties)]
-    values = list(_columns([*properties, *({} for _ in typed)], None, taken, left_out))
+    typed = [(node.name, TYPE_RELATION, name) for node in nodes for name in _types(node.properties)]
+    properties += [{} for _ in typed]
+    values = list(_columns(properties, None, taken, left_out))
     values += _columns([node.properties for node in nodes], [node.name for node in nodes], {"labels"}, left_out)
     remarks += [f"{where}: {count:,} values of {name!r} not read" for name, count in left_out.items()]
-    heads += [name for name, _ in typed]
-    tails += [name for _, name in typed]
-    relations += [TYPE_RELATION] * len(typed)
+    truths = [one.get("truth") for one in properties]
     weighted = any(truth is not None for truth in truths)
-    truth = _truth(where, [1.0 if t is None else t for t in truths] + [1.0] * len(typed)) if weighted else None
-    head, relation, tail = (pa.chunked_array([pa.array(c, pa.large_string())]) for c in (heads, relations, tails))
-    return FactColumns(
-        head,
-        relation,
-        tail,
-        truth,
+    return FactColumns.from_triples(
+        facts + typed,
+        truth=_truth(where, [1.0 if truth is None else truth for truth in truths]) if weighted else None,
         labels={node.name: str(label) for node in nodes if (label := _first(node.properties, _LABELS)) is not None},
         values=tuple(values),
         nodes=pa.array([node.name for node in nodes], pa.large_string()),

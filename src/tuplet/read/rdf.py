@@ -59,6 +59,7 @@ GRAPH = "graph"  # the attribute of facts in a named graph
 LABELS = (RDFS + "label", SKOS + "prefLabel")
 ALIASES = (*LABELS, SKOS + "altLabel")
 
+_QUADS = ox.RdfFormat.N_QUADS
 Statement: TypeAlias = tuple[Any, Any, Any, Any]  # subject, predicate, object, graph: terms of pyoxigraph
 
 _INTEGERS = """integer int long short byte unsignedInt unsignedLong unsignedShort unsignedByte nonNegativeInteger
@@ -100,32 +101,14 @@ def of_rdflib(graph: Any) -> Iterator[Statement]:
     """The statements of an rdflib graph or dataset."""
     import rdflib
 
+    form = "nquads" if isinstance(graph, rdflib.Dataset | rdflib.ConjunctiveGraph) else "nt"
     default = ox.DefaultGraph()
-    if isinstance(graph, rdflib.Dataset | rdflib.ConjunctiveGraph):
-        for subject, predicate, value, context in graph.quads((None, None, None, None)):
-            name = getattr(context, "identifier", context)
-            plain = name is None or not isinstance(name, rdflib.URIRef) or str(name) == "urn:x-rdflib:default"
-            yield _term(subject), _term(predicate), _term(value), default if plain else _term(name)
-    else:
-        for subject, predicate, value in graph:
-            yield _term(subject), _term(predicate), _term(value), default
-
-
-def _term(term: Any) -> Any:
-    import rdflib
-
     try:
-        if isinstance(term, rdflib.URIRef):
-            return ox.NamedNode(str(term))
-        if isinstance(term, rdflib.BNode):
-            return ox.BlankNode(str(term))
-        if isinstance(term, rdflib.Literal):
-            if term.language:
-                return ox.Literal(str(term), language=term.language)
-            return ox.Literal(str(term), datatype=ox.NamedNode(str(term.datatype or XSD + "string")))
-    except ValueError as error:
+        for subject, predicate, value, name in ox.parse(graph.serialize(format=form, encoding="utf-8"), _QUADS):
+            named = isinstance(name, ox.NamedNode) and name.value != "urn:x-rdflib:default"
+            yield subject, predicate, value, name if named else default
+    except (SyntaxError, ValueError) as error:
         raise BadInput(f"the rdflib graph has a term that is not RDF: {error}") from None
-    raise BadInput(f"the rdflib graph has a {type(term).__name__}, which is not RDF")
 
 
 Triple: TypeAlias = tuple[str, str, str]
@@ -337,16 +320,11 @@ class _Statements:
 
     def _flush(self) -> FactColumns:
         """The facts so far, as columns."""
-        head, relation, tail = (
-            pa.chunked_array([pa.array(column, pa.large_string()).dictionary_encode()])
-            for column in zip(*self._facts, strict=True)
-        )
         if self._namespaces is not None:
-            for column in (head, relation, tail):
-                self._namespaces.update(map(namespace, column.chunk(0).dictionary.to_pylist()))
+            self._namespaces.update(map(namespace, {name for fact in self._facts for name in fact}))
         values: list[AttributeBatch] = []
         if self._graphs:
-            graphs = pa.array([self._graphs.get(i) for i in range(len(head))], pa.large_string())
+            graphs = pa.array([self._graphs.get(i) for i in range(len(self._facts))], pa.large_string())
             values.append(AttributeBatch(GRAPH, graphs))
         truth = None
         if self._noted.facts:
@@ -354,9 +332,10 @@ class _Statements:
             self._annotated |= self._noted.facts.keys() & set(self._facts)
             if self._noted.has_truth:
                 truth = np.array([self._noted.truth(fact) for fact in self._facts])
+        part = FactColumns.from_triples(self._facts, truth=truth, values=tuple(values), blank_nodes=len(self._blank))
         self._facts.clear()
         self._graphs.clear()
-        return FactColumns(head, relation, tail, truth, values=tuple(values), blank_nodes=len(self._blank))
+        return part
 
     def used(self) -> set[str]:
         """The namespaces of nodes and properties, where they were asked for."""
@@ -364,7 +343,6 @@ class _Statements:
 
     def rest(self, prefixes: dict[str, str]) -> FactColumns:
         """All but the facts, which are given out."""
-        none = pa.chunked_array([], pa.large_string())
         relations = pa.array(sorted(self._relations), pa.large_string())
         values: list[AttributeBatch] = []
         about = Counter[str]()
@@ -387,9 +365,6 @@ class _Statements:
         if called := [name for name in ALIASES if any(name == predicate for predicate, _ in self._literals)]:
             notes["label_attributes"] = called
         return FactColumns(
-            none,
-            none,
-            none,
             labels={name: label for name, (_, _, label) in self._labels.items()},
             blank_nodes=len(self._blank),
             values=tuple(values),

@@ -80,7 +80,7 @@ def of_objects(where: str, objects: Iterable[Any]) -> FactColumns:
         if all(end in name_of for end in ends):
             relation = str(link.get("relationship_type", "related-to")).replace("-", "_")
             said.fact(name_of[ends[0]], relation, name_of[ends[1]], link)
-    if not said.heads:
+    if not said.facts:
         raise BadInput(f"{where}: no relationships between objects of the bundle")
     for key, name in name_of.items():
         said.thing(name, known[key], tactics)
@@ -120,9 +120,7 @@ class _Said:
     """Facts, labels and values as they are found."""
 
     where: str
-    heads: list[str] = field(default_factory=list)
-    relations: list[str] = field(default_factory=list)
-    tails: list[str] = field(default_factory=list)
+    facts: list[tuple[str, str, str]] = field(default_factory=list)
     dates: list[int] = field(default_factory=list)
     told: list[str | None] = field(default_factory=list)  # the description of each fact
     labels: dict[str, str] = field(default_factory=dict)
@@ -130,8 +128,7 @@ class _Said:
 
     def fact(self, head: str, relation: str, tail: str, because: StixObject, told: bool = True) -> None:
         """A fact, dated as the object that states it."""
-        for column, name in ((self.heads, head), (self.relations, relation), (self.tails, tail)):
-            column.append(name)
+        self.facts.append((head, relation, tail))
         self.dates.append(self._date(because, "created"))
         self.told.append(str(because.get("description") or "").strip() or None if told else None)
 
@@ -167,18 +164,13 @@ class _Said:
             raise BadInput(f"{self.where}: {one.get('id')}: {error}") from None
 
     def columns(self) -> FactColumns:
-        head, relation, tail = (
-            pa.chunked_array([pa.array(names, pa.large_string())]) for names in (self.heads, self.relations, self.tails)
-        )
         values = [AttributeBatch("description", pa.array(self.told, pa.large_string()))]
         for name, rows in self.values.items():
             kind = pa.timestamp("s", "UTC") if name in ("created", "modified") else pa.large_string()
             subjects = pa.array([subject for subject, _ in rows], pa.large_string())
             values.append(AttributeBatch(name, pa.array([value for _, value in rows], kind), subjects))
-        return FactColumns(
-            head,
-            relation,
-            tail,
+        return FactColumns.from_triples(
+            self.facts,
             date=np.array(self.dates, np.int64),
             labels=self.labels,
             values=tuple(values),

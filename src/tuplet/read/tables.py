@@ -131,7 +131,7 @@ def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> F
         plain = {name: whole(end).cast(pa.large_string()) for name, end in (("head", head), ("tail", tail))}
         remarks += _shared(where, plain)
     truth = truth_of(columns[role["truth"]]) if "truth" in role else None
-    date = seconds_of(where, _chunked(columns[role["date"]])) if "date" in role else None
+    date = seconds_of(where, columns[role["date"]]) if "date" in role else None
     values, said = _attributes(where, columns, layout, text, None)
     return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *said))
 

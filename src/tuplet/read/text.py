@@ -31,7 +31,6 @@ from tuplet.read.cells import inferred, seconds
 from tuplet.read.facts import FactColumns, NameList
 from tuplet.read.mapping import (
     ALL_ROLES,
-    ROLES,
     Choice,
     TableLayout,
     apoc_layout,
@@ -45,7 +44,7 @@ from tuplet.read.mapping import (
     plain_layout,
     unused_remark,
 )
-from tuplet.read.tables import LEAVES_OUT, NO_ROW, BadRow, facts_of
+from tuplet.read.tables import NO_ROW, BadRow, facts_of
 
 Data: TypeAlias = bytes | mmap.mmap
 
@@ -359,9 +358,7 @@ def read_text(path: Path, choice: Choice | None = None, nodes: bool = False) -> 
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         _diagnose(path, data, begin, str(error).splitlines()[0])
     # What is known at the end alone comes with no more facts.
-    none = pa.chunked_array([], pa.utf8())
-    blank = _count_blank_lines(data, seen + begin.header)
-    yield FactColumns(none, none, none, blank_lines=blank, remarks=begin.remarks)
+    yield FactColumns(blank_lines=_count_blank_lines(data, seen + begin.header), remarks=begin.remarks)
 
 
 def _facts(path: Path, data: Data, begin: Sniffed, table: pa.Table, seen: int) -> Iterator[FactColumns]:
@@ -421,15 +418,8 @@ def _diagnose(path: Path, data: Data, begin: Sniffed, otherwise: str) -> NoRetur
         if len(fields) != begin.layout.width:
             what = f"expected {begin.layout.width} columns as in the first line, got {len(fields)}"
             raise BadInput(f"{where}: {what}{' (there are no comment lines)' if fields[0][:1] == '#' else ''}")
-        for name in ROLES:
-            if name in role and not fields[role[name]]:
-                raise BadInput(f"{where}: the {name} is empty{LEAVES_OUT}")
-        if "truth" in role:
-            text = fields[role["truth"]]
-            if not _is_number(text):
-                raise BadInput(f"{where}: the truth {text!r} is not a number")
-            if not 0 <= float(text) <= 1:
-                raise BadInput(f"{where}: the truth {text} is outside [0, 1]")
+        if "truth" in role and not _is_number(text := fields[role["truth"]]):
+            raise BadInput(f"{where}: the truth {text!r} is not a number")
         if "date" in role:
             try:
                 seconds(fields[role["date"]])
