@@ -1,5 +1,8 @@
 """Requests and answers as pydantic models: what is checked, and what the OpenAPI description shows."""
 
+# mypy: disable-error-code="valid-type"
+# (models that are made when this is loaded are variables to mypy)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Form
-from tuplet.query.limits import Limits
+from tuplet.query.limits import Limits, Only
 from tuplet.query.logic import LogicName
 from tuplet.query.schema import AnswerDict, AnswersDict, Fact, Provenance, schema_fields
 
@@ -109,6 +112,16 @@ class AskRequest(AskOptions):
     )
 
 
+class PlanRequest(StrictTypes):
+    """A query to be planned, not run."""
+
+    query: Text
+    store: str | None = None
+    engine: str | None = None
+    grounding: Grounding | None = None
+    parameters: Parameters | None = None
+
+
 class ExplainRequest(StrictTypes):
     """One tuple of a query: `values` names an entity for every variable asked for."""
 
@@ -118,16 +131,6 @@ class ExplainRequest(StrictTypes):
     logic: LogicName = "product"
     evidence: bool = Key(default=False, description="list the stated facts that speak for each predicted one")
     timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
-    grounding: Grounding | None = None
-    parameters: Parameters | None = None
-
-
-class PlanRequest(StrictTypes):
-    """A query to be planned, not run."""
-
-    query: Text
-    store: str | None = None
-    engine: str | None = None
     grounding: Grounding | None = None
     parameters: Parameters | None = None
 
@@ -268,278 +271,199 @@ class WriteRequest(Strict):
     store: str | None = None
 
 
-# --- what comes back -----------------------------------------------------------------------------------------------
+# --- what comes back: for the description alone -------------------------------------------------------------------
 
 
-def _schema_keys(kind: Any, **types: Any) -> Any:
+def _body(name: str, about: str, keys: Mapping[str, Any], perhaps: Mapping[str, Any] | None = None) -> Any:
+    """A model of what is sent: types by key; those of `perhaps` may be null or left out."""
+    found: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
+    found |= {key: (kind | None, None) for key, kind in (perhaps or {}).items()}
+    return create_model(name, __doc__=about, **found)
+
+
+def _schema_body(name: str, kind: Any, text: str, /, **types: Any) -> Any:
     """A type of the answer's schema as a model; `types` are those of keys whose type is a model, too."""
     keys: dict[str, Any] = {}
     for key, (hint, always) in schema_fields(kind).items():
-        plain, text = get_args(get_args(hint)[0] if get_origin(hint) is NotRequired else hint)
-        about = Key(description=text) if always else Key(default_factory=lambda: None, description=text)
-        keys[key] = types.get(key, plain), about
-    return create_model(f"_{kind.__name__}", **keys)
-
-
-class AnswerBody(_schema_keys(AnswerDict)):  # type: ignore[misc]
-    """One answer: names of entities and relations, and values of attributes."""
-
-
-class AboutBody(_schema_keys(Provenance)):  # type: ignore[misc]
-    """What you need to repeat an answer; what is not known is left out."""
-
-
-class AnswersBody(_schema_keys(AnswersDict, about=AboutBody, answers=list[AnswerBody])):  # type: ignore[misc]
-    """The answers of a query: the JSON of `tuplet ask --format json`."""
-
-
-class ExplainBody(AnswerBody):
-    """Truth and witness of a given tuple, also in words."""
-
-    query: str
-    text: str
-    missing: list[Fact]
-
-
-class ErrorBody(BaseModel):
-    """What went wrong, in one line, and where."""
-
-    error: str
-    kind: str
-    position: int | None = None
-    length: int | None = None
-    line: int | None = None
-    column: int | None = None
-    limit: str | None = None
-    suggestions: list[str] | None = None
-
-
-class BatchBody(BaseModel):
-    """The answers of a batch, in order; a query that was refused has its error in its place."""
-
-    results: list[AnswersBody | ErrorBody]
-
-
-class PlanBody(BaseModel):
-    """How a query would be answered, in words."""
-
-    query: str
-    engine: str
-    plan: str
-
-
-class DrawingGraph(WriteRequest):
-    """A query as a graph: what `/write` takes."""
-
-
-class DrawingBody(BaseModel):
-    """A query as a graph and in every language that has words for it, or the first thing that is wrong with it."""
-
-    language: Literal["logic", "sparql", "cypher", "efok", "betae"]
-    logic: str | None
-    sparql: str | None
-    cypher: str | None
-    refused: dict[str, str] = Key(description="why a language has no words for the query")
-    graph: DrawingGraph | None
-    problem: ErrorBody | None
-
-
-class WrittenBody(BaseModel):
-    """A drawn query as text."""
-
-    query: str
-
-
-class RelationBody(BaseModel):
-    """A relation and the number of its facts."""
-
-    name: str
-    label: str
-    count: int
-
-
-class AttributeBody(BaseModel):
-    """An attribute by the word that names it: what kind of values, and how many."""
-
-    word: str
-    kind: str
-    count: int
-
-
-class ExampleBody(BaseModel):
-    """A query that has answers here."""
-
-    title: str
-    query: str
-    only: Literal["predicted", "observed"] | None = None
-
-
-class SchemaBody(BaseModel):
-    """What can be asked, and how much at once."""
-
-    stores: list[str]
-    store: str
-    entities: int
-    facts: int
-    predicted: bool
-    generation: dict[str, Any] | None
-    truth_age: dict[str, Any] | None
-    relations: list[RelationBody]
-    attributes: list[AttributeBody]
-    prefixes: dict[str, str]
-    engines: list[str]
-    examples: list[ExampleBody]
-    limits: dict[str, float]
-
-
-class EntityBody(BaseModel):
-    """An entity."""
-
-    name: str
-    label: str
-
-
-class EntitiesBody(BaseModel):
-    """Entities by name or label, the best first."""
-
-    entities: list[EntityBody]
-
-
-class NeighbourBody(EntityBody):
-    """Another end of a fact."""
-
-    truth: float
-
-
-class NeighboursBody(BaseModel):
-    """How many neighbours there are, and some of them, the best first."""
-
-    count: int
-    shown: list[NeighbourBody]
-
-
-class NeighbourhoodBody(BaseModel):
-    """The neighbours by one relation; inverse: those that point at the entity."""
-
-    relation: str
-    label: str
-    inverse: bool
-    observed: NeighboursBody
-    predicted: NeighboursBody
-
-
-class ValueBody(BaseModel):
-    """A value of an entity."""
-
-    attribute: str
-    value: bool | int | float | str
-    kind: str
-    language: str
-
-
-class CardBody(EntityBody):
-    """All about an entity."""
-
-    types: list[EntityBody]
-    attributes: list[ValueBody]
-    k: int
-    offset: int
-    least: float
-    pruned: Literal["timeout"] | None
-    relations: list[NeighbourhoodBody]
-
-
-class LabelsBody(BaseModel):
-    """Labels by name; a name that is not there is left out."""
-
-    labels: dict[str, str]
-
-
-class SparqlTerm(BaseModel):
-    """A term of RDF."""
-
-    type: Literal["uri", "literal", "bnode"]
-    value: str
-    datatype: str | None = None
-
-
-class SparqlHead(BaseModel):
-    """The variables of a table; none of a yes or no."""
-
-    vars: list[str] = []
-
-
-class SparqlRows(BaseModel):
-    """The rows of a table."""
-
-    bindings: list[dict[str, SparqlTerm]]
-
-
-class SparqlProof(BaseModel):
-    """What is known of the tuples that are not listed."""
-
-    exact: bool
-    bound: Annotated[float, Key(description="no other tuple has more truth")]
-    pruned: str | None
-
-
-class SparqlBody(BaseModel):
-    """SPARQL 1.1 results in JSON, with one more variable: the truth."""
-
-    head: SparqlHead
-    results: SparqlRows | None = None
-    boolean: bool | None = None
-    tuplet: SparqlProof | None = None
-
-
-class ServedGeneration(BaseModel):
-    """What is served of a store."""
-
-    generation: Annotated[int, Key(description="counts the changes of a store; 0 of a plain graph")]
-    hash: Annotated[str, Key(description="of everything that answers depend on")]
-    graph: Annotated[str, Key(description="hash of the graph; each answer has it too")]
-
-
-class HealthBody(BaseModel):
-    """Whether the server is up; with keys, details are for those who have one."""
-
-    status: Literal["ok", "degraded"]
-    version: str
-    workers: Annotated[int, Key(description="processes that there should be")]
-    serving: Annotated[int, Key(description="processes that answer")]
-    problem: str | None = None
-    stores: dict[str, ServedGeneration] | None = None
-
-
-class ReadyBody(BaseModel):
-    """That requests are welcome here."""
-
-    ready: Literal[True]
-
-
-class ReloadBody(BaseModel):
-    """What all workers serve now."""
-
-    changed: bool
-    stores: dict[str, ServedGeneration]
-
-
-class ChangedBody(BaseModel):
-    """What a change did, in facts; all workers serve the generation."""
-
-    store: str
-    generation: int
-    graph: str
-    added: int
-    already: Annotated[int, Key(description="were stated before")]
-    updated: Annotated[int, Key(description="were stated with another truth")]
-    removed: int
-    shown_as_predicted: Annotated[int | None, Key(description="of the removed: are predicted now")]
-    not_found: Annotated[int, Key(description="were not stated")]
-    duplicates: Annotated[int, Key(description="were given more than once")]
-    new_entities: list[str]
-    values_added: int
-    values_removed: int
-    predicted: int
-    waiting: Annotated[int, Key(description="new entities whose predictions `tuplet update` has to compute")]
-    why: Annotated[str | None, Key(description="nothing can be predicted about them")]
+        plain, about = get_args(get_args(hint)[0] if get_origin(hint) is NotRequired else hint)
+        told = Key(description=about) if always else Key(default_factory=lambda: None, description=about)
+        keys[key] = types.get(key, plain), told
+    return create_model(name, __doc__=text, **keys)
+
+
+AnswerBody = _schema_body(
+    "AnswerBody", AnswerDict, "One answer: names of entities and relations, and values of attributes."
+)
+AboutBody = _schema_body("AboutBody", Provenance, "What you need to repeat an answer; what is not known is left out.")
+AnswersBody = _schema_body(
+    "AnswersBody",
+    AnswersDict,
+    "The answers of a query: the JSON of `tuplet ask --format json`.",
+    about=AboutBody,
+    answers=list[AnswerBody],
+)
+ExplainBody = create_model(
+    "ExplainBody",
+    __base__=AnswerBody,
+    __doc__="Truth and witness of a given tuple, also in words.",
+    query=(str, ...),
+    text=(str, ...),
+    missing=(list[Fact], ...),
+)
+ErrorBody = _body(
+    "ErrorBody",
+    "What went wrong, in one line, and where.",
+    {"error": str, "kind": str},
+    {**dict.fromkeys(("position", "length", "line", "column"), int), "limit": str, "suggestions": list[str]},
+)
+BatchBody = _body(
+    "BatchBody",
+    "The answers of a batch, in order; a query that was refused has its error in its place.",
+    {"results": list[AnswersBody | ErrorBody]},
+)
+PlanBody = _body("PlanBody", "How a query would be answered, in words.", {"query": str, "engine": str, "plan": str})
+DrawingGraph = create_model("DrawingGraph", __base__=WriteRequest, __doc__="A query as a graph: what `/write` takes.")
+DrawingBody = _body(
+    "DrawingBody",
+    "A query as a graph and in every language that has words for it, or the first thing that is wrong with it.",
+    {
+        "language": Literal["logic", "sparql", "cypher", "efok", "betae"],
+        **dict.fromkeys(("logic", "sparql", "cypher"), str | None),
+        "refused": Annotated[dict[str, str], Key(description="why a language has no words for the query")],
+        "graph": DrawingGraph | None,
+        "problem": ErrorBody | None,
+    },
+)
+WrittenBody = _body("WrittenBody", "A drawn query as text.", {"query": str})
+RelationBody = _body(
+    "RelationBody", "A relation and the number of its facts.", {"name": str, "label": str, "count": int}
+)
+AttributeBody = _body(
+    "AttributeBody",
+    "An attribute by the word that names it: what kind of values, and how many.",
+    {"word": str, "kind": str, "count": int},
+)
+ExampleBody = _body(
+    "ExampleBody", "A query that has answers here.", {"title": str, "query": str}, {"only": Literal[get_args(Only)]}
+)
+SchemaBody = _body(
+    "SchemaBody",
+    "What can be asked, and how much at once.",
+    {
+        "stores": list[str],
+        "store": str,
+        "entities": int,
+        "facts": int,
+        "predicted": bool,
+        "generation": dict[str, Any] | None,
+        "truth_age": dict[str, Any] | None,
+        "relations": list[RelationBody],
+        "attributes": list[AttributeBody],
+        "prefixes": dict[str, str],
+        "engines": list[str],
+        "examples": list[ExampleBody],
+        "limits": dict[str, float],
+    },
+)
+ENTITY = {"name": str, "label": str}
+EntityBody = _body("EntityBody", "An entity.", ENTITY)
+EntitiesBody = _body("EntitiesBody", "Entities by name or label, the best first.", {"entities": list[EntityBody]})
+NeighbourBody = _body("NeighbourBody", "Another end of a fact.", {**ENTITY, "truth": float})
+NeighboursBody = _body(
+    "NeighboursBody",
+    "How many neighbours there are, and some of them, the best first.",
+    {"count": int, "shown": list[NeighbourBody]},
+)
+NeighbourhoodBody = _body(
+    "NeighbourhoodBody",
+    "The neighbours by one relation; inverse: those that point at the entity.",
+    {"relation": str, "label": str, "inverse": bool, "observed": NeighboursBody, "predicted": NeighboursBody},
+)
+ValueBody = _body(
+    "ValueBody",
+    "A value of an entity.",
+    {"attribute": str, "value": bool | int | float | str, "kind": str, "language": str},
+)
+CardBody = _body(
+    "CardBody",
+    "All about an entity.",
+    {
+        **ENTITY,
+        "types": list[EntityBody],
+        "attributes": list[ValueBody],
+        "k": int,
+        "offset": int,
+        "least": float,
+        "pruned": Literal["timeout"] | None,
+        "relations": list[NeighbourhoodBody],
+    },
+)
+LabelsBody = _body("LabelsBody", "Labels by name; a name that is not there is left out.", {"labels": dict[str, str]})
+SparqlTerm = _body(
+    "SparqlTerm", "A term of RDF.", {"type": Literal["uri", "literal", "bnode"], "value": str}, {"datatype": str}
+)
+SparqlHead = create_model(
+    "SparqlHead", __doc__="The variables of a table; none of a yes or no.", vars=(list[str], Key(default=[]))
+)
+SparqlRows = _body("SparqlRows", "The rows of a table.", {"bindings": list[dict[str, SparqlTerm]]})
+SparqlProof = _body(
+    "SparqlProof",
+    "What is known of the tuples that are not listed.",
+    {
+        "exact": bool,
+        "bound": Annotated[float, Key(description="no other tuple has more truth")],
+        "pruned": str | None,
+    },
+)
+SparqlBody = _body(
+    "SparqlBody",
+    "SPARQL 1.1 results in JSON, with one more variable: the truth.",
+    {"head": SparqlHead},
+    {"results": SparqlRows, "boolean": bool, "tuplet": SparqlProof},
+)
+ServedGeneration = _body(
+    "ServedGeneration",
+    "What is served of a store.",
+    {
+        "generation": Annotated[int, Key(description="counts the changes of a store; 0 of a plain graph")],
+        "hash": Annotated[str, Key(description="of everything that answers depend on")],
+        "graph": Annotated[str, Key(description="hash of the graph; each answer has it too")],
+    },
+)
+HealthBody = _body(
+    "HealthBody",
+    "Whether the server is up; with keys, details are for those who have one.",
+    {
+        "status": Literal["ok", "degraded"],
+        "version": str,
+        "workers": Annotated[int, Key(description="processes that there should be")],
+        "serving": Annotated[int, Key(description="processes that answer")],
+    },
+    {"problem": str, "stores": dict[str, ServedGeneration]},
+)
+ReadyBody = _body("ReadyBody", "That requests are welcome here.", {"ready": Literal[True]})
+ReloadBody = _body(
+    "ReloadBody", "What all workers serve now.", {"changed": bool, "stores": dict[str, ServedGeneration]}
+)
+ChangedBody = _body(
+    "ChangedBody",
+    "What a change did, in facts; all workers serve the generation.",
+    {
+        "store": str,
+        "generation": int,
+        "graph": str,
+        "added": int,
+        "already": Annotated[int, Key(description="were stated before")],
+        "updated": Annotated[int, Key(description="were stated with another truth")],
+        "removed": int,
+        "shown_as_predicted": Annotated[int | None, Key(description="of the removed: are predicted now")],
+        "not_found": Annotated[int, Key(description="were not stated")],
+        "duplicates": Annotated[int, Key(description="were given more than once")],
+        "new_entities": list[str],
+        "values_added": int,
+        "values_removed": int,
+        "predicted": int,
+        "waiting": Annotated[int, Key(description="new entities whose predictions `tuplet update` has to compute")],
+        "why": Annotated[str | None, Key(description="nothing can be predicted about them")],
+    },
+)
