@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -163,3 +164,13 @@ def test_the_map_for_contributors_names_every_room() -> None:
     rooms = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("__")}
     modules = {path.name for path in ROOT.glob("*.py") if not path.name.startswith("_")}
     assert named == rooms | modules
+
+
+def test_pages_for_contributors_name_files_that_exist() -> None:
+    repository = ROOT.parents[1]
+    for page in ("CONTRIBUTING.md", "docs/contributing/onboarding.md", "docs/explanation/how-it-works.md"):
+        found = re.findall(r"`([\w/.]+(?:\.py|/))`", (repository / page).read_text("utf-8"))
+        assert found
+        missing = {path for path in found if not (ROOT / path).exists() and not (repository / path).exists()}
+        assert missing == set(), page
+    assert len((repository / "docs/contributing/onboarding.md").read_text("utf-8").splitlines()) <= 400
