@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.engines.effort import Effort, found_size
-from tuplet.engines.exact.kernels import FULL_MEMO, FULL_NODES, FULL_SEEN, Rows
+from tuplet.engines.exact.kernels import FULL_MEMO, FULL_NODES, FULL_SEEN
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.part import BoundClause, bind_clause
 from tuplet.engines.exact.rows import SearchRows, are_doubted, fixed_rows, missing_clauses, rows_of, split_rows
@@ -48,8 +48,9 @@ from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
-# Which tuples the facts give, under a deadline: `Checker.holds`.
+# Which tuples the facts give, under a deadline: `Checker.holds`; which are wanted.
 Holds: TypeAlias = Callable[[Ids, Deadline], NDArray[np.bool_]]
+Test: TypeAlias = Callable[[Ids], NDArray[np.bool_]]
 
 # Tuples of one truth that are listed to find the first ones by name, before another way is taken.
 LISTED = 512
@@ -60,26 +61,33 @@ BLOCK = 1 << 12
 class ExactPlan(NamedTuple):
     """How a query will be searched; printing it shows the order, the bounds and the estimated cost."""
 
-    clauses: tuple[QueryGraph, ...]
-    table: TruthTable | None  # None: facts alone, of which nothing is missing
-    rows: Rows
+    table: TruthTable
     bound: tuple[BoundClause, ...]
 
+    @property
+    def rank(self) -> Ids:
+        """The place of each entity in order of names."""
+        rank: Ids = self.bound[0].rows.rows.rank
+        return rank
+
+    @property
+    def size(self) -> int:
+        """Bytes of a tuple that is found."""
+        return found_size(max(len(own.clause.variables) for own in self.bound))
+
     def __str__(self) -> str:
+        if len(self.bound) == 1:
+            return self.bound[0].describe()
         lines = []
-        for i, clause in enumerate(self.bound):
-            if len(self.bound) > 1:
-                lines.append(f"clause {i + 1} of {len(self.bound)}")
-            lines.append(clause.describe())
-        if len(self.bound) > 1:
-            lines.append("union: threshold algorithm, tuples missing from a clause's list are scored there")
-        return "\n".join(lines)
+        for i, clause in enumerate(self.bound, start=1):
+            lines += [f"clause {i} of {len(self.bound)}", clause.describe()]
+        return "\n".join([*lines, "union: threshold algorithm, tuples missing from a clause's list are scored there"])
 
 
 def plan(clauses: Clauses, table: TruthTable, rank: NDArray[np.int32] | None = None) -> ExactPlan:
     """The plan of a query on a table; `rank` is the place of each entity in order of names (default: of ids)."""
     rows = rows_of(table, rank)
-    return ExactPlan(tuple(clauses), table, rows.rows, tuple([bind_clause(clause, rows) for clause in clauses]))
+    return ExactPlan(table, tuple([bind_clause(clause, rows) for clause in clauses]))
 
 
 def run(
@@ -96,37 +104,30 @@ def run(
     """
     effort = effort or Effort()
     streams = [ClauseStream(clause, logic, effort) for clause in plan.bound]
+    stream: Stream
     if len(streams) == 1 and only is None and streams[0].single:
+        stream = streams[0]
         tuples, truth, witness, proven = streams[0].best(k)
         if proven:
             streams[0].parts[0].release()
-            return Ranking(tuples, truth, (witness,), exact=True, bound=streams[0].bound)
-        return _cut_short(plan, streams, streams[0], k, (tuples, truth, [witness]), logic, effort)
-    search = _CombinedSearch(plan, streams, logic, effort, only, holds)
-    tuples, proven = search.best(k)
-    found = _explained(streams, tuples, logic, effort)
-    if proven and len(found[0]) == len(tuples):
-        return _ordered(plan, *found, exact=True, bound=search.stream.bound)
-    if len(found[0]) < len(tuples):
-        # Tuples that there was no time to explain are not shown; they come after those that are.
-        least = min(1.0, float(found[1][-1]) * (1 + EQUAL)) if len(found[0]) else 1.0
-        search.stream.bound = max(search.stream.bound, least)
-    return _cut_short(plan, streams, search.stream, k, found, logic, effort)
-
-
-def _cut_short(
-    plan: ExactPlan,
-    streams: list[ClauseStream],
-    stream: Stream,
-    k: int,
-    found: tuple[Ids, Values, list[Ids]],
-    logic: Logic,
-    effort: Effort,
-) -> Ranking:
-    """The ranking of a search that a limit stopped: what is proven, and what was found but not proven to come next."""
-    tuples, truth, witnesses = found
+            return Ranking(tuples, truth, (witness,), exact=True, bound=stream.bound)
+        witnesses = [witness]
+    else:
+        test: Test | None = None
+        if only is not None:
+            assert holds is not None
+            test = lambda tuples: holds(tuples, effort.search) == (only == "observed")  # noqa: E731
+        stream = _combined(plan, streams, logic, effort, only, test)
+        best, proven = _take_best(plan, stream, k, logic, effort, test)
+        tuples, truth, witnesses = _explained(streams, best, logic, effort)
+        if proven and len(tuples) == len(best):
+            return _ordered(plan, tuples, truth, witnesses, exact=True, bound=stream.bound)
+        if len(tuples) < len(best):
+            # Tuples that there was no time to explain are not shown; they come after those that are.
+            stream.bound = max(stream.bound, min(1.0, float(truth[-1]) * (1 + EQUAL)) if len(tuples) else 1.0)
+    # A limit stopped the search: after what is proven comes what was found but not proven to come next.
     if len(tuples) < k:
-        room = effort.fitting(k - len(tuples), _size(plan))
+        room = effort.fitting(k - len(tuples), plan.size)
         more, values, found_there = _explained(streams, stream.unproven(room)[0], logic, effort)
         true = values > 0
         tuples, truth = np.concatenate([tuples, more[true]]), np.concatenate([truth, values[true]])
@@ -138,147 +139,95 @@ def _cut_short(
 
 
 def _ordered(
-    plan: ExactPlan,
-    tuples: Ids,
-    truth: Values,
-    witnesses: list[Ids],
-    exact: bool,
-    bound: float,
+    plan: ExactPlan, tuples: Ids, truth: Values, witnesses: list[Ids], exact: bool, bound: float,
     pruned: str | None = None,
-) -> Ranking:
+) -> Ranking:  # fmt: skip
     """A ranking by falling truth, then by names; nearly equal truths become equal."""
     order = np.argsort(-truth, kind="stable")
     truth = truth[order]
     falls = truth[1:] < truth[:-1] * (1 - EQUAL)
     if not falls.all():
         group = np.concatenate([[0], np.cumsum(falls)])
-        inside = np.lexsort((*plan.rows.rank[tuples[order]].T[::-1], group))
+        inside = np.lexsort((*plan.rank[tuples[order]].T[::-1], group))
         first = np.flatnonzero(np.concatenate([[True], falls]))
         order, truth = order[inside], truth[first][group]
-    assignments = tuple([witness[order] for witness in witnesses])
-    return Ranking(tuples[order], truth, assignments, exact, bound, pruned)
+    return Ranking(tuples[order], truth, tuple([witness[order] for witness in witnesses]), exact, bound, pruned)
 
 
-class _CombinedSearch:
-    """The search of a query that is more than one part of one clause, or that is filtered."""
+def _combined(
+    plan: ExactPlan, streams: list[ClauseStream], logic: Logic, effort: Effort, only: Only | None, test: Test | None
+) -> Stream:
+    """The stream of a query that is more than one part of one clause, or that is filtered."""
+    found: list[Stream] = list(streams)
+    if only == "predicted":  # for each clause, what it gives beyond the facts
+        found = []
+        for clause in (own.clause for own in plan.bound):
+            weighted = are_doubted(plan.table, {edge.relation for edge in clause.edges if edge.negated})
+            rows, clauses = split_rows(plan.table, missing_clauses(clause, weighted), plan.rank)
+            own = [ClauseStream(bind_clause(c, rows), logic, effort) for c in clauses]
+            found.append(Maximum(own, streams[0].width, effort))
+    stream = found[0] if len(found) == 1 else Union(found, streams, logic, effort)
+    return stream if test is None else Filter(stream, test, effort, plan.size)
 
-    def __init__(
-        self,
-        plan: ExactPlan,
-        streams: list[ClauseStream],
-        logic: Logic,
-        effort: Effort,
-        only: Only | None,
-        holds: Holds | None,
-    ) -> None:
-        self.plan, self.logic, self.effort = plan, logic, effort
-        self.width = streams[0].width
-        self.test: Callable[[Ids], NDArray[np.bool_]] | None = None
-        found: list[Stream] = list(streams)
-        if only is not None:
-            assert holds is not None
-            given, wanted = holds, only == "observed"
-            self.test = lambda tuples: given(tuples, effort.search) == wanted
-        if only == "predicted":
-            found = self._missing()
-        self.stream: Stream = found[0] if len(found) == 1 else Union(found, streams, logic, effort)
-        if self.test is not None:
-            self.stream = Filter(self.stream, self.test, effort, _size(plan))
 
-    def _missing(self) -> list[Stream]:
-        """For each clause, what it gives beyond the facts."""
-        table = self.plan.table
-        assert table is not None
-        found: list[Stream] = []
-        for clause in self.plan.clauses:
-            weighted = are_doubted(table, {edge.relation for edge in clause.edges if edge.negated})
-            rows, clauses = split_rows(table, missing_clauses(clause, weighted), self.plan.rows.rank)
-            own = [ClauseStream(bind_clause(c, rows), self.logic, self.effort) for c in clauses]
-            found.append(Maximum(own, self.width, self.effort))
-        return found
-
-    def best(self, k: int) -> tuple[Ids, bool]:
-        """The k best tuples, and whether that is proven: those of the least truth are the first by name."""
-        stream = self.stream
-        tuples, truth = stream.take(k + 1)
-        if len(truth) <= k:
-            return tuples, stream.stopped is None
-        if k == 0 or truth[k] < truth[k - 1] * (1 - EQUAL):
-            stream.bound = float(truth[k])
-            return tuples[:k], True
-        level, bound = float(truth[k - 1]), float(truth[k])
-        above = int(np.count_nonzero(truth[:k] > level * (1 + EQUAL)))
-        sure, tied = tuples[:above], [tuples[above:]]
-        listed = len(tuples) - above
-        while stream.bound >= level * (1 - EQUAL) and not stream.done and listed < LISTED + 4 * k:
-            if stream.stopped is not None:
-                stream.bound = bound
-                return np.concatenate([sure, np.concatenate(tied)[: k - above]]), False
-            more, values = stream.take(256)
-            # a plateau ends inside a block
-            same = values >= level * (1 - EQUAL)
-            tied.append(more[same])
-            listed += int(same.sum())
-            if not same.all():
-                break
-        else:
-            if not stream.done and stream.bound >= level * (1 - EQUAL):
-                known = np.concatenate([sure, *tied])
-                return self._by_name(known, above, k, level)
+def _take_best(
+    plan: ExactPlan, stream: Stream, k: int, logic: Logic, effort: Effort, test: Test | None
+) -> tuple[Ids, bool]:
+    """The k best tuples, and whether that is proven: those of the least truth are the first by name."""
+    tuples, truth = stream.take(k + 1)
+    if len(truth) <= k:
+        return tuples, stream.stopped is None
+    if k == 0 or truth[k] < truth[k - 1] * (1 - EQUAL):
+        stream.bound = float(truth[k])
+        return tuples[:k], True
+    level, bound = float(truth[k - 1]), float(truth[k])
+    above = int(np.count_nonzero(truth[:k] > level * (1 + EQUAL)))
+    sure, blocks, listed = tuples[:above], [tuples[above:]], len(tuples) - above
+    ended = False  # a plateau ends inside a block
+    while not ended and stream.bound >= level * (1 - EQUAL) and not stream.done and listed < LISTED + 4 * k:
+        if stream.stopped is not None:
+            stream.bound = bound
+            return np.concatenate([sure, np.concatenate(blocks)[: k - above]]), False
+        more, values = stream.take(256)
+        same = values >= level * (1 - EQUAL)
+        ended = not same.all()
+        blocks.append(more[same])
+        listed += len(blocks[-1])
+    tied = np.concatenate(blocks)
+    in_order = tied[np.lexsort(plan.rank[tied].T[::-1])][: k - above]
+    if ended or stream.done or stream.bound < level * (1 - EQUAL):
         stream.bound = bound
-        equal = np.concatenate(tied)
-        order = np.lexsort(self.plan.rows.rank[equal].T[::-1])[: k - above]
-        return np.concatenate([sure, equal[order]]), True
+        return np.concatenate([sure, in_order]), True
+    # The plateau is too large to be listed: its first tuples by name are looked for in another way.
+    surely = {tuple(row) for row in sure.tolist()}
 
-    def _by_name(self, known: Ids, above: int, k: int, level: float) -> tuple[Ids, bool]:
-        """Of a plateau that is too large to be listed, the first tuples by name."""
-        surely = {tuple(row) for row in known[:above].tolist()}
+    def admit(tuples: Ids) -> NDArray[np.bool_]:
+        fresh = np.array([tuple(row) not in surely for row in tuples.tolist()], dtype=bool)
+        if test is not None and fresh.any():
+            fresh[fresh] = test(tuples[fresh])
+        return fresh
 
-        def admit(tuples: Ids) -> NDArray[np.bool_]:
-            fresh = np.array([tuple(row) not in surely for row in tuples.tolist()], dtype=bool)
-            if self.test is not None and fresh.any():
-                fresh[fresh] = self.test(tuples[fresh])
-            return fresh
-
-        alternatives = self.stream.alternatives()
-        found, proven = first_by_name(alternatives, self.logic, self.effort, level * (1 - EQUAL), k - above, admit)
-        self.stream.bound = level
-        if not proven:
-            # a tuple of the plateau is as good as another; only their order by name is not proven
-            order = np.lexsort(self.plan.rows.rank[known[above:]].T[::-1])[: k - above]
-            found = known[above:][order]
-        return np.concatenate([known[:above], found]), proven
-
-
-def _size(plan: ExactPlan) -> int:
-    return found_size(max(len(clause.variables) for clause in plan.clauses))
+    first, proven = first_by_name(stream.alternatives(), logic, effort, level * (1 - EQUAL), k - above, admit)
+    stream.bound = level
+    # without proof a tuple of the plateau is as good as another; only their order by name is not known
+    return np.concatenate([sure, first if proven else in_order]), proven
 
 
 def _explained(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:
-    """Tuples with truth and witnesses; those that the time does not suffice for are left out."""
-    blocks = [_explained_block(streams, tuples[:BLOCK], logic, effort)]
-    done = len(blocks[0][0])
-    while done == BLOCK * len(blocks) < len(tuples):
-        blocks.append(_explained_block(streams, tuples[done : done + BLOCK], logic, effort))
-        done += len(blocks[-1][0])
-    if len(blocks) == 1:
-        return blocks[0]
-    witnesses = [np.concatenate(own) for own in zip(*(block[2] for block in blocks), strict=True)]
-    return tuples[:done], np.concatenate([block[1] for block in blocks]), witnesses
-
-
-def _explained_block(
-    streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort
-) -> tuple[Ids, Values, list[Ids]]:
-    """The same for a block: part after part, so that none is explained where the time ends before the last part."""
-    done = len(tuples)
-    truths, witnesses = [], []
-    for stream in streams:
-        truth, witness, done = stream.points(tuples[:done], effort.deadline)
-        truths.append(truth)
-        witnesses.append(witness)
-    truth = reduce(logic.disjunction, [value[:done] for value in truths])
-    return tuples[:done], truth, [witness[:done] for witness in witnesses]
+    """Tuples with truth and witnesses, in blocks; those that the time does not suffice for are left out."""
+    blocks: list[list[NDArray[Any]]] = []
+    for start in range(0, max(1, len(tuples)), BLOCK):
+        some = tuples[start : start + BLOCK]
+        done, found = len(some), []
+        for stream in streams:
+            truth, witness, done = stream.points(some[:done], effort.deadline)
+            found.append((truth, witness))
+        whole = reduce(logic.disjunction, [truth[:done] for truth, _ in found])
+        blocks.append([whole, *(witness[:done] for _, witness in found)])
+        if done < len(some):
+            break
+    truth, *witnesses = blocks[0] if len(blocks) == 1 else map(np.concatenate, zip(*blocks, strict=True))
+    return tuples[: len(truth)], truth, witnesses
 
 
 def explain(
@@ -286,8 +235,8 @@ def explain(
 ) -> tuple[Values, tuple[Ids, ...]]:
     """Truth [n] and best witnesses of given tuples [n, k]; raises `OutOfTime` at the deadline."""
     effort = Effort(deadline) if deadline is not None else Effort()
-    ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), len(plan.clauses[0].free))
     streams = [ClauseStream(clause, logic, effort) for clause in plan.bound]
+    ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), streams[0].width)
     found, truth, witnesses = _explained(streams, ids, logic, effort)
     if len(found) < len(ids):
         raise OutOfTime
@@ -368,9 +317,11 @@ class Checker:
 
     @staticmethod
     def of(clauses: Clauses, source: Source, effort: Effort | None = None) -> Checker:
-        """The checker of a query on a source; what it holds is within the memory of `effort`."""
+        """The checker of a query on a source, whose rows are made once; it keeps to the memory of `effort`."""
         source.facts_of(clauses)
-        return Checker(clauses, facts_rows(source), effort)
+        if "facts" not in source.prepared:
+            source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
+        return Checker(clauses, source.prepared["facts"], effort)
 
     def judge(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:
         """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
@@ -389,29 +340,20 @@ class Checker:
     def holds(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
         """Which tuples are answers on the facts; raises `OutOfTime` or `OutOfMemory` at a limit."""
         found = self.judge(tuples, deadline)
-        if (found < 0).any():
-            raise self._over()
+        self._refuse_part((found < 0).any())
         return found > 0
 
     def explain(self, tuples: NDArray[np.integer], deadline: Deadline) -> tuple[NDArray[np.bool_], tuple[Ids, ...]]:
         """Which tuples are answers, and for each clause the values of all variables [n, variables], -1 if it fails."""
         ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), self.width)
         self.effort.search = deadline
-        found = [stream.points(ids, deadline) for stream in self.streams]
-        if any(done < len(ids) for _, _, done in found):
-            raise self._over()
-        return np.logical_or.reduce([truth > 0 for truth, _, _ in found]), tuple(witness for _, witness, _ in found)
+        truths, witnesses, done = zip(*(stream.points(ids, deadline) for stream in self.streams), strict=True)
+        self._refuse_part(min(done) < len(ids))
+        return np.logical_or.reduce([truth > 0 for truth in truths]), witnesses
 
-    def _over(self) -> OutOfTime:
-        return OutOfMemory() if self.effort.exceeded() == "memory" else OutOfTime()
-
-
-def facts_rows(source: Source) -> SearchRows:
-    """The facts of a source as rows of truth 1, made once."""
-    made: SearchRows | None = source.prepared.get("facts")
-    if made is None:
-        made = source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
-    return made
+    def _refuse_part(self, part: bool | np.bool_) -> None:
+        if part:
+            raise OutOfMemory if self.effort.exceeded() == "memory" else OutOfTime
 
 
 def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:

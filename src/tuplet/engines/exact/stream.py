@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -23,76 +24,45 @@ NODES, MEMO, SEEN = 1024, 2048, 1024  # places in the first arrays
 _SEARCHED = ("nodes", "worth", "heap_bound", "heap_item")  # what grows with the nodes
 
 # Memory of finished searches by size; most queries are small and alike, and clearing is cheaper than making.
-_spare: dict[tuple[int, ...], list[tuple[NDArray[np.int64], State]]] = {}
+_spare: dict[tuple[int, ...], list[State]] = {}
 
 
 def new_state(part: Part) -> State:
     """Empty memory for a search: used again, or made."""
-    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
     with suppress(KeyError, IndexError):
-        zeros, state = _spare[size].pop()
-        zeros.fill(0)
+        state = _spare[_sizes(part)].pop()
+        state.count.base.fill(0)  # and all that begins as 0 beside it
         state.floor[0] = 0.0
         return state._replace(select=part.select, leading=part.leading)
-    return _made(part)[1]
+    return _make_state(part)
 
 
-def release(part: Part, state: State) -> None:
-    """Gives back the memory of a search that is over, unless it has grown."""
-    size = len(part.members), len(part.program.levels), len(part.program.entries), part.free
-    if len(state.nodes) == NODES and len(state.memo_key) == MEMO and len(state.seen) == SEEN:
-        kept = _spare.setdefault(size, [])
-        if len(kept) < 4:
-            kept.append((state.count.base, state))
+def _sizes(part: Part) -> tuple[int, ...]:
+    return len(part.members), len(part.program.levels), len(part.program.entries), part.free
 
 
-def _made(part: Part) -> tuple[NDArray[np.int64], State]:
+def _make_state(part: Part) -> State:
+    variables, levels, checks, free = _sizes(part)
+    levels, checks, depth = max(1, levels), checks + 1, variables + 2
+    zeros = {
+        "count": (kernel.COUNTS,), "memo_key": (MEMO,), "seen": (SEEN,), "assign": (variables,),
+        "witness": (variables,), "span": (checks, 2), "level": (levels, 4), "level_span": (levels, checks, 2),
+        "cut": (1 + free,),
+    }  # fmt: skip
+    longs = {"nodes": (NODES, 8), "heap_item": (2 * NODES,), "frame": (depth, 8), "frame_span": (depth, checks, 2)}
+    reals = {
+        "worth": (NODES, 4), "heap_bound": (2 * NODES,), "memo_value": (MEMO,), "frame_value": (depth, 2),
+        "level_value": (levels + 1, 2), "floor": (1,),
+    }  # fmt: skip
+    made: dict[str, NDArray[Any]] = {"select": part.select, "leading": part.leading}
     # Arrays share three blocks: making an array costs more than filling a small one.
-    variables, levels = len(part.members), max(1, len(part.program.levels))
-    checks, depth = len(part.program.entries) + 1, len(part.members) + 2
-    zeros, (count, memo_key, seen, assign, witness, span, level, level_span, cut) = _pieces(
-        np.zeros, np.int64, kernel.COUNTS, MEMO, SEEN, variables, variables, 2 * checks, 4 * levels,
-        2 * levels * checks, 1 + part.free,
-    )  # fmt: skip
-    _, (node, heap_item, frame, frame_span) = _pieces(
-        np.empty, np.int64, 8 * NODES, 2 * NODES, 8 * depth, 2 * depth * checks
-    )
-    _, (worth, heap_bound, memo_value, frame_value, level_value, floor) = _pieces(
-        np.empty, np.float64, 4 * NODES, 2 * NODES, MEMO, 2 * depth, 2 * levels + 2, 1
-    )
-    floor[0] = 0.0
-    return zeros, State(
-        count=count,
-        nodes=node.reshape(NODES, 8),
-        worth=worth.reshape(NODES, 4),
-        heap_bound=heap_bound,
-        heap_item=heap_item,
-        memo_key=memo_key,
-        memo_value=memo_value,
-        seen=seen,
-        assign=assign,
-        witness=witness,
-        span=span.reshape(checks, 2),
-        frame=frame.reshape(depth, 8),
-        frame_value=frame_value.reshape(depth, 2),
-        frame_span=frame_span.reshape(depth, checks, 2),
-        level=level.reshape(levels, 4),
-        level_value=level_value.reshape(levels + 1, 2),
-        level_span=level_span.reshape(levels, checks, 2),
-        floor=floor,
-        cut=cut,
-        select=part.select,
-        leading=part.leading,
-    )
-
-
-def _pieces(make: Callable[..., NDArray[Any]], kind: type, *sizes: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
-    """A block, and arrays of the given sizes in it, one after another."""
-    block, found, at = make(sum(sizes), kind), [], 0
-    for size in sizes:
-        found.append(block[at : at + size])
-        at += size
-    return block, found
+    for make, kind, shapes in ((np.zeros, np.int64, zeros), (np.empty, np.int64, longs), (np.empty, np.float64, reals)):
+        block, at = make(sum(map(prod, shapes.values())), kind), 0
+        for name, shape in shapes.items():
+            made[name] = block[at : at + prod(shape)].reshape(shape)
+            at += prod(shape)
+    made["floor"][0] = 0.0
+    return State(**made)
 
 
 def enlarged(state: State, reason: int) -> State:
@@ -116,12 +86,6 @@ def growth(state: State, reason: int) -> int:
     if reason == kernel.FULL_SEEN:
         return 8 * int(state.seen.nbytes)
     return 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
-
-
-def forget(state: State) -> None:
-    """Empties the memo: what it held is computed again where it is needed."""
-    state.memo_key.fill(0)
-    state.count[kernel.MEMO] = 0
 
 
 def longer(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
@@ -263,8 +227,12 @@ class PartStream:
                     return status
 
     def release(self) -> None:
-        """The search is over: its memory may serve the next one."""
-        release(self.part, self.state)
+        """The search is over: its memory may serve the next one, unless it has grown."""
+        state = self.state
+        if len(state.nodes) == NODES and len(state.memo_key) == MEMO and len(state.seen) == SEEN:
+            kept = _spare.setdefault(_sizes(self.part), [])
+            if len(kept) < 4:
+                kept.append(state)
 
     def _growth(self, reason: int) -> int:
         """Bytes that enlarging takes; the first arrays, which are too small to matter, count from then on."""
@@ -276,38 +244,38 @@ class PartStream:
         self.effort.held += size - self._held
         self._held = size
 
-    def points(self, tuples: Ids, most: Values, until: Deadline) -> tuple[Values, Ids, int]:
-        """Truth of tuples [n, free], none of it above `most` [n], the best values of all variables, how many are done.
+    def points(self, tuples: Ids, until: Deadline) -> tuple[Values, Ids, int]:
+        """Truth of tuples [n, free], the best values of all variables, how many are done.
 
         All are, unless the time is up, or one of them needs more memory than there is: before that, what was learned
         of others is forgotten.
         """
         n = len(tuples)
-        truth, witness = np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
+        most, truth, witness = np.ones(n), np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
         done, slice_size, forgotten = 0, SLICE, -1
         while done < n:
             room = slice_size if until.seconds is None else min(slice_size, SLICE + int(SLOWEST * until.left()))
             if until.over():  # the last look before a step
                 break
-            count, before = self.state.count, done
+            state, count, before = self.state, self.state.count, done
             visits = int(count[kernel.VISITS])
             count[kernel.LIMIT] = visits + room
-            done = int(
-                search_kernels.points(
-                    self.rows, self.part.program, self.state, tuples, most, done, truth, witness, self.code
-                )
-            )
+            given = self.rows, self.part.program, state, tuples, most, done, truth, witness, self.code
+            done = int(search_kernels.points(*given))
             self.effort.used += int(count[kernel.VISITS]) - visits
-            if done < n and count[kernel.ABORT] == kernel.SLICE:
+            if done == n:
+                break
+            reason = int(count[kernel.ABORT])
+            if reason == kernel.SLICE:
                 slice_size = 2 * slice_size if done == before else SLICE
-            elif done < n and self.effort.room_for(self._growth(int(count[kernel.ABORT]))):
-                self._enlarge(int(count[kernel.ABORT]))
-            elif done < n:
-                if forgotten == done:
-                    self.effort.memory.full = True
-                    break
-                forget(self.state)
-                forgotten = done
+            elif self.effort.room_for(self._growth(reason)):
+                self._enlarge(reason)
+            elif forgotten == done:
+                self.effort.memory.full = True
+                break
+            else:  # what the memo held is computed again where it is needed
+                state.memo_key.fill(0)
+                count[kernel.MEMO], forgotten = 0, done
         return truth, witness, done
 
     def unproven(self, n: int) -> tuple[Ids, Values]:
@@ -369,28 +337,24 @@ class ClauseStream:
     def alternatives(self) -> list[list[ClauseStream]]:
         return [[self]]
 
-    def points(self, tuples: Ids, until: Deadline, most: Values | None = None) -> tuple[Values, Ids, int]:
-        """Truth of tuples [n, k], none of it above `most` [n], the best values of all variables, how many are done.
+    def points(self, tuples: Ids, until: Deadline) -> tuple[Values, Ids, int]:
+        """Truth of tuples [n, k], the best values of all variables, how many are done.
 
         None are done where a limit kept the best of a purely existential part from being known.
         """
         if not self._started:
             self._start()
-        n = len(tuples)
+        n = done = len(tuples)
         witness = np.full((n, len(self.clause.clause.variables)), -1, dtype=np.int32)
         truth = np.full(n, float(self.logic.all(np.array(self.clause.ground))))
         if self._unknown_aside():
             return truth, witness, 0
-        single = most is not None and len(self.parts) == 1 and self.factor == 1.0
-        limit = most if single and most is not None else np.ones(n)
-        done = n
         for part, places in zip(self.parts, self.places, strict=True):
-            given = np.ascontiguousarray(tuples[:done, places], dtype=np.int32)
-            value, found, done = part.points(given, limit[:done], until)
+            value, found, done = part.points(np.ascontiguousarray(tuples[:done, places], dtype=np.int32), until)
             truth[:done] = self.logic.conjunction(truth[:done], value[:done])
             witness[:done, part.part.members] = found[:done]
         for part, best in zip(self.aside, self.best_aside, strict=True):
-            value, found, finished = part.points(best, np.ones(len(best)), until)
+            value, found, finished = part.points(best, until)
             done = done if finished == len(best) else 0
             truth = self.logic.conjunction(truth, value[0] if len(value) else 0.0)
             witness[:, part.part.members] = found if len(best) else -1
@@ -470,7 +434,7 @@ class ClauseStream:
 
     def _combine(self, n: int) -> tuple[Ids, Values]:
         """The next tuples of independent parts: the best combination, then its neighbours one place further."""
-        tuples: list[NDArray[np.int32]] = []
+        tuples: list[Ids] = []
         truth: list[float] = []
         while self.heap and len(truth) < n and self.stopped is None:
             if len(truth) % 256 == 0:
@@ -489,7 +453,7 @@ class ClauseStream:
         self.bound = -self.heap[0][0] if self.heap else 0.0
         if self.stopped is not None:
             self.bound = max(self.bound, truth[-1] if truth else self.factor)
-        return np.array(tuples, dtype=np.int32).reshape(len(truth), self.width), np.array(truth)
+        return _ids(tuples, self.width), np.array(truth)
 
     def _push(self, places: tuple[int, ...]) -> None:
         if places in self.pushed:
@@ -683,5 +647,5 @@ class Filter:
         return self.stream.alternatives()
 
 
-def _ids(keys: Sequence[tuple[int, ...]], width: int) -> Ids:
+def _ids(keys: Sequence[tuple[int, ...] | Ids], width: int) -> Ids:
     return np.array(keys, dtype=np.int32).reshape(len(keys), width)

@@ -39,12 +39,38 @@ from tuplet.query.limits import DEFAULT_BUDGET, Limits
 
 
 @dataclass(frozen=True)
-class Box:
+class FuzzyNode:
+    """A node with its fuzzy vector: rows of positive value only. Members are places among the free variables."""
+
+    rows: NodeRows
+    value: Tensor
+    upper: Tensor  # no tuple with this row is truer, whatever the domains left out
+    score: Tensor  # index score, for ties
+
+    @staticmethod
+    def joined(parts: Sequence[FuzzyNode]) -> FuzzyNode:
+        """One node of parts that follow one another."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.rows.columns for part in parts), strict=True)
+        query = torch.cat([part.rows.query for part in parts])
+        rows = NodeRows(parts[0].rows.members, query, tuple(torch.cat(column) for column in columns))
+        values = zip(*((part.value, part.upper, part.score) for part in parts), strict=True)
+        return FuzzyNode(rows, *(torch.cat(column) for column in values))
+
+    def take(self, at: Tensor) -> FuzzyNode:
+        return FuzzyNode(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
+
+    def of_queries(self, number: Tensor) -> FuzzyNode:
+        """The rows of some queries, renumbered (`number` is -1 for the others)."""
+        some = self.take((number[self.rows.query] >= 0).nonzero().view(-1))
+        return replace(some, rows=replace(some.rows, query=number[some.rows.query]))
+
+
+@dataclass(frozen=True)
+class Box(FuzzyNode):
     """The joint domain that was searched: all of its rows with their truth, and bounds on everything else."""
 
-    rows: NodeRows  # columns in the order of the free variables
-    value: Tensor
-    upper: Tensor
     outside: Tensor  # [queries] no tuple outside of the box is truer
 
     def ranked(self, rank: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
@@ -85,23 +111,6 @@ class Box:
         return (unsure == 0) & (bound <= kth * slack), bound, kth
 
 
-def gather(parts: Sequence[tuple[Tensor, Box]], queries: int) -> Box:
-    """One box of several, each of which holds some of the queries."""
-    first = parts[0][1]
-    outside = torch.zeros(queries, dtype=first.outside.dtype, device=first.outside.device)
-    for some, box in parts:
-        outside[some] = box.outside
-    query = torch.cat([some[box.rows.query] for some, box in parts])
-    order = torch.argsort(query, stable=True)
-    columns = (torch.cat(column)[order] for column in zip(*(box.rows.columns for _, box in parts), strict=True))
-    return Box(
-        NodeRows(first.rows.members, query[order], tuple(columns)),
-        torch.cat([box.value for _, box in parts])[order],
-        torch.cat([box.upper for _, box in parts])[order],
-        outside,
-    )
-
-
 @dataclass(frozen=True)
 class BoxBudget:
     """How much of E^k is searched. `B` entities per variable, n·B tuples for a hypernode of n variables; None: all."""
@@ -138,42 +147,6 @@ class BoxBudget:
 
 
 _SPARSE = 1 << 16  # a joint domain that may be larger than this is joined along an edge where there is one
-
-
-@dataclass(frozen=True)
-class FuzzyNode:
-    """A node with its fuzzy vector: rows of positive value only. Members are places among the free variables."""
-
-    rows: NodeRows
-    value: Tensor
-    upper: Tensor  # no tuple with this row is truer, whatever the domains left out
-    score: Tensor  # index score, for ties
-
-    @staticmethod
-    def joined(parts: Sequence[FuzzyNode]) -> FuzzyNode:
-        """One node of parts that follow one another."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = zip(*(part.rows.columns for part in parts), strict=True)
-        rows = NodeRows(
-            parts[0].rows.members,
-            torch.cat([part.rows.query for part in parts]),
-            tuple(torch.cat(column) for column in columns),
-        )
-        return FuzzyNode(
-            rows,
-            torch.cat([part.value for part in parts]),
-            torch.cat([part.upper for part in parts]),
-            torch.cat([part.score for part in parts]),
-        )
-
-    def take(self, at: Tensor) -> FuzzyNode:
-        return FuzzyNode(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
-
-    def of_queries(self, number: Tensor) -> FuzzyNode:
-        """The rows of some queries, renumbered (`number` is -1 for the others)."""
-        some = self.take((number[self.rows.query] >= 0).nonzero().view(-1))
-        return replace(some, rows=replace(some.rows, query=number[some.rows.query]))
 
 
 @dataclass(frozen=True)
@@ -255,9 +228,7 @@ def marginalise(problem: Problem, place: int) -> tuple[FuzzyNode, Tensor]:
         entities = problem.search.table.entities
         keys = [some.key(some.members[0], entities) for some in own]
         key, at = torch.unique(torch.cat(keys), return_inverse=True)
-        query = torch.div(key, entities, rounding_mode="floor")
-        rows = NodeRows((place,), query, (key - query * entities,))
-        score = best_of(at, torch.cat(scores), len(key))
+        rows, score = NodeRows.from_keys(place, key, entities), best_of(at, torch.cat(scores), len(key))
     return positive(problem, rows, score)
 
 
@@ -392,8 +363,8 @@ def solve(
     """The joint ranking of queries of one shape. `floor` [queries] drops what is known to be below the k-th truth."""
     problem, outside = pose(search, clauses, budget, floor)
     if not problem.unknowns:
-        here = torch.arange(problem.queries, device=search.table.device)
-        return Box(NodeRows((), here, ()), *evaluate(problem, NodeRows((), here, ())), outside), problem
+        here = NodeRows((), torch.arange(problem.queries, device=search.table.device), ())
+        return _box(problem, here, outside), problem
     nodes = []
     for place in range(problem.unknowns):
         node, lost = marginalise(problem, place)
@@ -401,7 +372,7 @@ def solve(
         nodes.append(node)
         outside = outside.maximum(lost).maximum(below)
     if len(nodes) == 1:
-        return Box(nodes[0].rows, nodes[0].value, nodes[0].upper, outside), problem
+        return Box(**vars(nodes[0]), outside=outside), problem
     if budget.merge == "simultaneous":
         rows, _, cut = merge(problem, nodes)
         return _box(problem, rows, outside.maximum(cut)), problem
@@ -420,12 +391,10 @@ def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor
 
     Queries may differ in what they merge; those that agree go on together.
     """
+    members = [node.rows.members for node in nodes]
     pairs = sorted(
         combinations(range(len(nodes)), 2),
-        key=lambda pair: (
-            sum(len(nodes[i].rows.members) for i in pair),
-            *(min(nodes[i].rows.members) for i in pair),
-        ),
+        key=lambda pair: (sum(len(members[i]) for i in pair), *(min(members[i]) for i in pair)),
     )
     count = [totals(node.rows.query, node.value, problem.queries) for node in nodes]
     choice = torch.zeros(problem.queries, dtype=torch.int64, device=outside.device)
@@ -433,23 +402,23 @@ def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor
     for number, (u, v) in enumerate(pairs):  # the first of equals wins
         smaller = count[u] * count[v] < least
         choice, least = torch.where(smaller, number, choice), torch.where(smaller, count[u] * count[v], least)
-    parts = []
+    parts, bound = [], problem.nothing()
     for number in torch.unique(choice).tolist():
         queries = (choice == number).nonzero().view(-1)
-        part = _part(problem, nodes, queries, pairs[number], outside, floor)
-        parts.append((queries, part))
-    return parts[0][1] if len(parts) == 1 else gather(parts, problem.queries)
+        box = _merged_pair(problem, nodes, queries, pairs[number], outside, floor)
+        if len(queries) == problem.queries:
+            return box
+        bound[queries] = box.outside
+        parts.append(replace(box, rows=replace(box.rows, query=queries[box.rows.query])))
+    joint = FuzzyNode.joined(parts)
+    return Box(**vars(joint.take(torch.argsort(joint.rows.query, stable=True))), outside=bound)
 
 
-def _part(
-    problem: Problem,
-    nodes: list[FuzzyNode],
-    queries: Tensor,
-    pair: tuple[int, int],
-    outside: Tensor,
+def _merged_pair(
+    problem: Problem, nodes: list[FuzzyNode], queries: Tensor, pair: tuple[int, int], outside: Tensor,
     floor: Tensor | None,
-) -> Box:
-    """The queries that merge the same pair."""
+) -> Box:  # fmt: skip
+    """The box of the queries that merge the same pair."""
     if len(queries) < problem.queries:
         number = renumbered(queries, problem.queries)
         nodes = [node.of_queries(number) for node in nodes]
@@ -470,4 +439,4 @@ def _box(problem: Problem, rows: NodeRows, outside: Tensor) -> Box:
     value, upper = evaluate(problem, rows)
     places = range(problem.unknowns)
     rows = NodeRows(tuple(places), rows.query, tuple(rows.column(place) for place in places))
-    return Box(rows, value, upper, outside)
+    return Box(rows, value, upper, value, outside)

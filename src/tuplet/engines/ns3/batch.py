@@ -170,6 +170,12 @@ class NodeRows:
     query: Tensor  # [n]
     columns: tuple[Tensor, ...]  # per member [n]
 
+    @staticmethod
+    def from_keys(variable: int, key: Tensor, entities: int) -> NodeRows:
+        """The rows of one variable by the numbers that `key` gives them."""
+        query = torch.div(key, entities, rounding_mode="floor")
+        return NodeRows((variable,), query, (key - query * entities,))
+
     def __len__(self) -> int:
         return len(self.query)
 

@@ -93,27 +93,24 @@ class Ns3(Engine[MergePlan]):
         return self._run(plans, limits, deadline, explain=False, first=first)
 
     def _run(
-        self,
-        plans: Sequence[MergePlan],
-        limits: Limits,
-        deadline: Deadline,
-        explain: bool,
-        first: int | None = None,
+        self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool, first: int | None = None
     ) -> list[Ranking]:
         from tuplet.engines.ns3.algorithm import BoxBudget
-        from tuplet.engines.ns3.run import run_many, stopped
+        from tuplet.engines.ns3.run import run_many, run_marginal, stopped
         from tuplet.engines.ns3.tensors import counted
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
-        queries = [plan.clauses for plan in plans]
-        rank = plans[0].source.graph.entities.sort_rank
+        queries, rank = [plan.clauses for plan in plans], plans[0].source.graph.entities.sort_rank
+        count, budget = None if limits.k == "all" else limits.count(1 << 62), BoxBudget.within(limits)
         try:
             with counted(limits, deadline):
                 search = self.search(plans, limits, deadline)
-                budget = BoxBudget.within(limits)
-                return run_many(queries, search, _count(limits), budget, filters, explain, first, rank)
+                if self.joint:
+                    return run_many(queries, search, count, budget, filters, explain, first, rank)
+                both = zip(queries, filters, strict=True)
+                return [run_marginal(own, search, limits.count(LISTED), budget, test, rank) for own, test in both]
         except OutOfTime as over:
-            return [stopped(plan.clauses, over.why, explain=explain) for plan in plans]
+            return [stopped(clauses, over.why, explain=explain or not self.joint) for clauses in queries]
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
@@ -152,31 +149,3 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         budget = BoxBudget.within(limits)
         search = replace(self.search(plans, limits, deadline), enumerate=budget.enumerate)
         return marginal_vectors([plan.clauses for plan in plans], search, budget)
-
-    def _run(
-        self,
-        plans: Sequence[MergePlan],
-        limits: Limits,
-        deadline: Deadline,
-        explain: bool,
-        first: int | None = None,
-    ) -> list[Ranking]:
-        from tuplet.engines.ns3.algorithm import BoxBudget
-        from tuplet.engines.ns3.run import run_marginal, stopped
-        from tuplet.engines.ns3.tensors import counted
-
-        k, budget = limits.count(LISTED), BoxBudget.within(limits)
-        filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
-        rank = plans[0].source.graph.entities.sort_rank
-        try:
-            with counted(limits, deadline):
-                search = self.search(plans, limits, deadline)
-                both = zip(plans, filters, strict=True)
-                return [run_marginal(plan.clauses, search, k, budget, own, rank) for plan, own in both]
-        except OutOfTime as over:
-            return [stopped(plan.clauses, over.why) for plan in plans]
-
-
-def _count(limits: Limits) -> int | None:
-    """How many tuples are asked for; None: all."""
-    return None if limits.k == "all" else limits.count(1 << 62)

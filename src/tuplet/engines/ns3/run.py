@@ -100,13 +100,12 @@ class _Batch:
             own = numbers[here.cpu().numpy()]
             try:
                 certain, kth = self._solve(own, some, budget, None if floor is None else floor[here])
-            except OutOfTime as over:
-                self._stop(own, over.why)
-                continue
-            except BudgetExceeded as error:
-                if not all(number in self.found for number in own.tolist()):
+            except (OutOfTime, BudgetExceeded) as error:
+                if not isinstance(error, OutOfTime) and not all(number in self.found for number in own.tolist()):
                     raise
-                self._stop(own, str(error))
+                why = error.why if isinstance(error, OutOfTime) else str(error)
+                for number in own.tolist():
+                    self.found[number] = stopped(self.queries[number], why, self.found.get(number), self.explain)
                 continue
             if budget.grows and not bool(certain.all()):
                 open_, larger = (~certain).nonzero().view(-1), budget.grown()
@@ -174,10 +173,6 @@ class _Batch:
         place = torch.arange(len(order), device=order.device) - start[box.rows.query[order]]
         shown[order if k is None else order[place < k]] = True
         return shown
-
-    def _stop(self, numbers: NDArray[np.int64], why: str) -> None:
-        for number in numbers.tolist():
-            self.found[number] = stopped(self.queries[number], why, self.found.get(number), self.explain)
 
 
 def _explained(

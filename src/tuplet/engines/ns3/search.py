@@ -72,7 +72,7 @@ class FuzzySearch:
         free = clause.shape.free
         if len(free) > 1 and clause.shape.groups != (tuple(sorted(free)),):
             raise ValueError("search has one unknown: marginalise or merge the others")
-        value = self.loops(clause, target)
+        value = self.conjoin([lit for lit in clause.literals if set(lit.variables) <= set(free)], target)
         node = free[0] if len(free) == 1 else HYPERNODE
         alive = value.nonzero().view(-1)
         own = len(free) == 1 and target is domains.rows[node]
@@ -85,16 +85,15 @@ class FuzzySearch:
         found, bound = self.eliminate(Domains(clause, rows, values, index, {}, {}, pairs), node)
         return found if own else torch.zeros_like(value).index_copy_(0, alive, found), bound
 
-    def loops(self, clause: ClauseBatch, target: NodeRows) -> Tensor:
-        """The literals inside a node, and those of constants with it, on its rows. [n]"""
-        loops = [literal for literal in clause.literals if set(literal.variables) <= set(clause.shape.free)]
+    def conjoin(self, literals: Sequence[LiteralBatch], rows: NodeRows) -> Tensor:
+        """The conjunction of literals on the rows of a node that has all their variables. [n]"""
         parts = []
-        for start in range(0, max(len(target), 1), self.table.block):
+        for start in range(0, max(len(rows), 1), self.table.block):
             self.deadline.check()
             part = slice(start, start + self.table.block)
-            value = torch.ones(len(target.query[part]), dtype=self.table.dtype, device=self.table.device)
-            for literal in loops:
-                truth = literal.truth(self.table, target.query[part], lambda v: target.column(v)[part])  # noqa: B023
+            value = torch.ones(len(rows.query[part]), dtype=self.table.dtype, device=self.table.device)
+            for literal in literals:
+                truth = literal.truth(self.table, rows.query[part], lambda v: rows.column(v)[part])  # noqa: B023
                 value = self.joint(value, truth)
             parts.append(value)
         return torch.cat(parts)
@@ -127,24 +126,19 @@ class FuzzySearch:
         return value[target], torch.zeros(queries, dtype=self.table.dtype, device=self.table.device)
 
     def message(
-        self,
-        known: dict[tuple[int, int], Pairs],
-        bundle: list[LiteralBatch],
-        rows: dict[int, NodeRows],
-        value: dict[int, Tensor],
-        u: int,
-        w: int,
-    ) -> Tensor:
+        self, known: dict[tuple[int, int], Pairs], bundle: list[LiteralBatch], rows: dict[int, NodeRows],
+        value: dict[int, Tensor], u: int, w: int,
+    ) -> Tensor:  # fmt: skip
         """max_a C[u][a] · Π P(a, b) for every row b of w."""
         if not any(literal.positive for literal in bundle):
             return self.message_apart(bundle, rows[u], value[u], rows[w], value[w])
-        if (w, u) in known:
-            second, first, truth = known[w, u]
-            return best_of(second, self.joint(value[u][first], truth), len(rows[w]))
         if HYPERNODE not in (u, w):
-            if (u, w) not in known:
-                known[u, w] = merged(list(self.pairs(bundle, rows[u], rows[w])), self.table)
-            first, second, truth = known[u, w]
+            if (w, u) in known:
+                second, first, truth = known[w, u]
+            else:
+                if (u, w) not in known:
+                    known[u, w] = merged(list(self.pairs(bundle, rows[u], rows[w])), self.table)
+                first, second, truth = known[u, w]
             return best_of(second, self.joint(value[u][first], truth), len(rows[w]))
         # The rows of a hypernode are many: only those that can still be true are joined, and block by block.
         from_u, from_w = value[u].nonzero().view(-1), value[w].nonzero().view(-1)
@@ -204,9 +198,9 @@ class FuzzySearch:
             if not literal.positive:
                 continue
             (far,) = set(literal.variables) - {near}
-            ends = _Column.of(w, far, table)
+            ends = _Column.from_node(w, far, table)
             ahead = table.spans(literal.view_from(near)[u.query], u.columns[0])
-            back = table.spans(literal.view_from(far)[ends.query], ends.entity)
+            back = table.spans(literal.view_from(far)[ends.rows.query], ends.rows.columns[0])
             for option, inverse in ((ahead, False), (back, True)):
                 cost = int(option[1].sum())
                 if cheapest < 0 or cost < cheapest:
@@ -228,7 +222,7 @@ class FuzzySearch:
     def _meet(self, u: NodeRows, column: _Column, spans: tuple[Tensor, Tensor], backward: bool) -> Iterator[Pairs]:
         """Edges between rows of u and different entities of a column."""
         table = self.table
-        keys, own = (u.key(u.members[0], table.entities), column.query) if backward else (column.key, u.query)
+        keys, own = (u.key(u.members[0], table.entities), column.rows.query) if backward else (column.key, u.query)
         start, length = spans
         for part in blocks(length, table.block):
             self.deadline.check()
@@ -344,18 +338,16 @@ class _Column:
     """The different entities in a column of a node, and for each row which of them it holds (None: the n-th)."""
 
     key: Tensor  # [m] query · entities + entity, ascending
-    query: Tensor  # [m]
-    entity: Tensor  # [m]
+    rows: NodeRows  # [m]
     row_of: Tensor | None  # [rows of the node]
 
     @staticmethod
-    def of(rows: NodeRows, variable: int, table: TensorTable) -> _Column:
+    def from_node(rows: NodeRows, variable: int, table: TensorTable) -> _Column:
         key = rows.key(variable, table.entities)
         if len(rows.members) == 1:
-            return _Column(key, rows.query, rows.columns[0], None)
+            return _Column(key, rows, None)
         unique, row_of = torch.unique(key, return_inverse=True)
-        query = torch.div(unique, table.entities, rounding_mode="floor")
-        return _Column(unique, query, unique - query * table.entities, row_of)
+        return _Column(unique, NodeRows.from_keys(variable, unique, table.entities), row_of)
 
 
 class Branch(NamedTuple):
@@ -409,7 +401,7 @@ def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
         elif found is None and parent is not None:
             found = _reached(search, clause, links[frozenset((parent, child))], rows[parent], child)
         assert found is not None
-        unary = _unary(search, clause, found)
+        unary = search.conjoin([literal for literal in clause.literals if literal.variables == (child,)], found)
         true = unary.nonzero().view(-1)
         rows[child], value[child] = found.take(true), unary[true]
         if parent is not None:
@@ -479,15 +471,6 @@ def _constant_literals(clause: ClauseBatch, v: int) -> list[LiteralBatch]:
     ]
 
 
-def _unary(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
-    """The literals that a variable has with constants and with itself. [rows]"""
-    total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
-    for literal in clause.literals:
-        if literal.variables == rows.members:
-            total = search.joint(total, literal.truth(search.table, rows.query, rows.column))
-    return total
-
-
 def _from_constants(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows | None:
     """The neighbours of the constant with the fewest of them."""
     best = None
@@ -533,8 +516,7 @@ def _reached(
             yield parents.query[part][source] * table.entities + table.neighbour[at]
 
     key = distinct(keys(), int(length.sum()), clause.queries * table.entities, table.device)
-    query = torch.div(key, table.entities, rounding_mode="floor")
-    return NodeRows((v,), query, (key - query * table.entities,))
+    return NodeRows.from_keys(v, key, table.entities)
 
 
 _AT_ONCE = 1024  # tuples
@@ -561,10 +543,7 @@ def witnesses(
     for place, variable in enumerate(shape.free):
         known = known.clamp(variable, tuples[:, place])
         found[:, variable] = tuples[:, place]
-    value = torch.ones(n, dtype=search.table.dtype, device=tuples.device)
-    for literal in known.literals:
-        if not literal.variables:
-            value = search.joint(value, literal.truth(search.table, here, lambda _: here))
+    value = search.conjoin([literal for literal in known.literals if not literal.variables], NodeRows((), here, ()))
     if shape.existential:
         every = replace(search, enumerate=None)
         domains = reduce_domains(every, known, None)
