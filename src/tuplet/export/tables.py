@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from tuplet.export.content import ExportContent, ExportedFacts
+from tuplet.export.export import ExportContent, ExportedFacts, typed_text
 from tuplet.graph.attributes import AttributeColumn, Kind
 from tuplet.graph.graph import NO_DATE
 from tuplet.graph.names import Strings, Vocabulary
+from tuplet.query.conditions import arrow_texts
 
 SEVERAL = ";"  # between the values of one cell
 _ARROW: dict[Kind, pa.DataType] = {
@@ -28,24 +28,28 @@ _ARROW: dict[Kind, pa.DataType] = {
     "time": pa.timestamp("us", "UTC"),
     "text": pa.large_string(),
 }
+_WIDER: dict[frozenset[Kind], Kind] = {
+    frozenset({"integer", "number"}): "number",
+    frozenset({"date", "time"}): "time",
+}
 _FIXED = ("head", "relation", "tail", "truth", "status", "date", "id", "label")
 
 
-def write_facts_parquet(content: ExportContent, path: Path) -> None:
-    """Write the facts as Parquet; a column of values has its own type."""
-    schema = _schema(content)
-    with pa.parquet.ParquetWriter(path, schema) as writer:
+def write_facts(content: ExportContent, path: Path, as_text: bool) -> None:
+    """Write the facts as Parquet, where a column of values has its own type, or as CSV."""
+    fields = [("head", pa.large_string()), ("relation", pa.large_string()), ("tail", pa.large_string())]
+    fields += [("truth", pa.float64())] if content.weighted else []
+    fields += [("status", pa.large_string())] if content.predicted else []
+    fields += [("date", pa.timestamp("s", "UTC"))] if content.graph.date is not None else []
+    for name, (kind, several) in column_kinds(content.columns(None)).items():
+        if name not in _FIXED:
+            fields.append((name, pa.large_list(_ARROW[kind]) if several else _ARROW[kind]))
+    schema = pa.schema(fields)
+    writer = pa.csv.CSVWriter(path, _plain(schema)) if as_text else pa.parquet.ParquetWriter(path, schema)
+    with writer:
         for facts in content.facts():
-            writer.write_table(_facts(content, facts, schema))
-
-
-def write_facts_csv(content: ExportContent, path: Path) -> None:
-    """Write the facts as CSV."""
-    schema = _schema(content)
-    plain = pa.schema([(name, _plain(kind)) for name, kind in zip(schema.names, schema.types, strict=True)])
-    with pa.csv.CSVWriter(path, plain) as writer:
-        for facts in content.facts():
-            writer.write_table(_as_text(_facts(content, facts, schema), plain))
+            table = _facts(content, facts, schema)
+            writer.write_table(_as_text(table) if as_text else table)
 
 
 def nodes(content: ExportContent) -> pa.Table | None:
@@ -59,43 +63,28 @@ def nodes(content: ExportContent) -> pa.Table | None:
     if entities.labelled:
         labels = pa.array([entities.label(i) for i in ids.tolist()], pa.large_string())
         found["label"] = pc.if_else(pc.equal(labels, ""), pa.scalar(None, pa.large_string()), labels)
-    for name, (kind, several) in _kinds(columns).items():
+    for name, (kind, several) in column_kinds(columns).items():
         if name not in found:
             found[name] = _values([c for c in columns if c.name == name], ids, kind, several)
     return pa.table(found)
 
 
-def write_nodes_csv(table: pa.Table, path: Path) -> None:
-    """Write a table of entities as CSV."""
-    plain = pa.schema([(field.name, _plain(field.type)) for field in table.schema])
-    pa.csv.write_csv(_as_text(table, plain), path)
+def write_nodes(table: pa.Table, path: Path, as_text: bool) -> None:
+    """Write a table of entities as Parquet or CSV."""
+    if as_text:
+        pa.csv.write_csv(_as_text(table), path)
+    else:
+        pa.parquet.write_table(table, path)
 
 
-def _schema(content: ExportContent) -> pa.Schema:
-    fields = [("head", pa.large_string()), ("relation", pa.large_string()), ("tail", pa.large_string())]
-    fields += [("truth", pa.float64())] if content.weighted else []
-    fields += [("status", pa.large_string())] if content.predicted else []
-    fields += [("date", pa.timestamp("s", "UTC"))] if content.graph.date is not None else []
-    for name, (kind, several) in _kinds(content.fact_columns()).items():
-        if name not in _FIXED:
-            fields.append((name, pa.large_list(_ARROW[kind]) if several else _ARROW[kind]))
-    return pa.schema(fields)
-
-
-def _kinds(columns: Sequence[AttributeColumn]) -> dict[str, tuple[Kind, bool]]:
+def column_kinds(columns: Sequence[AttributeColumn]) -> dict[str, tuple[Kind, bool]]:
     """Of each attribute the kind that holds all its values (a mixture is text), and whether there are several."""
     found: dict[str, tuple[Kind, bool]] = {}
     for column in columns:
-        keys = column.ranked.keys
+        keys, kind, before = column.ranked.keys, column.kind, found.get(column.name)
         several = bool((keys[1:] == keys[:-1]).any())
-        kind, before = column.kind, found.get(column.name)
         if before is not None:
-            pair = {kind, before[0]}
-            wide: dict[frozenset[Kind], Kind] = {
-                frozenset({"integer", "number"}): "number",
-                frozenset({"date", "time"}): "time",
-            }
-            kind = kind if len(pair) == 1 else wide.get(frozenset(pair), "text")
+            kind = kind if kind == before[0] else _WIDER.get(frozenset({kind, before[0]}), "text")
             several |= before[1] or column.relation < 0  # of two families of one entity
         found[column.name] = kind, several
     return found
@@ -129,63 +118,51 @@ def _names(words: Vocabulary, ids: NDArray[np.integer]) -> pa.Array:
 
 def _values(columns: Sequence[AttributeColumn], keys: NDArray[Any], kind: Kind, several: bool) -> pa.Array:
     """The values of keys, null where there is none; lists of them if there may be several."""
-    dtype, parts = _ARROW[kind], []
+    dtype, found, parts = _ARROW[kind], [np.zeros(0, np.int64)], [pa.array([], _ARROW[kind])]
     for column in columns:
         place, rank = column.ranked.gathered(keys)
-        parts.append((place, _cast(_distinct(column), dtype).take(pa.array(rank))))
-    if not several:
-        if not parts:
-            return pa.nulls(len(keys), dtype)
-        index = np.full(len(keys), -1, np.int64)
-        index[np.concatenate([place for place, _ in parts])] = np.arange(sum(len(place) for place, _ in parts))
-        values = pa.concat_arrays([value for _, value in parts])
-        return values.take(pa.array(index, mask=index < 0))
-    if not parts:
-        return pa.nulls(len(keys), pa.large_list(dtype))
-    places = np.concatenate([place for place, _ in parts])
-    order = np.argsort(places, kind="stable")
-    counts = np.bincount(places, minlength=len(keys))
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    values = pa.concat_arrays([value for _, value in parts]).take(pa.array(order))
-    return pa.LargeListArray.from_arrays(pa.array(offsets), values, mask=pa.array(counts == 0))
+        found.append(place)
+        parts.append(_distinct(column, dtype).take(pa.array(rank)))
+    places, values = np.concatenate(found), pa.concat_arrays(parts)
+    if several:
+        counts = np.bincount(places, minlength=len(keys))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
+        values = values.take(pa.array(np.argsort(places, kind="stable")))
+        return pa.LargeListArray.from_arrays(offsets, values, mask=pa.array(counts == 0))
+    index = np.full(len(keys), -1, np.int64)
+    index[places] = np.arange(len(places))
+    return values.take(pa.array(index, mask=index < 0))
 
 
-def _distinct(column: AttributeColumn) -> pa.Array:
-    values = column.values
-    if isinstance(values, Strings):
-        buffers = pa.py_buffer(np.ascontiguousarray(values.offsets)), pa.py_buffer(np.ascontiguousarray(values.blob))
-        return pa.LargeStringArray.from_buffers(len(values), *buffers)
+def _distinct(column: AttributeColumn, dtype: pa.DataType) -> pa.Array:
+    """The values of a column, ascending, as a type that holds them."""
+    if isinstance(column.values, Strings):
+        return arrow_texts(column.values)
+    values = pa.array(column.values)
     if column.kind in ("date", "time"):
-        return pa.array(values).cast(pa.timestamp("us", "UTC")).cast(_ARROW[column.kind])
-    return pa.array(values)
+        values = values.cast(pa.timestamp("us", "UTC")).cast(_ARROW[column.kind])
+        if column.kind == "date" and pa.types.is_timestamp(dtype):
+            values = values.cast(pa.timestamp("us"))
+    return values.cast(dtype)
 
 
-def _cast(values: pa.Array, dtype: pa.DataType) -> pa.Array:
-    if pa.types.is_date(values.type) and pa.types.is_timestamp(dtype):
-        return values.cast(pa.timestamp("us")).cast(dtype)
-    return values if values.type == dtype else values.cast(dtype)
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The types of the columns of a text file."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        return pa.large_string() if pa.types.is_large_list(kind) or pa.types.is_timestamp(kind) else kind
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of a column of a text file."""
-    written = pa.types.is_large_list(kind) or pa.types.is_timestamp(kind)
-    return pa.large_string() if written else kind
-
-
-def _as_text(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.table([_text(table.column(name)) for name in schema.names], schema=schema)
+def _as_text(table: pa.Table) -> pa.Table:
+    return pa.table(list(map(_text, table.columns)), schema=_plain(table.schema))
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_large_list(column.type):
-        texts = [None if row is None else SEVERAL.join(map(_word, row)) for row in column.to_pylist()]
-        return pa.chunked_array([pa.array(texts, pa.large_string())])
+        rows = ((typed_text(value)[1] for value in row) if row is not None else None for row in column.to_pylist())
+        return pa.chunked_array([pa.array([row and SEVERAL.join(row) for row in rows], pa.large_string())])
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ").cast(pa.large_string())
     return column
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.isoformat() if isinstance(value, datetime.date) else str(value)
