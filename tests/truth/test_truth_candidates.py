@@ -99,7 +99,7 @@ def triples(scored: ScoredEdges) -> list[tuple[int, int, int]]:
 def in_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there are kernels, but for the kernels: products are looked at tile by tile."""
     monkeypatch.setattr(row_logs, "has_kernels", lambda device: True)
-    monkeypatch.setattr(row_logs, "score_products", row_logs.TiledProducts)
+    monkeypatch.setattr(row_logs, "score_products", row_logs.ScoreProducts)
     monkeypatch.setattr(row_logs, "_TILE_ROWS", 5)
     monkeypatch.setattr(row_logs, "_TILE_COLUMNS", 7)
 
@@ -141,7 +141,7 @@ def test_a_row_lists_no_more_than_it_may_and_the_best(written: bool, monkeypatch
     model, most, floor = random_model(), 4, 0.001
     heads, _, tails = (torch.from_numpy(side.astype(np.int64)) for side in random_edges(3, count=90))
     links = row_logs.HalfLinks.of(1, False, heads, tails, torch.arange(ENTITIES))
-    logs = row_logs.RowLogs.of(model, links, Calibration(), 1 << 20)
+    logs = row_logs.RowLogs(model, links, Calibration(), 1 << 20)
     listed = logs.reaching(floor, most)
     everything = logs.at(*(side.reshape(-1) for side in torch.meshgrid(links.rows, links.columns, indexing="ij")))
     levels = [floor * 4**power for power in range(5)] + [1.0]

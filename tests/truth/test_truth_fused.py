@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tuplet.truth.candidates import rows as fused
-from tuplet.truth.candidates.rows import TiledProducts, WrittenScores
+from tuplet.truth.candidates.rows import ScoreProducts, WrittenScores
 
 SHAPES = ((50, 70, 24), (3, 200, 8), (40, 33, 300), (0, 5, 8))
 
@@ -44,7 +44,7 @@ def test_tiles_give_what_the_whole_gives(shape: tuple[int, int, int], monkeypatc
     torch.manual_seed(0)
     rows, columns, width = shape
     a, b = torch.randn(rows, width) / 2, torch.randn(columns, width)
-    tiled, whole = TiledProducts(a, b), WrittenScores(a @ b.T)
+    tiled, whole = ScoreProducts(a, b), WrittenScores(a @ b.T)
     sums = whole.log_sums()
     torch.testing.assert_close(tiled.log_sums(), sums)
     levels = sums[:, None] - torch.tensor([5.0, 3.0, 1.0])

@@ -54,7 +54,7 @@ def test_a_search_finds_nearly_all_and_sums_come_out_right(model: LinkPredictor)
     vectors = model.factors(torch.zeros(0, dtype=torch.int64), 0, torch.arange(ENTITIES))[1].detach()
     rows, columns = 0.25 * vectors[:200], vectors[::2]  # a row is best met by the columns around it
     scores = rows.double() @ columns.double().T
-    cells = ColumnCells.of(columns)
+    cells = ColumnCells(columns)
     assert sorted(cells.places.tolist()) == list(range(len(columns)))
     looks = torch.where(torch.arange(200) % 6 == 5, len(columns), 250)  # some may see all
     products = CellProducts(rows, cells, looks)
@@ -81,7 +81,7 @@ def test_rows_that_see_every_cell_are_those_of_all_scores(
     generator = torch.Generator().manual_seed(seed)
     near, far = torch.randn(rows, width, generator=generator), torch.randn(columns, width, generator=generator)
     far[: columns // 2] = far[0].clone()  # columns that are equal are in one cell, and others may be empty
-    cells = ColumnCells.of(far)
+    cells = ColumnCells(far)
     products, whole = CellProducts(near, cells, torch.full((rows,), looks)), near @ far.T
     threshold = whole.quantile(0.7, dim=1)
     row, place = products.list_reaching(threshold)
@@ -133,8 +133,8 @@ def test_a_search_is_made_where_it_saves_work(model: LinkPredictor) -> None:
         100 * max(1, facts) for facts in torch.bincount(many.known_rows, minlength=ENTITIES)
     ]
     assert many.looking(ENTITIES) is many, "every row sees all"
-    assert RowLogs.of(model, some, Calibration(), 1 << 20).searched
-    assert not RowLogs.of(Plain(model, arrays=False), some, Calibration(), 1 << 20).searched
+    assert RowLogs(model, some, Calibration(), 1 << 20).searched
+    assert not RowLogs(Plain(model, arrays=False), some, Calibration(), 1 << 20).searched
 
 
 def test_what_a_row_leaves_out_is_told(model: LinkPredictor) -> None:

@@ -14,6 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
+from tuplet.truth.candidates.rows import ScoreProducts
+
 Tensor = torch.Tensor
 
 ROWS, COLUMNS, WARPS, STAGES = 128, 64, 8, 3  # of a tile; warps and stages of a program: the fastest on an H200
@@ -155,15 +157,15 @@ class _Halves(NamedTuple):
         return _Halves(high, (scaled - high.float()).half(), scale)
 
 
-class KernelProducts:
-    """The inner products of rows [n, width] and columns [m, width]; see `fused.ScoreProducts`."""
+class KernelProducts(ScoreProducts):
+    """The inner products of rows [n, width] and columns [m, width]; by kernels."""
 
     def __init__(self, rows: Tensor, columns: Tensor) -> None:
         given = rows.shape[1]
         chunk = max(16, triton.next_power_of_2(given)) if given <= _WHOLE else _CHUNK
         width = -(-given // chunk) * chunk
-        self.rows, self.columns = (_Halves.of(side, width) for side in (rows, columns))
-        self.scale = self.rows.scale * self.columns.scale  # products are so many times as large as scores
+        self._rows, self._columns = (_Halves.of(side, width) for side in (rows, columns))
+        self.scale = self._rows.scale * self._columns.scale  # products are so many times as large as scores
         blocks, tiles = -(-len(rows) // ROWS), -(-len(columns) // COLUMNS)
         shares = max(1, min(tiles, _PROGRAMS // max(1, blocks)))
         span = max(1, -(-tiles // shares)) * COLUMNS
@@ -174,13 +176,13 @@ class KernelProducts:
 
     def _run(self, kernel: Any, *arguments: Any) -> None:
         if all(self.grid):
-            sides = self.rows.high, self.rows.low, self.columns.high, self.columns.low
+            sides = self._rows.high, self._rows.low, self._columns.high, self._columns.low
             kernel[self.grid](*sides, *arguments, **self.constants)
 
     def log_sums(self) -> Tensor:
         """log Σ exp of the scores of each row."""
         shape = self.grid[1], self.sizes[0]
-        top, total = (torch.empty(shape, device=self.rows.high.device) for _ in range(2))
+        top, total = (torch.empty(shape, device=self._rows.high.device) for _ in range(2))
         self._run(_log_sums, top, total, *self.sizes, math.log2(math.e) / self.scale)
         return torch.logsumexp(top * math.log(2) + total.log(), 0)
 

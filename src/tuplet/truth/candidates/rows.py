@@ -15,10 +15,9 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -38,55 +37,31 @@ from tuplet.truth.known_edges import sum_by_row
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import SearchCheck
 
+Tensor = torch.Tensor
+Tile: TypeAlias = tuple[Tensor, Tensor, Tensor]  # numbers of rows, numbers of columns, scores
+
 _TILE_ROWS, _TILE_COLUMNS = 512, 2048  # 4 MB of scores
 _GPU_TILE = 64  # times as many columns on a GPU without Triton, where every launch costs
 
 
-class ScoreProducts(Protocol):
-    """The inner products of rows and columns."""
-
-    def log_sums(self) -> Tensor:
-        """log Σ exp of the scores of each row. [n]"""
-        ...
-
-    def count_reaching(self, thresholds: Tensor) -> Tensor:
-        """How many scores of each row reach each of its thresholds. [n, levels] → int64 [n, levels]"""
-        ...
-
-    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Row and column of each score that reaches the threshold of its row; `counts`, if known: how many. [n]"""
-        ...
-
-
 def has_kernels(device: torch.device) -> bool:
-    """Whether kernels compute the products there."""
+    """Whether kernels compute inner products there."""
     return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def score_products(rows: Tensor, columns: Tensor) -> ScoreProducts:
-    """Of rows [n, width] and columns [m, width], by kernels where there are any."""
+    """Inner products of rows [n, width] and columns [m, width], by kernels where there are any."""
     if has_kernels(rows.device):
         from tuplet.truth.candidates.product_kernels import KernelProducts
 
         return KernelProducts(rows, columns)
-    return TiledProducts(rows, columns)
+    return ScoreProducts(rows, columns)
 
 
-def counted_reaching(scores: Tensor, thresholds: Tensor) -> Tensor:
-    """How many scores of each row reach each of its thresholds. [rows, columns], [rows, n] → [rows, n]
+class ScoreProducts:
+    """Inner products of rows and columns, by plain torch, tile by tile.
 
-    All scores are looked at once, against the lowest: few reach it, and only those are counted.
-    """
-    row, column = torch.nonzero(scores >= thresholds.amin(1, keepdim=True), as_tuple=True)
-    found = scores[row, column]
-    reached = (row[found >= level[row]] for level in thresholds.unbind(1))
-    return torch.stack([torch.bincount(rows, minlength=len(scores)) for rows in reached], 1)
-
-
-class TiledProducts:
-    """By plain torch.
-
-    >>> products = TiledProducts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 5.0], [3.0, 7.0]]))
+    >>> products = ScoreProducts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 5.0], [3.0, 7.0]]))
     >>> round(float(products.log_sums().exp()), 3)  # exp(0) + exp(3)
     21.086
     >>> products.count_reaching(torch.tensor([[0.0, 1.0, 4.0]])).tolist()
@@ -98,40 +73,66 @@ class TiledProducts:
     def __init__(self, rows: Tensor, columns: Tensor) -> None:
         self.rows, self.columns = rows.float(), columns.float()
 
-    def log_sums(self) -> Tensor:
-        """log Σ exp of the scores of each row."""
-        sums = torch.full((len(self.rows),), -math.inf, device=self.rows.device)
-        for own, _, scores in self._tiles():
-            sums[own] = torch.logaddexp(sums[own], torch.logsumexp(scores, 1))
-        return sums
-
-    def count_reaching(self, thresholds: Tensor) -> Tensor:
-        """How many scores of each row reach each of its thresholds."""
-        counts = torch.zeros(thresholds.shape, dtype=torch.int64, device=self.rows.device)
-        for own, _, scores in self._tiles():
-            counts[own] += counted_reaching(scores, thresholds[own])
-        return counts
-
-    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Row and column of each score that reaches the threshold of its row."""
-        none = torch.zeros(0, dtype=torch.int64, device=self.rows.device)
-        found = [(none, none)]
-        for own, first, scores in self._tiles():
-            row, column = torch.nonzero(scores >= threshold[own, None], as_tuple=True)
-            found.append((row + own.start, column + first))
-        row, column = (torch.cat(side) for side in zip(*found, strict=True))
-        return row, column
-
-    def _tiles(self) -> Iterator[tuple[slice, int, Tensor]]:
-        """The rows and the first column of each tile, and its scores; all tiles share the memory of one."""
-        width = _TILE_COLUMNS * (_GPU_TILE if self.rows.device.type == "cuda" else 1)
-        room = torch.empty(min(_TILE_ROWS, len(self.rows)) * min(width, len(self.columns)), device=self.rows.device)
+    def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
+        """Tiles that share the memory of one; those without a score of at least `least` [n] may be left out."""
+        device = self.rows.device
+        width = _TILE_COLUMNS * (_GPU_TILE if device.type == "cuda" else 1)
+        numbers = torch.arange(max(len(self.rows), len(self.columns)), device=device)
+        room = torch.empty(min(_TILE_ROWS, len(self.rows)) * min(width, len(self.columns)), device=device)
         for begin in range(0, len(self.rows), _TILE_ROWS):
             some = self.rows[begin : begin + _TILE_ROWS]
             for first in range(0, len(self.columns), width):
                 others = self.columns[first : first + width]
                 scores = room[: len(some) * len(others)].view(len(some), len(others))
-                yield slice(begin, begin + len(some)), first, torch.mm(some, others.T, out=scores)
+                torch.mm(some, others.T, out=scores)
+                yield numbers[begin : begin + len(some)], numbers[first : first + len(others)], scores
+
+    def log_sums(self) -> Tensor:
+        """log Σ exp of the scores of each row. [n]"""
+        sums = torch.full((len(self.rows),), -math.inf, device=self.rows.device)
+        for own, _, scores in self.tiles():
+            sums[own] = torch.logaddexp(sums[own], torch.logsumexp(scores, 1))
+        return sums
+
+    def count_reaching(self, thresholds: Tensor) -> Tensor:
+        """How many scores of each row reach each of its thresholds. [n, levels] → int64 [n, levels]
+
+        All scores are looked at once, against the lowest: few reach it, and only those are counted.
+        """
+        counts = torch.zeros(thresholds.shape, dtype=torch.int64, device=thresholds.device)
+        lowest = thresholds.amin(1)
+        for own, _, scores in self.tiles(lowest):
+            row, column = torch.nonzero(scores >= lowest[own, None], as_tuple=True)
+            found = scores[row, column]
+            reached = (row[found >= level[row]] for level in thresholds[own].unbind(1))
+            counts[own] += torch.stack([torch.bincount(rows, minlength=len(scores)) for rows in reached], 1)
+        return counts
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row; `counts`, if known: how many. [n]"""
+        found = [(none := torch.zeros(0, dtype=torch.int64, device=threshold.device), none)]
+        for own, columns, scores in self.tiles(threshold):
+            row, column = torch.nonzero(scores >= threshold[own, None], as_tuple=True)
+            found.append((own[row], columns[column]))
+        row, column = (torch.cat(side) for side in zip(*found, strict=True))
+        return row, column
+
+
+class WrittenScores(ScoreProducts):
+    """A block of scores [n, m] that lies in memory: one tile."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self.rows, self.scores = scores, scores
+
+    def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
+        """The block itself."""
+        numbers = torch.arange(max(self.scores.shape), device=self.scores.device)
+        yield numbers[: len(self.scores)], numbers[: self.scores.shape[1]], self.scores
+
+    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Row and column of each score that reaches the threshold of its row, without copies of them."""
+        row, column = torch.nonzero(self.scores >= threshold[:, None], as_tuple=True)
+        return row, column
 
 
 POINTS = 32  # columns of each cell, on average, that say where the cells lie
@@ -139,21 +140,11 @@ STEPS = 4  # of k-means
 _MANY = 1 << 16  # columns at a time that are put into cells
 
 
-@dataclass(frozen=True)
 class ColumnCells:
-    """Columns in cells."""
+    """Columns [m, width] in cells, about as many as there are columns in one; the same ones each time."""
 
-    columns: Tensor  # [m, width] as they were given
-    places: Tensor  # [m] of the columns, those of a cell together
-    sorted: Tensor  # [m, width] in this order
-    starts: list[int]  # [cells + 1] where each cell begins
-    means: Tensor  # [cells, width]
-    variances: Tensor  # [cells, width]
-
-    @staticmethod
-    def of(columns: Tensor) -> ColumnCells:
-        """About as many cells as there are columns in one; the same ones each time."""
-        columns = columns.float().contiguous()
+    def __init__(self, columns: Tensor) -> None:
+        self.columns = columns = columns.float().contiguous()
         count = max(1, round(math.sqrt(len(columns))))
         generator = torch.Generator().manual_seed(0)
         some = columns[torch.randperm(len(columns), generator=generator)[: POINTS * count]]
@@ -164,20 +155,15 @@ class ColumnCells:
             sizes = torch.bincount(cell, minlength=count)[:, None]
             centres = torch.where(sizes > 0, sums / sizes.clamp(min=1), centres)
         cell = torch.cat([_nearest(part, centres) for part in torch.split(columns, _MANY)])
-        _, cell, sizes = torch.unique(cell, return_inverse=True, return_counts=True)  # no cell is empty
-        places = torch.argsort(cell, stable=True)
-        ordered = columns[places]
-        means, squares = (
-            torch.zeros(len(sizes), columns.shape[1]).index_add_(0, cell, values) / sizes[:, None]
+        _, cell, self.sizes = torch.unique(cell, return_inverse=True, return_counts=True)  # no cell is empty
+        self.places = torch.argsort(cell, stable=True)  # of the columns, those of a cell together
+        self.sorted = columns[self.places]
+        self.starts = [0, *torch.cumsum(self.sizes, 0).tolist()]  # where each cell begins
+        self.means, squares = (
+            torch.zeros(len(self.sizes), columns.shape[1]).index_add_(0, cell, values) / self.sizes[:, None]
             for values in (columns, columns**2)
         )
-        starts = [0, *torch.cumsum(sizes, 0).tolist()]
-        return ColumnCells(columns, places, ordered, starts, means, (squares - means**2).clamp(min=0))
-
-    @cached_property
-    def sizes(self) -> Tensor:
-        """How many columns each cell has."""
-        return torch.tensor(self.starts).diff()
+        self.variances = (squares - self.means**2).clamp(min=0)
 
     def promise(self, rows: Tensor) -> Tensor:
         """log Σ exp of the scores of each cell, as if they were normal around their mean. [rows, cells]
@@ -191,15 +177,15 @@ class ColumnCells:
         return spread.mul_(furthest).add_(beyond).addmm_(rows, self.means.T)
 
 
-class CellProducts:
-    """`ScoreProducts` of the columns that each row looks at."""
+class CellProducts(ScoreProducts):
+    """Inner products of rows with the columns that each row looks at."""
 
     def __init__(self, rows: Tensor, cells: ColumnCells, most: Tensor) -> None:
         """`most`: so many columns each row looks at, if that is no less than one cell; all of them are scored whole."""
         self.rows, self.cells = rows, cells
         wide = most >= len(cells.columns)
         self.many, self.few = (torch.nonzero(which).view(-1) for which in (wide, ~wide))
-        self.whole = TiledProducts(rows[self.many], cells.columns)
+        self.whole = ScoreProducts(rows[self.many], cells.columns)
         mine = rows[self.few]
         self._promise = cells.promise(mine)
         order = torch.from_numpy(np.argsort(-self._promise.numpy(), 1))  # several times faster than torch
@@ -230,44 +216,23 @@ class CellProducts:
         out[self.few], out[self.many] = torch.logsumexp(found, 1), self.whole.log_sums()
         return out
 
-    def count_reaching(self, thresholds: Tensor) -> Tensor:
-        """How many scores of each row reach each of its thresholds."""
-        counts = torch.zeros(thresholds.shape, dtype=torch.int64)
-        mine = thresholds[self.few]
-        found = torch.zeros(mine.shape, dtype=torch.int64)
-        for row, _, scores in self._reaching(mine.amin(1)):
-            found.index_add_(0, row, counted_reaching(scores, mine[row]))
-        counts[self.few], counts[self.many] = found, self.whole.count_reaching(thresholds[self.many])
-        return counts
-
-    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Row and column of each score that reaches the threshold of its row."""
-        mine = threshold[self.few]
-        row, column = self.whole.list_reaching(threshold[self.many])
-        rows, columns = [self.many[row]], [column]
-        for row, start, scores in self._reaching(mine):
-            which, place = torch.nonzero(scores >= mine[row, None], as_tuple=True)
-            rows.append(self.few[row[which]])
-            columns.append(self.cells.places[start + place])
-        return torch.cat(rows), torch.cat(columns)
-
-    def _reaching(self, threshold: Tensor) -> list[tuple[Tensor, int, Tensor]]:
-        """The looks whose best score reaches the threshold of its row: rows, where the cell begins, scores."""
-        reached = self._top >= threshold[self._row]
-        found = []
-        for own, start, scores in self._looks:
-            mine = torch.nonzero(reached[own]).view(-1)
+    def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
+        """Rows that look at all columns, and what others see in each cell whose best score reaches their `least`."""
+        assert least is not None
+        for own, columns, scores in self.whole.tiles():
+            yield self.many[own], columns, scores
+        row = self.few[self._row]
+        reached = self._top >= least[row]
+        for span, start, scores in self._looks:
+            mine = torch.nonzero(reached[span]).view(-1)
             if len(mine):
-                found.append((self._row[own][mine], start, scores[mine]))
-        return found
+                yield row[span][mine], self.cells.places[start : start + scores.shape[1]], scores[mine]
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:
     """The centre next to each point."""
     return torch.addmm(-0.5 * (centres**2).sum(1), points, centres.T).argmax(1)
 
-
-Tensor = torch.Tensor
 
 _BYTES_PER_SCORE = 12  # score, its mark, and room for what the predictor needs itself
 _MOST_SCORES = 1 << 24  # in a block: more would leave the caches without being faster
@@ -306,10 +271,10 @@ class HalfLinks:
         chosen = torch.unique_consecutive(near[order]) if rows is None else rows
         return HalfLinks(relation, inverse, chosen, columns, torch.searchsorted(chosen, near[order]), far[order])
 
-    def looking(self, per_fact: int) -> HalfLinks:
+    def looking(self, per_fact: int | None) -> HalfLinks:
         """The same whose rows look at so many columns for each of their facts, where that is less work than all."""
         bounded = replace(self, per_fact=per_fact)
-        saved = len(self.rows) * len(self.columns) - int(bounded.looks().sum())
+        saved = 0 if per_fact is None else len(self.rows) * len(self.columns) - int(bounded.looks().sum())
         return bounded if saved > _WORTH * len(self.columns) else self
 
     def facts(self) -> Tensor:
@@ -340,13 +305,7 @@ class HalfLinks:
         known_rows = torch.searchsorted(places, self.known_rows[kept])
         return replace(self, rows=self.rows[places], known_rows=known_rows, known_ends=self.known_ends[kept])
 
-    def without_rows(self) -> HalfLinks:
-        """The same of which nothing is to be computed."""
-        none = self.rows[:0]
-        return replace(self, rows=none, known_rows=none, known_ends=none)
 
-
-@dataclass
 class RowLogs:
     """Log truth of half-links: softmax over the columns, turned into truth by a rule.
 
@@ -355,55 +314,59 @@ class RowLogs:
 
     A predictor that scores columns computes them alone. One that gives whole rows alone is asked once, since its rows
     may be dear: they are held, in half precision if there are many. What is outside of the columns has a log there too.
-    Scores that are inner products are not even written where there are kernels for them (`fused`).
+    Scores that are inner products are not even written where there are kernels for them, or where the best columns are
+    searched for (`fused`).
     """
 
-    predictor: LinkPredictor
-    links: HalfLinks
-    rule: Calibration
-    block: int  # rows at a time
-    held_as: torch.dtype | None  # how blocks are kept, to be looked at again; None: they are computed again
-    fused: bool = False  # blocks are never written
-    searched: bool = False  # rows look into the cells of their columns that promise most
-    shifts: Tensor = field(init=False)  # [rows] score − shift = log truth; known once all blocks were computed
-    _held: list[Tensor] = field(init=False, default_factory=list)
-    _cells: ColumnCells | None = field(init=False, default=None)  # of a search, made when they are needed
+    def __init__(self, predictor: LinkPredictor, links: HalfLinks, rule: Calibration, memory: int) -> None:
+        """At most about `memory` bytes are used, beside the half precision rows that must be held."""
+        self.predictor, self.links, self.rule = predictor, links, rule
+        self.whole = not scores_columns(predictor)  # blocks hold all entities, not the columns alone
+        self.searched = links.per_fact is not None and is_searchable(predictor)
+        self.block = _SEARCHED  # rows at a time
+        self.held_as: torch.dtype | None = None  # how blocks are kept, to be looked at again; None: computed again
+        self.shifts: Tensor  # [rows] score − shift = log truth; known once all blocks were computed
+        self._held: list[Tensor] = []
+        self._cells: ColumnCells | None = None  # of a search, made when they are needed
+        numbers = fused_width(predictor) if has_kernels(device_of(predictor)) else 0
+        self.fused = self.searched or numbers > 0
+        if self.fused and not self.searched:
+            self.block = max(1, memory // (_BYTES_PER_NUMBER * numbers))
+        elif not self.fused:
+            width = predictor.entities if self.whole else max(1, len(links.columns))
+            cells = width * max(1, int(getattr(predictor, "cells_per_score", 1)))
+            most = _MOST_SCORES if device_of(predictor).type == "cpu" else _MOST_ON_GPU
+            self.block = max(1, min(most, memory // _BYTES_PER_SCORE) // cells)
+            fits = 8 * len(links.rows) * width <= memory
+            self.held_as = torch.float32 if fits else torch.float16 if self.whole else None
 
-    @staticmethod
-    def of(predictor: LinkPredictor, links: HalfLinks, rule: Calibration, memory: int) -> RowLogs:
-        """Such that at most about `memory` bytes are used, beside the half precision rows that must be held."""
-        whole = not scores_columns(predictor)
-        if links.per_fact is not None and is_searchable(predictor):
-            return RowLogs(predictor, links, rule, _SEARCHED, None, fused=True, searched=True)
-        if has_kernels(device_of(predictor)) and (numbers := fused_width(predictor)):
-            return RowLogs(predictor, links, rule, max(1, memory // (_BYTES_PER_NUMBER * numbers)), None, fused=True)
-        width = predictor.entities if whole else max(1, len(links.columns))
-        cells = width * max(1, int(getattr(predictor, "cells_per_score", 1)))
-        most = _MOST_SCORES if device_of(predictor).type == "cpu" else _MOST_ON_GPU
-        block = max(1, min(most, memory // _BYTES_PER_SCORE) // cells)
-        fits = 8 * len(links.rows) * width <= memory
-        return RowLogs(predictor, links, rule, block, torch.float32 if fits else torch.float16 if whole else None)
+    def blocks(self) -> Iterator[tuple[int, ScoreProducts, Tensor]]:
+        """Where each block of rows starts, its scores, and what is to be taken from them for the log truth."""
+        device, fresh = self.links.rows.device, list[Tensor]()
+        shifts = [torch.zeros(0, device=device)]
+        for number, held in enumerate(self._held):
+            yield number * self.block, WrittenScores(held.float()), torch.zeros(len(held), device=device)
+        for start, stop in pairwise([] if self._held else self._block_starts()):
+            some = self.links.some(start, stop)
+            if self.fused:
+                scores = self._product(some)
+                own = self._edges(some.rows[some.known_rows], some.known_ends)
+                shifts.append(self._shift(some.known_rows, own, scores.log_sums()))
+                yield start, scores, shifts[-1]
+            else:
+                logs, shift = self._compute(some)
+                shifts.append(shift)
+                if self.held_as:
+                    fresh.append(logs.to(self.held_as))
+                yield start, WrittenScores(logs), torch.zeros_like(shift)
+        if not self._held:
+            self._held, self.shifts = fresh, torch.cat(shifts)
 
-    @property
-    def whole(self) -> bool:
-        """Whether the blocks hold all entities, not the columns alone."""
-        return not scores_columns(self.predictor)
-
-    def blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """Where each block of rows starts, and its log truth [rows, columns or entities]; computed, or as held."""
-        if self._held:
-            for number, held in enumerate(self._held):
-                yield number * self.block, held.float()
-            return
-        shifts, held_now = [], []
-        for start in range(0, len(self.links.rows), self.block):
-            logs, shift = self._compute(start, start + self.block)
-            shifts.append(shift)
-            if self.held_as:
-                held_now.append(logs.to(self.held_as))
-            yield start, logs
-        self._held = held_now
-        self.shifts = torch.cat([torch.zeros(0, device=self.links.rows.device), *shifts])
+    def swept(self) -> RowLogs:
+        """The same, all rows computed once: what single edges are asked for needs their shifts."""
+        for _ in self.blocks():
+            pass
+        return self
 
     def held(self, like: RowLogs) -> Tensor | None:
         """The log truth of whole rows as others hold it, once all blocks were computed; None where it is not held.
@@ -417,33 +380,13 @@ class RowLogs:
 
     def given(self, shifts: Tensor, held: Tensor | None) -> RowLogs:
         """The same as if all blocks had been computed here."""
-        rows = (
-            replace(self, held_as=None) if held is None else replace(self, block=max(1, len(held)), held_as=held.dtype)
-        )
-        rows.shifts, rows._held = shifts, [] if held is None else [held]
-        return rows
-
-    def swept(self) -> RowLogs:
-        """The same, all rows computed once: what single edges are asked for needs their shifts."""
-        for _ in self._products() if self.fused else self.blocks():
-            pass
+        self.shifts, self.held_as = shifts, None
+        if held is not None:
+            self._held, self.block, self.held_as = [held], max(1, len(held)), held.dtype
         return self
 
-    def _products(self) -> Iterator[tuple[int, ScoreProducts, Tensor]]:
-        """Where each block of rows starts, its inner products and its shifts."""
-        links, shifts = self.links, [torch.zeros(0, device=self.links.rows.device)]
-        for start, stop in pairwise(self._block_starts()):
-            rows = links.rows[start:stop]
-            begin, end = self._known_range(start, stop)
-            row, ends = links.known_rows[begin:end] - start, links.known_ends[begin:end]
-            products = self._product(links.some(start, stop))
-            own = self._edges(rows[row], ends)
-            shifts.append(self._shift(row, own, products.log_sums()))
-            yield start, products, shifts[-1]
-        self.shifts = torch.cat(shifts)
-
     def _block_starts(self) -> list[int]:
-        """Where the blocks of inner products begin, and where the last one ends; what is searched is written down."""
+        """Where the blocks begin, and where the last one ends; scores of a search are written down."""
         rows = len(self.links.rows)
         starts = set(range(0, rows, self.block))
         if self.searched:
@@ -453,14 +396,13 @@ class RowLogs:
 
     def _product(self, some: HalfLinks) -> ScoreProducts:
         """The inner products of some rows with the columns."""
-        known = self._cells is not None
-        columns = some.columns[:0] if known else some.columns
+        columns = some.columns if self._cells is None else some.columns[:0]
         factors = score_factors(self.predictor, some.rows, some.relation, some.inverse, columns)
         assert factors is not None
         if not self.searched:
             return score_products(*factors)
         if self._cells is None:
-            self._cells = ColumnCells.of(factors[1])
+            self._cells = ColumnCells(factors[1])
         return CellProducts(factors[0].float(), self._cells, some.looks())
 
     def _edges(self, near: Tensor, far: Tensor) -> Tensor:
@@ -485,17 +427,15 @@ class RowLogs:
         scores[others] = self._edges(rows[row[others]], far[others])
         return scores
 
-    def _compute(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        links, predictor = self.links, self.predictor
-        rows = links.rows[start:stop]
+    def _compute(self, some: HalfLinks) -> tuple[Tensor, Tensor]:
+        """Log truth of some rows [rows, columns or entities], and their shifts."""
+        predictor, asked_of = self.predictor, (some.rows, some.relation, some.inverse)
         if self.whole:
-            scores = row_scores(predictor, rows, links.relation, links.inverse)
-            asked = scores[:, links.columns]
+            scores = row_scores(predictor, *asked_of)
+            asked = scores[:, some.columns]
         else:
-            scores = asked = column_scores(predictor, rows, links.relation, links.inverse, links.columns)
-        begin, end = self._known_range(start, stop)
-        row = links.known_rows[begin:end] - start
-        place = torch.searchsorted(links.columns, links.known_ends[begin:end])
+            scores = asked = column_scores(predictor, *asked_of, some.columns)
+        row, place = some.known_rows, torch.searchsorted(some.columns, some.known_ends)
         normaliser = torch.logsumexp(asked, 1)
         if sees_facts(predictor):
             unknown = torch.logsumexp(asked.index_put((row, place), asked.new_tensor(LOWEST_SCORE)), 1)
@@ -514,12 +454,6 @@ class RowLogs:
             count = count * HIDDEN  # all the mass is that of unknown ends
         return self.rule.shift(count, highest + total.log(), normaliser)
 
-    def _known_range(self, start: int, stop: int) -> tuple[int, int]:
-        """Which of the known facts are those of some rows."""
-        bounds = torch.tensor([start, stop], device=self.links.rows.device)
-        begin, end = torch.searchsorted(self.links.known_rows, bounds).tolist()
-        return begin, end
-
     def reaching(self, floor: float, most: int | None = None) -> Tensor:
         """Keys head · entities + tail of the entries that reach the floor.
 
@@ -528,9 +462,12 @@ class RowLogs:
         more than it has facts reach 1. Nothing that such a row leaves out reaches its floor.
         """
         links, keys = self.links, [torch.zeros(0, dtype=torch.int64, device=self.links.rows.device)]
-        levels = torch.tensor(_levels(floor, most), device=links.rows.device)
+        floors = [floor]
+        while most is not None and floors[-1] < 1:
+            floors.append(min(1.0, floors[-1] * _STEP))
+        levels = torch.tensor([math.log(level) for level in floors], device=links.rows.device)
         room = links.facts() + (most or 0)
-        for start, scores, shift in self._looks():
+        for start, scores, shift in self.blocks():
             thresholds, counts = shift[:, None] + levels, None
             if most is not None:
                 counts = scores.count_reaching(thresholds)
@@ -551,7 +488,7 @@ class RowLogs:
         if not count or self.whole or not (self.searched or most is not None):
             return SearchCheck()
         places = (torch.arange(count, device=keys.device) * len(self.links.rows)) // count
-        exact = RowLogs.of(self.predictor, replace(self.links.only(places), per_fact=None), self.rule, 1 << 30)
+        exact = RowLogs(self.predictor, replace(self.links.only(places), per_fact=None), self.rule, 1 << 30)
         reaching, wanted = exact.reaching(floor), exact.reaching(floor, most)
         missed = reaching[~_find(keys, reaching)[1]]
         heads, tails = missed // self.predictor.entities, missed % self.predictor.entities
@@ -559,14 +496,6 @@ class RowLogs:
         found = int(_find(keys, wanted)[1].sum())
         off = float((exact.shifts - self.shifts[places]).abs().sum())
         return SearchCheck(count, len(reaching), len(wanted), found, worst, off)
-
-    def _looks(self) -> Iterator[tuple[int, ScoreProducts, Tensor]]:
-        """Where each block of rows starts, its scores, and what is to be taken from them for the log truth."""
-        if self.fused:
-            yield from self._products()
-        else:
-            for start, logs in self.blocks():
-                yield start, WrittenScores(logs), logs.new_zeros(len(logs))
 
     def _key(self, near: Tensor, far: Tensor) -> Tensor:
         size = self.predictor.entities
@@ -578,31 +507,32 @@ class RowLogs:
         NaN where a predictor of whole rows was not asked for the row, or had no time for it, and where it sees the edge
         itself.
         """
+        links = self.links
         out = torch.full((len(heads),), math.nan, device=heads.device)
-        near, far = (tails, heads) if self.links.inverse else (heads, tails)
-        row, is_row = self._place(self.links.rows, near)
-        column, is_column = (far, torch.ones_like(is_row)) if self.whole else self._place(self.links.columns, far)
-        dear = DEARER * len(heads) < len(self.links.rows) * len(self.links.columns)
+        near, far = (tails, heads) if links.inverse else (heads, tails)
+        row, is_row = self._place(links.rows, near)
+        column, is_column = (far, torch.ones_like(is_row)) if self.whole else self._place(links.columns, far)
+        dear = DEARER * len(heads) < len(links.rows) * len(links.columns)
         if self.fused or (self.held_as is None and dear):
             is_column = torch.zeros_like(is_row)  # cheaper one by one than all blocks once more
         inside = torch.nonzero(is_row & is_column).view(-1)
-        if len(self.links.rows) > self.block:
+        ends = [0, len(inside)]
+        if len(links.rows) > self.block:
             inside = inside[torch.argsort(row[inside], stable=True)]
-            bounds = torch.arange(0, len(self.links.rows) + self.block, self.block, device=heads.device)
+            bounds = torch.arange(0, len(links.rows) + self.block, self.block, device=heads.device)
             ends = torch.searchsorted(row[inside], bounds).tolist()
-        else:
-            ends = [0, len(inside)]
-        for number, (start, logs) in enumerate(self.blocks() if len(inside) else ()):
+        for number, (start, block, _) in enumerate(self.blocks() if len(inside) else ()):
+            assert isinstance(block, WrittenScores)
             mine = inside[ends[number] : ends[number + 1]]
-            out[mine] = logs[row[mine] - start, column[mine]]
+            out[mine] = block.scores[row[mine] - start, column[mine]]
         outside = torch.nonzero(is_row & ~is_column).view(-1)
-        out[outside] = self._singles(self.links.rows, row[outside], far[outside]) - self.shifts[row[outside]]
-        if not self.whole and not sees_facts(self.predictor):
-            self._fill_others(out, heads, tails, torch.nonzero(~is_row).view(-1))
+        out[outside] = self._singles(links.rows, row[outside], far[outside]) - self.shifts[row[outside]]
         if sees_facts(self.predictor):
-            links = self.links
             known = torch.sort(self._key(links.rows[links.known_rows], links.known_ends)).values
             out[_find(known, self._key(near, far))[1]] = math.nan
+        elif not self.whole:
+            others = torch.nonzero(~is_row).view(-1)
+            out[others] = self._without_fact(near[others], far[others])
         return out
 
     def _place(self, ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -615,44 +545,20 @@ class RowLogs:
         place = table[wanted].long()
         return place.clamp(min=0), place >= 0
 
-    def _fill_others(self, out: Tensor, heads: Tensor, tails: Tensor, places: Tensor) -> None:
-        """The same for edges whose row has no fact; too many rows to be scored before it is known who is listed."""
+    def _without_fact(self, near: Tensor, far: Tensor) -> Tensor:
+        """Log truth of edges whose row has no fact; too many rows to be scored before it is known who is listed."""
         links = self.links
-        near, far = (tails[places], heads[places]) if links.inverse else (heads[places], tails[places])
         rows, row = torch.unique(near, return_inverse=True)
-        shifts = [torch.zeros(0, device=out.device)]
+        shifts = [torch.zeros(0, device=near.device)]
         for some in torch.split(rows, self.block):
-            none = torch.zeros(len(some), device=out.device)
-            shifts.append(self.rule.shift(none, none - math.inf, self._normaliser(some)))
-        out[places] = self._singles(rows, row, far) - torch.cat(shifts)[row]
-
-    def _normaliser(self, rows: Tensor) -> Tensor:
-        """The log of the summed exponentials of the columns."""
-        if self.fused:
-            none = self.links.without_rows()
-            return self._product(replace(none, rows=rows)).log_sums()
-        links = self.links
-        return torch.logsumexp(column_scores(self.predictor, rows, links.relation, links.inverse, links.columns), 1)
-
-
-@dataclass(frozen=True)
-class WrittenScores:
-    """A block of scores that lies in memory, as `ScoreProducts`."""
-
-    scores: Tensor
-
-    def log_sums(self) -> Tensor:
-        """log Σ exp of the scores of each row."""
-        return torch.logsumexp(self.scores, 1)
-
-    def count_reaching(self, thresholds: Tensor) -> Tensor:
-        """How many scores of each row reach each of its thresholds."""
-        return counted_reaching(self.scores, thresholds)
-
-    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Row and column of each score that reaches the threshold of its row."""
-        row, column = torch.nonzero(self.scores >= threshold[:, None], as_tuple=True)
-        return row, column
+            none = torch.zeros(len(some), device=near.device)
+            if self.fused:
+                sums = self._product(replace(links, rows=some, known_rows=some[:0], known_ends=some[:0])).log_sums()
+            else:
+                scores = column_scores(self.predictor, some, links.relation, links.inverse, links.columns)
+                sums = torch.logsumexp(scores, 1)
+            shifts.append(self.rule.shift(none, none - math.inf, sums))
+        return self._singles(rows, row, far) - torch.cat(shifts)[row]
 
 
 def fused_width(predictor: LinkPredictor) -> int:
@@ -665,14 +571,6 @@ def fused_width(predictor: LinkPredictor) -> int:
 def is_searchable(predictor: LinkPredictor) -> bool:
     """Whether the best columns of a row are searched for: scores are inner products, and no GPU has them all sooner."""
     return device_of(predictor).type == "cpu" and fused_width(predictor) > 0
-
-
-def _levels(floor: float, most: int | None) -> list[float]:
-    """Logs of the floors that a row may have."""
-    levels = [floor]
-    while most is not None and levels[-1] * _STEP < 1:
-        levels.append(levels[-1] * _STEP)
-    return [math.log(level) for level in (levels if most is None else [*levels, 1.0])]
 
 
 def _find(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -255,7 +255,7 @@ class CandidateScorer:
 
     def row_logs(self, place: int, links: HalfLinks) -> RowLogs:
         """The rows of one scorer."""
-        return RowLogs.of(self.scorers[place], links, self.rule, self.memory)
+        return RowLogs(self.scorers[place], links, self.rule, self.memory)
 
     def reaching(self, rows: Sequence[Sequence[RowLogs]]) -> Tensor:
         """Keys head · entities + tail of the edges that reach the floor in some row, in order."""
@@ -331,11 +331,8 @@ class CandidateScorer:
             near, far = support[inverse], support[not inverse]
             rows = torch.nonzero((near >= self.sources.open_from) & (near < 1)).view(-1)
             columns = torch.nonzero(far >= self.sources.least).view(-1)
-            links.append(self._looking(HalfLinks(number, inverse, rows, columns, none, none)))
+            links.append(HalfLinks(number, inverse, rows, columns, none, none).looking(self.sources.per_fact))
         return links
-
-    def _looking(self, links: HalfLinks) -> HalfLinks:
-        return links.looking(self.sources.per_fact) if self.sources.per_fact is not None else links
 
     def _support(self, number: int) -> list[Tensor]:
         """How surely each entity is a head and a tail of a relation; what is too little to matter may be 0."""
@@ -361,7 +358,8 @@ class CandidateScorer:
             rows = None
             if self.sources.rows_from is not None and least is not None:
                 rows = torch.nonzero(near >= least).view(-1)
-            links.append(self._looking(HalfLinks.of(number, inverse, heads, tails, columns, rows)))
+            side = HalfLinks.of(number, inverse, heads, tails, columns, rows)
+            links.append(side.looking(self.sources.per_fact))
         if self.sources.rows_from is not None or not has_one_side(scorer):
             return links
         return [self._useful(side) for side in fewer_rows(links)]
@@ -378,4 +376,4 @@ def fewer_rows(both: Sequence[HalfLinks]) -> list[HalfLinks]:
     """The same with rows of one direction alone, that with fewer; those of the heads if there are as many."""
     counts = [len(links.rows) for links in both]
     kept = counts.index(min(counts))
-    return [links if side == kept else links.without_rows() for side, links in enumerate(both)]
+    return [links if side == kept else links.only(links.rows[:0]) for side, links in enumerate(both)]
