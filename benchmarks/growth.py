@@ -79,7 +79,7 @@ def index(graph_folder: Path, model_folder_: Path, kind: str, per_fact: int, flo
 
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.predict import model_folder
-    from tuplet.truth.candidates.score import CandidateScorer
+    from tuplet.truth.candidates.scorer import CandidateScorer
     from tuplet.truth.candidates.sources import CandidateSources
     from tuplet.truth.rules import Calibration
     from tuplet.truth.scored import SearchCheck
@@ -89,7 +89,7 @@ def index(graph_folder: Path, model_folder_: Path, kind: str, per_fact: int, flo
     began, clock = time.process_time(), time.perf_counter()
     sources = CandidateSources(LEAST, most=most or None, per_fact=per_fact if kind == "searched" else None)
     model = {"model": model_folder.load(model_folder_)}
-    scorer = CandidateScorer.of(model, graph.edges("train"), sources, floor, Calibration())
+    scorer = CandidateScorer(model, graph.edges("train"), sources, floor, Calibration())
     prepared = time.process_time() - began
     rows = pairs = listed = 0
     parts, check = {}, SearchCheck()

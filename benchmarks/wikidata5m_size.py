@@ -126,7 +126,7 @@ class Work:
         asked = self.asked
         edges = TrainingEdges({"train": self.splits["train"]}, *self.sizes)
         model = model_folder.load_for(edges, self.model, asked.device)
-        return CandidateScorer.of({"complex": model}, edges.splits["train"], self.sources, asked.floor, Calibration())
+        return CandidateScorer({"complex": model}, edges.splits["train"], self.sources, asked.floor, Calibration())
 
     @cached_property
     def sources(self) -> CandidateSources:

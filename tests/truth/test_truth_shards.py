@@ -13,7 +13,7 @@ from test_truth_sweep import ENTITIES, RELATIONS, random_edges, random_model
 from tuplet.predict.base import LinkPredictor
 from tuplet.truth.calibration.calibrate import two_step_rules
 from tuplet.truth.candidates import score
-from tuplet.truth.candidates.score import RelationParts, ShardSize, SweepTask, finished_relations, score_candidates
+from tuplet.truth.candidates.score import CandidateScorer, ShardSize, SweepTask, finished_relations, score_candidates
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
 from tuplet.truth.rules import Calibration
 
@@ -53,7 +53,7 @@ def test_shards_that_are_finished_are_not_swept_again(tmp_path: Path, monkeypatc
     whole = score_candidates(scorers("both"), edges, sources, 0.02)
     compute = SweepTask.compute
 
-    def counted(task: SweepTask, work: RelationParts, *rest: Any) -> Any:
+    def counted(task: SweepTask, work: CandidateScorer, *rest: Any) -> Any:
         swept.append(task.name)
         if len(swept) == 7:
             raise KeyboardInterrupt

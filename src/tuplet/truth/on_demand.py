@@ -128,7 +128,7 @@ class TruthOnDemand:
         self.calibration, self._bounds = calibration or Calibration(), bounds
         known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
         self._shifter = RowShifts.of(predictor, known, self.calibration, memory)
-        self._scorer = CandidateScorer.of({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
+        self._scorer = CandidateScorer({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
         self._cache = (
             RelationCache.of(Path(folder), f"{key} logs", threshold, self.calibration, *basis) if folder else None
         )

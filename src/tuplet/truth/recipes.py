@@ -205,11 +205,11 @@ class Predicted:
         if progress and self.parts is not None and cache is not None and not cache.begun:
             progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
         if self.ray is not None:
-            from tuplet.truth.candidates.cluster_parts import ScoredCandidates, score_on_cluster
+            from tuplet.truth.candidates.score import score_on_cluster
 
             folders = list_predictors(self.predictor)
-            wanted = ScoredCandidates(choice.sources, floor, rule, self.memory, two_step)
-            score_on_cluster(self.ray, graph, COUNTED, folders, scorers, wanted, cache, progress)
+            asked = choice.sources, floor, rule, self.memory
+            score_on_cluster(self.ray, graph, COUNTED, folders, scorers, asked, two_step, cache, progress)
         scores = scoring.score(0, scorers, facts[0], cache, progress, two_step)
         scores = replace(scores, floor=choice.floor if why != "" else 0.0)
         if why is None:

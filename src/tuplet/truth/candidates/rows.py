@@ -174,7 +174,8 @@ class ColumnCells:
         furthest = (2 * self.sizes.log()).sqrt()
         spread = (rows**2 @ self.variances.T).sqrt_()
         beyond = (furthest - spread).clamp_(min=0).square_().mul_(0.5)
-        return spread.mul_(furthest).add_(beyond).addmm_(rows, self.means.T)
+        promised: Tensor = spread.mul_(furthest).add_(beyond).addmm_(rows, self.means.T)
+        return promised
 
 
 class CellProducts(ScoreProducts):

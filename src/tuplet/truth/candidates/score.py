@@ -8,7 +8,11 @@ whatever scorers say. Only one relation is ever held.
 What is listed of a relation has parts with names; a large relation is cut into shards of a fixed number of rows, the
 same on every machine, so that no task is large. Each shard is swept alone: the edges that reach the floor, and what
 turns the scores of its rows into truth. When all are swept it is known which edges are listed, and every scorer is
-asked about these, again some rows at a time. Needs torch and numpy alone.
+asked about these, again some rows at a time.
+
+Tasks run in threads here, or on the workers of a Ray cluster. A worker fetches the graph and the models by their
+content, opens them once, and computes what one process would: the same blocks on the same number of threads, so that
+the parts are the same to the last bit on processors of one kind.
 """
 
 from __future__ import annotations
@@ -16,26 +20,35 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import make_folder, replacing, system_errors, write_array
+from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
+from tuplet.predict.model_folder import located
 from tuplet.progress import Report
+from tuplet.truth.calibration.calibrate import two_step_rules
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
-from tuplet.truth.candidates.scorer import CandidateScorer, RowProgress, RowsDone
-from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources
+from tuplet.truth.candidates.scorer import CandidateScorer, Part, RowProgress, RowsDone, ShardSize
+from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
+from tuplet.truth.cluster import Folder, RayExecutor, arrived
+from tuplet.truth.predictor_choice import open_predictors
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import EdgeColumns, ScoredEdges, SearchCheck
+
+Tensor = torch.Tensor
 
 
 class RelationCache:
@@ -135,139 +148,7 @@ def _unpacked(packed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {"heads": (keys // size).astype(np.int32), "tails": (keys % size).astype(np.int32), "logs": logs}
 
 
-Tensor = torch.Tensor
-Part: TypeAlias = Mapping[str, NDArray[Any]]
-
-
-class TwoStepSource(Protocol):
-    """Pairs of each relation that rules of two steps speak for."""
-
-    @property
-    def level(self) -> float:
-        """How surely they do, at least; parts are named by it."""
-        ...
-
-    def ends(self, relation: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Heads and tails."""
-        ...
-
-
-def part_names(
-    number: int, sources: CandidateSources, scorers: Iterable[LinkPredictor], two_step: TwoStepSource | None
-) -> list[str]:
-    """What the parts of a relation are called."""
-    names = [str(number)]
-    if sources.open_from is not None and sources.rows_from is None and any(map(scores_columns, scorers)):
-        names.append(f"{names[-1]}-open-{sources.open_from:g}")
-    if two_step is not None:
-        names.append(f"{names[-1]}-two-step-{two_step.level:g}")
-    return names
-
-
-@dataclass(frozen=True)
-class ShardSize:
-    """How much one task computes."""
-
-    cells: int = 1 << 30  # scores: half a minute on one core
-    dear_rows: int = 512  # of a predictor that walks the graph for each
-
-    def rows(self, scorer: LinkPredictor, links: HalfLinks) -> int:
-        """Of a scorer against these columns."""
-        width = links.width if scores_columns(scorer) else scorer.entities
-        fits = max(1, self.cells // max(1, width))
-        return min(fits, self.dear_rows) if sees_facts(scorer) else fits
-
-
 SHARD = ShardSize()
-
-
-class RelationParts:
-    """What is listed of a relation, in parts: each is kept by its name, so that one made elsewhere stays as it is."""
-
-    def __init__(self, scorer: CandidateScorer, two_step: TwoStepSource | None, size: ShardSize | None = None) -> None:
-        self.scorer, self.two_step, self.size = scorer, two_step, size or SHARD
-        self.late: Callable[[], bool] = lambda: False  # whether what is made now may lack rows: it is not kept
-        self.links = lru_cache(maxsize=4)(scorer.links)  # the shards of a relation share them
-
-    def names(self, number: int) -> list[str]:
-        """What the parts of a relation are called."""
-        return part_names(number, self.scorer.sources, self.scorer.scorers, self.two_step)
-
-    def parts(self, number: int, cache: RelationCache | None = None) -> dict[str, Part]:
-        """All parts of a relation by name; those in the cache are not computed again, the others are kept there."""
-        rows: list[list[RowLogs]] = []  # of the first part, unless it was made before, or elsewhere
-        made: dict[str, Part] = {}
-
-        def first() -> Part:
-            rows.extend(self.scorer.rows(self.scorer.links(number)))
-            listed = self.scorer.listed(rows)
-            if self.two_step is None:
-                rows.clear()
-            return listed
-
-        def two_step() -> Part:
-            size = self.scorer.counts.entities
-            before = [part["heads"].astype(np.int64) * size + part["tails"] for part in made.values()]
-            return self.scorer.two_step_pairs(number, self.two_step_keys(number, before), rows)
-
-        for name in self.names(number):
-            part = cache.load(name) if cache else None
-            if part is None:
-                kind = first if not made else two_step if "-two-step-" in name else self._open_pairs(number)
-                with torch.inference_mode():
-                    part = dict(kind())
-                if cache and not self.late():
-                    cache.save(name, part)
-            made[name] = part
-        return made
-
-    def two_step_keys(self, number: int, before: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Keys of the pairs of rules, those aside that are listed before."""
-        assert self.two_step is not None
-        heads, tails = self.two_step.ends(number)
-        keys = np.asarray(heads, dtype=np.int64) * self.scorer.counts.entities + tails
-        return np.setdiff1d(keys, np.concatenate(before))
-
-    def _open_pairs(self, number: int) -> Callable[[], Part]:
-        return lambda: self.scorer.open_pairs(number)
-
-    def dear_rows(self, task: WholeTask | SweepTask) -> int:
-        """How many rows of a task are computed by predictors that see the facts."""
-        scorers = self.scorer.scorers
-        if not any(map(sees_facts, scorers)) or (isinstance(task, SweepTask) and task.without_fact):
-            return 0
-        dear = [pair for pair in zip(scorers, self.links(task.number, False), strict=True) if sees_facts(pair[0])]
-        sides = [(self.size.rows(scorer, side), len(side.rows)) for scorer, both in dear for side in both]
-        if isinstance(task, WholeTask):
-            return sum(rows for _, rows in sides)
-        return sum(min(size, max(0, rows - task.shard * size)) for size, rows in sides)
-
-    def facts_in_a_row(self, task: WholeTask | SweepTask) -> float:
-        """How many known facts a half-link of its relation has, on average; the same for all its shards."""
-        heads, tails = self.scorer.counts.edges(task.number)
-        return len(heads) / max(1, min(len(torch.unique(heads)), len(torch.unique(tails))))
-
-    def shards(self, number: int) -> list[SweepTask]:
-        """Those of a relation that is too large for one task; none of any other."""
-        facts, names = len(self.scorer.counts.edges(number)[0]), self.names(number)
-        kinds = [name for name in names if "-two-step-" not in name]
-        some_dear = any(map(sees_facts, self.scorer.scorers))
-        most_rows = facts if self.scorer.views is not None and len(kinds) == 1 else self.scorer.counts.entities
-        if most_rows * self.scorer.counts.entities <= self.size.cells and not some_dear:
-            return []  # without looking at it
-        found = []
-        for without_fact, name in enumerate(kinds):
-            links = self.links(number, bool(without_fact))
-            counts = [
-                -(-len(side.rows) // self.size.rows(scorer, side))
-                for scorer, both in zip(self.scorer.scorers, links, strict=True)
-                for side in both
-            ]
-            most = max([1, *counts])
-            found += [
-                SweepTask(number, bool(without_fact), shard, f"{name}-shard-{shard}-{most}") for shard in range(most)
-            ]
-        return found if len(found) > len(kinds) else []
 
 
 @dataclass(frozen=True)
@@ -276,9 +157,24 @@ class WholeTask:
 
     number: int
 
-    def compute(self, work: RelationParts, cache: RelationCache | None = None) -> dict[str, Part]:
-        """By name."""
-        return work.parts(self.number, cache)
+    def compute(self, scorer: CandidateScorer, cache: RelationCache | None = None) -> dict[str, Part]:
+        """The parts by name; those in the cache are not computed again, the others are kept there."""
+        rows, made = list[list[RowLogs]](), dict[str, Part]()
+        for name in scorer.names(self.number):
+            part: Part | None = cache.load(name) if cache else None
+            if part is None:
+                with torch.inference_mode():
+                    if "-two-step-" in name:
+                        part = scorer.two_step_pairs(self.number, list(made.values()), rows)
+                    elif made:
+                        part = scorer.open_pairs(self.number)
+                    else:
+                        part = scorer.listed(rows := scorer.rows(scorer.links(self.number)))
+                        rows = [] if scorer.two_step is None else rows  # they may hold many numbers
+                if cache and not scorer.late:
+                    cache.save(name, part)
+            made[name] = part
+        return made
 
 
 @dataclass(frozen=True)
@@ -290,28 +186,27 @@ class SweepTask:
     shard: int
     name: str
 
-    def compute(self, work: RelationParts, cache: RelationCache | None = None) -> dict[str, Part]:
+    def compute(self, scorer: CandidateScorer, cache: RelationCache | None = None) -> dict[str, Part]:
         """The keys of what reaches the floor, and of every scorer in each direction the shifts of the rows.
 
         Whole rows of a scorer that gives no other are in it too: they are dear, and will be looked at again.
         """
         part: dict[str, Tensor] = {}
-        whole = work.scorer.rows(work.links(self.number, self.without_fact))
+        whole = scorer.rows(scorer.shared_links(self.number, self.without_fact))
         with torch.inference_mode():
-            some = [[side.links.some(*self._span(work, side)) for side in both] for both in whole]
-            swept = work.scorer.rows(some)
-            part["keys"] = work.scorer.reaching(swept)
+            swept = scorer.rows([[self._some(scorer, side) for side in both] for both in whole])
+            part["keys"] = scorer.reaching(swept)
             for place, both in enumerate(swept):
                 for side, like in zip(both, whole[place], strict=True):
                     part[f"shifts-{place}-{side.links.inverse:d}"] = side.shifts
                     if (held := side.held(like)) is not None:
                         part[f"held-{place}-{side.links.inverse:d}"] = held
-            searched = work.scorer.searched(swept, part["keys"])
+            searched = scorer.searched(swept, part["keys"])
         return {self.name: {name: array.cpu().numpy() for name, array in part.items()} | searched}
 
-    def _span(self, work: RelationParts, side: RowLogs) -> tuple[int, int]:
-        size = work.size.rows(side.predictor, side.links)
-        return self.shard * size, (self.shard + 1) * size
+    def _some(self, scorer: CandidateScorer, side: RowLogs) -> HalfLinks:
+        size = scorer.size.rows(side.predictor, side.links)
+        return side.links.some(self.shard * size, (self.shard + 1) * size)
 
 
 @dataclass(frozen=True)
@@ -326,9 +221,9 @@ class FillTask:
     shifts: Sequence[NDArray[np.float32]]  # of these rows
     held: Sequence[NDArray[np.float16] | None]
 
-    def compute(self, work: RelationParts, cache: RelationCache | None = None) -> NDArray[np.float32]:
+    def compute(self, scorer: CandidateScorer, cache: RelationCache | None = None) -> NDArray[np.float32]:
         """Logs. [scorers, keys]"""
-        scorer, links = work.scorer, work.links(self.number, self.without_fact)
+        links = scorer.shared_links(self.number, self.without_fact)
         device = scorer.counts.edges(self.number)[0].device
         heads, tails = scorer.ends(torch.from_numpy(self.keys).to(device))
         logs = torch.full((len(links), len(self.keys)), torch.nan, device=device)
@@ -340,109 +235,62 @@ class FillTask:
                         held = self.held[place]
                         known = None if held is None else torch.from_numpy(held).to(device)
                         shifts = torch.from_numpy(self.shifts[place]).to(device)
-                        logs[place] = scorer.row_logs(place, some).given(shifts, known).at(heads, tails)
+                        logs[place] = scorer.row_logs(scorer.scorers[place], some).given(shifts, known).at(heads, tails)
         found: NDArray[np.float32] = logs.cpu().numpy()
         return found
 
 
-class CutRelation:
-    """A large relation between its tasks: what the sweeps found, and the logs as they are filled in."""
-
-    def __init__(self, work: RelationParts, number: int, swept: Mapping[str, Part]) -> None:
-        """`swept`: what came of each of its shards, by name."""
-        self.work, self.number = work, number
-        kinds = [[task for task in work.shards(number) if task.without_fact == kind] for kind in (False, True)]
-        self.swept = [[swept[task.name] for task in tasks] for tasks in kinds]
-        listed = [
-            np.unique(np.concatenate([none := np.zeros(0, np.int64), *(p["keys"] for p in k)])) for k in self.swept
-        ]
-        if len(listed[1]):
-            listed[1] = work.scorer.open_keys(number, torch.from_numpy(listed[1])).numpy()
-        self.two_step = work.two_step_keys(number, listed) if work.two_step is not None else none
-        self.keys = [np.union1d(listed[0], self.two_step), listed[1]]
-        self.logs = [np.full((len(work.scorer.scorers), 2, len(keys)), np.nan, dtype=np.float32) for keys in self.keys]
-
-    def tasks(self) -> Iterator[FillTask]:
-        """What is left to be computed."""
-        for without_fact in (False, True):
-            for inverse in (False, True):
-                yield from self._fills(without_fact, inverse)
-
-    def put(self, task: FillTask, logs: NDArray[np.float32]) -> None:
-        """What came of a task."""
-        places = np.searchsorted(self.keys[task.without_fact], task.keys)
-        self.logs[task.without_fact][:, int(task.inverse), places] = logs
-
-    def parts(self) -> Mapping[str, Part]:
-        """All parts of the relation by name, when all tasks are done."""
-        is_rule = np.isin(self.keys[0], self.two_step, assume_unique=True)
-        found: dict[str, dict[str, NDArray[Any]]] = {}
-        for name in self.work.names(self.number):
-            kind = 1 if "-open-" in name and "-two-step-" not in name else 0
-            mine = is_rule if "-two-step-" in name else ~is_rule if not kind else slice(None)
-            keys, size = self.keys[kind][mine], self.work.scorer.counts.entities
-            ends = {"heads": (keys // size).astype(np.int32), "tails": (keys % size).astype(np.int32)}
-            found[name] = ends | {"logs": self.logs[kind][:, :, mine]}
-            if "-two-step-" not in name:
-                found[name] |= sum(map(SearchCheck.of_part, self.swept[kind]), SearchCheck()).in_part()
-        return found
-
-    def _fills(self, without_fact: bool, inverse: bool) -> Iterator[FillTask]:
-        """The listed edges in order of their rows, whole rows at a time."""
-        keys, size = self.keys[without_fact], self.work.scorer.counts.entities
-        if not len(keys):
-            return
-        links = self.work.links(self.number, without_fact)
-        sides = [next((side for side in both if side.inverse == inverse), None) for both in links]
-        near = keys % size if inverse else keys // size
-        order = np.argsort(near, kind="stable")
-        rows, starts = np.unique(near[order], return_index=True)
-        asked = zip(self.work.scorer.scorers, sides, strict=True)
-        step = min(self.work.size.rows(scorer, side) for scorer, side in asked if side is not None)
-        for start in range(0, len(rows), step):
-            mine = rows[start : start + step]
-            end = starts[start + step] if start + step < len(rows) else len(order)
-            spans, shifts, held = [], [], []
-            for place, side in enumerate(sides):
-                begin, stop = (0, 0) if side is None else _span(side.rows, int(mine[0]), int(mine[-1]))
-                spans.append(slice(begin, stop))
-                shifts.append(self._swept(f"shifts-{place}-{inverse:d}", without_fact, begin, stop))
-                whole = side is not None and not scores_columns(self.work.scorer.scorers[place])
-                held.append(self._swept(f"held-{place}-{inverse:d}", without_fact, begin, stop) if whole else None)
-            some = np.sort(keys[order[starts[start] : end]])
-            yield FillTask(self.number, without_fact, inverse, some, spans, shifts, held)
-
-    def _swept(self, name: str, without_fact: bool, begin: int, stop: int) -> NDArray[Any]:
-        """Some rows of an array that lies in the shards of a relation."""
-        found, at = [np.zeros(0, dtype=np.float32)], 0
-        for part in self.swept[without_fact]:
-            array = part.get(name, found[0])
-            if at < stop and at + len(array) > begin:
-                found.append(array[max(0, begin - at) : stop - at])
-            at += len(array)
-        return np.concatenate(found[1:] or found)
-
-
-RelationTask: TypeAlias = WholeTask | SweepTask | FillTask
+FirstTask: TypeAlias = WholeTask | SweepTask
+RelationTask: TypeAlias = FirstTask | FillTask
 Runner: TypeAlias = Callable[[Sequence[RelationTask]], Iterator[tuple[int, Any]]]  # place of a task, what came of it
 
 
-def plan(shards: Iterable[Sequence[SweepTask]]) -> list[WholeTask | SweepTask]:
-    """What is to be done for relations 0, 1, …, of which each has these shards, or none.
+def cut(scorer: CandidateScorer, number: int) -> list[SweepTask]:
+    """The shards of a relation that is too large for one task; none of any other."""
+    entities, facts = scorer.counts.entities, len(scorer.counts.edges(number)[0])
+    kinds = [name for name in scorer.names(number) if "-two-step-" not in name]
+    most_rows = facts if scorer.views is not None and len(kinds) == 1 else entities
+    if most_rows * entities <= scorer.size.cells and not any(map(sees_facts, scorer.scorers)):
+        return []  # without looking at it
+    found = []
+    for without_fact, name in enumerate(kinds):
+        sides = _sides(scorer, number, bool(without_fact))
+        most = max([1, *(-(-len(side.rows) // size) for _, side, size in sides)])
+        found += [SweepTask(number, bool(without_fact), shard, f"{name}-shard-{shard}-{most}") for shard in range(most)]
+    return found if len(found) > len(kinds) else []
 
-    Large relations come first: they would keep everybody waiting at the end.
-    """
-    cut: list[WholeTask | SweepTask] = []
-    whole: list[WholeTask | SweepTask] = []
-    for number, tasks in enumerate(shards):
-        cut += tasks
+
+def _sides(scorer: CandidateScorer, number: int, without_fact: bool) -> list[tuple[LinkPredictor, HalfLinks, int]]:
+    """Of each scorer the rows in each direction, and how many of them a task computes."""
+    links = zip(scorer.scorers, scorer.shared_links(number, without_fact), strict=True)
+    return [(one, side, scorer.size.rows(one, side)) for one, both in links for side in both]
+
+
+def count_dear_rows(scorer: CandidateScorer, task: FirstTask) -> int:
+    """How many rows of a task are computed by predictors that see the facts."""
+    sweep = task if isinstance(task, SweepTask) else None
+    if not any(map(sees_facts, scorer.scorers)) or (sweep and sweep.without_fact):
+        return 0
+    sides = [(size, len(side.rows)) for one, side, size in _sides(scorer, task.number, False) if sees_facts(one)]
+    return sum(rows if sweep is None else min(size, max(0, rows - sweep.shard * size)) for size, rows in sides)
+
+
+def plan_relations(scorer: CandidateScorer, cache: RelationCache | None, workers: int) -> list[FirstTask]:
+    """The tasks of all relations. Large ones come first: they would keep everybody waiting at the end."""
+
+    def shards(number: int) -> list[SweepTask]:
+        return [] if cache and cache.has(number) else cut(scorer, number)
+
+    sweeps, whole = list[FirstTask](), list[FirstTask]()
+    for number, tasks in enumerate(_side_by_side(shards, range(scorer.scorers[0].relations), workers)):
+        sweeps += tasks
         whole += [] if tasks else [WholeTask(number)]
-    return [*cut, *whole]
+    return [*sweeps, *whole]
 
 
 def finished_parts(
-    work: RelationParts,
-    tasks: Sequence[WholeTask | SweepTask],
+    scorer: CandidateScorer,
+    tasks: Sequence[FirstTask],
     cache: RelationCache | None,
     run: Runner,
     done: Callable[[int], None],
@@ -453,24 +301,21 @@ def finished_parts(
     finished = len(tasks) - len(left)
     for place, found in run(left):
         task, finished = left[place], finished + 1
-        if cache and not work.late():
+        if cache and not scorer.late:
             _keep(cache, found)
-        else:
-            swept |= found if isinstance(task, SweepTask) else {}
+        elif isinstance(task, SweepTask):
+            swept |= found
         done(finished)
         if isinstance(task, WholeTask):
             yield task.number, found
-    for number in dict.fromkeys(task.number for task in tasks if isinstance(task, SweepTask)):
-        mine = [task for task in tasks if isinstance(task, SweepTask) and task.number == number]
+    sweeps = [task for task in tasks if isinstance(task, SweepTask)]
+    for number in dict.fromkeys(task.number for task in sweeps):
+        mine = [task for task in sweeps if task.number == number]
         late = any(task.name in swept for task in mine)
         for task in mine:
             if cache and task.name not in swept:
-                swept[task.name] = cache.load(task.name) or task.compute(work)[task.name]
-        cut = CutRelation(work, number, {task.name: swept.pop(task.name) for task in mine})
-        fills = list(cut.tasks())
-        for place, found in run(fills):
-            cut.put(fills[place], found)
-        parts = cut.parts()
+                swept[task.name] = cache.load(task.name) or task.compute(scorer)[task.name]
+        parts = _fill(scorer, number, [(task.without_fact, swept.pop(task.name)) for task in mine], run)
         if cache and not late:
             _keep(cache, parts)
             for task in mine:
@@ -485,10 +330,76 @@ def _keep(cache: RelationCache, parts: Mapping[str, Part]) -> None:
             cache.save(name, parts[name])
 
 
-def _span(rows: Tensor, first: int, last: int) -> tuple[int, int]:
-    """The places of ascending ids from the first to the last."""
-    begin, stop = torch.searchsorted(rows, torch.tensor([first, last + 1], device=rows.device)).tolist()
-    return begin, stop
+def _fill(scorer: CandidateScorer, number: int, shards: Sequence[tuple[bool, Part]], run: Runner) -> Mapping[str, Part]:
+    """All parts of a large relation by name, of what came of its shards."""
+    none = np.zeros(0, np.int64)
+    swept = [[part for without_fact, part in shards if without_fact == kind] for kind in (False, True)]
+    listed = [np.unique(np.concatenate([none, *(part["keys"] for part in parts)])) for parts in swept]
+    if len(listed[1]):
+        listed[1] = scorer.open_keys(number, torch.from_numpy(listed[1])).numpy()
+    two_step = none if scorer.two_step is None else scorer.two_step_keys(number, listed)
+    keys = [np.union1d(listed[0], two_step), listed[1]]
+    logs = [np.full((len(scorer.scorers), 2, len(some)), np.nan, dtype=np.float32) for some in keys]
+    kinds = [(without_fact, inverse) for without_fact in (False, True) for inverse in (False, True)]
+    fills = [task for kind in kinds for task in _fill_tasks(scorer, number, *kind, keys[kind[0]], swept[kind[0]])]
+    for place, found in run(fills):
+        task = fills[place]
+        logs[task.without_fact][:, int(task.inverse), np.searchsorted(keys[task.without_fact], task.keys)] = found
+    by_rule = np.isin(keys[0], two_step, assume_unique=True)
+    made: dict[str, Part] = {}
+    for name in scorer.names(number):
+        rules, kind = "-two-step-" in name, int("-open-" in name and "-two-step-" not in name)
+        mine = slice(None) if kind else by_rule if rules else ~by_rule
+        heads, tails = (side.astype(np.int32) for side in np.divmod(keys[kind][mine], scorer.counts.entities))
+        searched = {} if rules else sum(map(SearchCheck.of_part, swept[kind]), SearchCheck()).in_part()
+        made[name] = {"heads": heads, "tails": tails, "logs": logs[kind][:, :, mine]} | searched
+    return made
+
+
+def _fill_tasks(
+    scorer: CandidateScorer,
+    number: int,
+    without_fact: bool,
+    inverse: bool,
+    keys: NDArray[np.int64],
+    swept: Sequence[Part],
+) -> Iterator[FillTask]:
+    """The listed edges in order of their rows, whole rows at a time."""
+    if not len(keys):
+        return
+    links = scorer.shared_links(number, without_fact)
+    sides = [next((side for side in both if side.inverse == inverse), None) for both in links]
+    near = keys % scorer.counts.entities if inverse else keys // scorer.counts.entities
+    order = np.argsort(near, kind="stable")
+    rows, starts = np.unique(near[order], return_index=True)
+    starts = np.append(starts, len(order))
+    asked = zip(scorer.scorers, sides, strict=True)
+    step = min(scorer.size.rows(one, side) for one, side in asked if side is not None)
+    for start in range(0, len(rows), step):
+        mine = rows[start : start + step]
+        spans, shifts, held = [], [], []
+        for place, side in enumerate(sides):
+            begin = stop = 0
+            if side is not None:
+                bounds = torch.tensor([int(mine[0]), int(mine[-1]) + 1], device=side.rows.device)
+                begin, stop = torch.searchsorted(side.rows, bounds).tolist()
+            spans.append(slice(begin, stop))
+            shifts.append(_swept_rows(swept, f"shifts-{place}-{inverse:d}", begin, stop))
+            whole = side is not None and not scores_columns(scorer.scorers[place])
+            held.append(_swept_rows(swept, f"held-{place}-{inverse:d}", begin, stop) if whole else None)
+        some = np.sort(keys[order[starts[start] : starts[start + len(mine)]]])
+        yield FillTask(number, without_fact, inverse, some, spans, shifts, held)
+
+
+def _swept_rows(swept: Sequence[Part], name: str, begin: int, stop: int) -> NDArray[Any]:
+    """Some rows of an array that lies in the shards of a relation."""
+    found, at = [np.zeros(0, dtype=np.float32)], 0
+    for part in swept:
+        array = part.get(name, found[0])
+        if at < stop and at + len(array) > begin:
+            found.append(array[max(0, begin - at) : stop - at])
+        at += len(array)
+    return np.concatenate(found[1:] or found)
 
 
 Item = TypeVar("Item")
@@ -506,7 +417,7 @@ def score_candidates(
     memory: int | None = None,
     cache: RelationCache | None = None,
     progress: Report | None = None,
-    two_step: TwoStepSource | None = None,
+    two_step: TwoStepPairs | None = None,
     until: float = math.inf,
 ) -> ScoredEdges:
     """All candidates that reach the floor, each as if it were unknown whether it is a fact.
@@ -520,21 +431,19 @@ def score_candidates(
     if not 0 < floor < 1:
         raise BadInput(f"the threshold lies between 0 and 1, not {floor:g}")
     workers = workers_for(scorers.values())
-    scorer = CandidateScorer.of(scorers, counted, sources, floor, rule or Calibration(), memory, workers)
-    plain = RelationParts(scorer, two_step)
-    tasks = plan_relations(plain, cache, workers)
-    if math.isfinite(until):  # what is least useful is left for the end
-        tasks.sort(key=plain.facts_in_a_row, reverse=True)
-    cut = any(isinstance(task, SweepTask) for task in tasks)
-    told = RowProgress(progress, [plain.dear_rows(task) for task in tasks], cut, until)
-    work = RelationParts(scorer.counting(told), two_step)
-    work.late = lambda: bool(told.late)
+    scorer = CandidateScorer(scorers, counted, sources, floor, rule or Calibration(), memory, workers, two_step, SHARD)
+    tasks = plan_relations(scorer, cache, workers)
+    if math.isfinite(until):  # what is least useful is left for the end: relations of few facts in a row
+        tasks.sort(key=lambda task: scorer.count_facts_in_a_row(task.number), reverse=True)
+    has_shards = any(isinstance(task, SweepTask) for task in tasks)
+    told = RowProgress(progress, [count_dear_rows(scorer, task) for task in tasks], has_shards, until)
+    scorer.report_to(told)
 
     def run(some: Sequence[RelationTask]) -> Iterator[tuple[int, Any]]:
-        yield from enumerate(_side_by_side(lambda task: task.compute(work, cache), some, workers))
+        yield from enumerate(_side_by_side(lambda task: task.compute(scorer, cache), some, workers))
 
     found, searched = {}, {}
-    for number, parts in finished_parts(work, tasks, cache, run, told.task):
+    for number, parts in finished_parts(scorer, tasks, cache, run, told.task):
         found[number] = _merged(list(parts.values()))
         if (check := sum(map(SearchCheck.of_part, parts.values()), SearchCheck())).rows:
             searched[number] = check
@@ -542,15 +451,6 @@ def score_candidates(
     if sources.useful_from is None and not math.isfinite(until):
         return scored
     return replace(scored, rows=RowsDone.of(counted, sources, told.late))
-
-
-def plan_relations(work: RelationParts, cache: RelationCache | None, workers: int) -> list[WholeTask | SweepTask]:
-    """The tasks of all relations, large ones in shards, unless they are finished."""
-
-    def shards(number: int) -> list[SweepTask]:
-        return [] if cache and cache.has(number) else work.shards(number)
-
-    return plan(_side_by_side(shards, range(work.scorer.scorers[0].relations), workers))
 
 
 def workers_for(scorers: Iterable[LinkPredictor]) -> int:
@@ -615,3 +515,95 @@ def joined(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[Any]
         start, end = end, end + len(part["heads"])
         logs[:, :, start:end] = part["logs"]
     return ScoredEdges(heads, which, tails, names, logs)
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """All that decides the parts of a relation, small enough to travel with each."""
+
+    graph: Folder
+    counted: tuple[str, ...]  # splits whose edges are counted
+    models: tuple[Folder, ...]
+    device: str
+    settings: tuple[CandidateSources, float, Calibration, int | None, int]  # with the workers that share the memory
+    rules: tuple[float, tuple[float, ...]] | None  # level and bounds of the two-step pairs; the rest is in the graph
+    size: ShardSize
+
+
+@lru_cache(maxsize=1)
+def _open_scorer(job: ScoringJob) -> CandidateScorer:
+    """What scores relations, in a worker."""
+    graph = KnowledgeGraph.open(arrived(job.graph))
+    known = graph.edges(*job.counted)
+    # The graph was checked where the job comes from; here it is a copy of it.
+    scorers, _ = open_predictors([arrived(model) for model in job.models], graph, job.device, other_graph=True)
+    if workers_for(scorers.values()) > 1:
+        torch.set_num_threads(1)
+    pairs = None
+    if job.rules is not None:
+        rules = two_step_rules(len(graph.entities), len(graph.relations), known)
+        assert rules is not None, "there were rules where the job comes from"
+        pairs = TwoStepPairs(rules, job.rules[0], np.array(job.rules[1]))
+    return CandidateScorer(scorers, known, *job.settings, pairs, job.size)
+
+
+def compute(job: ScoringJob, task: RelationTask) -> Any:
+    """What comes of a task, in a worker."""
+    return task.compute(_open_scorer(job))
+
+
+def score_on_cluster(
+    address: str,
+    graph: KnowledgeGraph,
+    counted: tuple[str, ...],
+    models: Sequence[object],
+    scorers: Mapping[str, LinkPredictor],
+    candidates: tuple[CandidateSources, float, Calibration, int | None],
+    two_step: TwoStepPairs | None,
+    cache: RelationCache | None,
+    progress: Report | None,
+) -> None:
+    """Have the relations scored on a Ray cluster that are not in the cache yet; they are there afterwards.
+
+    `candidates` are sources, floor, rule and memory, as in `score_candidates`.
+    """
+    if cache is None or not all(isinstance(model, str | os.PathLike) for model in models):
+        raise BadInput("a cluster is sent model folders; an object in Python, or a name of one, stays here")
+    workers, device = workers_for(scorers.values()), device_of(next(iter(scorers.values()))).type
+    known, settings = graph.edges(*counted), (*candidates, workers)
+    scorer = CandidateScorer(scorers, known, *settings, two_step, SHARD)
+    planned = plan_relations(scorer, cache, workers)
+    tasks = [t for t in planned if isinstance(t, SweepTask) or not all(map(cache.has, scorer.names(t.number)))]
+    facts = np.bincount(known[1], minlength=len(graph.relations))
+    # whole relations come behind shards; the largest would keep everybody waiting if it came last
+    tasks.sort(key=lambda task: -int(facts[task.number]) if isinstance(task, WholeTask) else -math.inf)
+    if not tasks:
+        return
+    rules = None if two_step is None else (two_step.level, tuple(two_step.bounds.tolist()))
+    with RayExecutor(address, gpu=device == "cuda") as pool, tempfile.TemporaryDirectory() as folder:
+        graph.save(Path(folder) / "graph")
+        sent = pool.ship(Path(folder) / "graph"), counted, tuple(pool.ship(located(str(model))) for model in models)
+        job = ScoringJob(*sent, device, settings, rules, scorer.size)
+        if progress:
+            progress("index", 0, len(tasks), f"parts, {len(pool.actors)} workers")
+
+        def done(number: int) -> None:
+            if progress:
+                progress("index", number, len(tasks), "parts")
+
+        for _ in finished_parts(scorer, tasks, cache, lambda some: _run_in_pool(pool, job, some), done):
+            pass
+
+
+def _run_in_pool(pool: Executor, job: ScoringJob, tasks: Sequence[RelationTask]) -> Iterator[tuple[int, Any]]:
+    """What comes of tasks, as they are finished."""
+    futures = {pool.submit(compute, job, task): place for place, task in enumerate(tasks)}
+    try:
+        for future in as_completed(futures):
+            yield futures.pop(future), future.result()
+    except BrokenExecutor:
+        why = "workers died again and again, perhaps for lack of memory; the same command goes on"
+        raise BudgetExceeded(why) from None
+    finally:
+        for future in futures:
+            future.cancel()

@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -22,10 +23,13 @@ from tuplet.errors import BadInput
 from tuplet.predict.base import LinkPredictor, device_of, has_one_side, row_scores, scores_columns, sees_facts
 from tuplet.progress import Report
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
-from tuplet.truth.candidates.sources import CandidateSources
+from tuplet.truth.candidates.sources import CandidateSources, TwoStepPairs
 from tuplet.truth.known_edges import EdgeCounts, EntityViews
 from tuplet.truth.rules import Calibration
 from tuplet.truth.scored import EdgeColumns, SearchCheck
+
+Tensor = torch.Tensor
+Part: TypeAlias = Mapping[str, NDArray[Any]]  # of what is listed of a relation: heads, tails, logs
 
 _BATCHES = 8  # for each core, between two reports: a few seconds at most, so that Ctrl-C does not wait longer
 _BATCH = 64  # of a predictor that does not say how many rows it computes at a time
@@ -186,23 +190,28 @@ class RowsDone:
         return {"computed": computed, "of": rows, "facts_in_them": round(self.facts / max(1, self.of_facts), 4)}
 
 
-Tensor = torch.Tensor
-
-
 @dataclass(frozen=True)
+class ShardSize:
+    """How much one task computes."""
+
+    cells: int = 1 << 30  # scores: half a minute on one core
+    dear_rows: int = 512  # of a predictor that walks the graph for each
+
+    def rows(self, scorer: LinkPredictor, links: HalfLinks) -> int:
+        """Of a scorer against these columns."""
+        width = links.width if scores_columns(scorer) else scorer.entities
+        fits = max(1, self.cells // max(1, width))
+        return min(fits, self.dear_rows) if sees_facts(scorer) else fits
+
+
 class CandidateScorer:
-    """Scores one relation at a time; what the relations share is made once."""
+    """Scores one relation at a time; what the relations share is made once.
 
-    scorers: tuple[LinkPredictor, ...]
-    counts: EdgeCounts
-    views: EntityViews | None  # None: every entity is a row and a column
-    sources: CandidateSources
-    floor: float
-    rule: Calibration
-    memory: int  # of one scorer in one direction
+    What is listed of a relation has parts, each known by its name, so that one made elsewhere stays as it is.
+    """
 
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         scorers: Mapping[str, LinkPredictor],
         counted: EdgeColumns,
         sources: CandidateSources,
@@ -210,34 +219,89 @@ class CandidateScorer:
         rule: Calibration,
         memory: int | None = None,
         workers: int = 1,
-    ) -> CandidateScorer:
+        two_step: TwoStepPairs | None = None,
+        size: ShardSize | None = None,
+    ) -> None:
         """For these scorers and known edges; so many workers share the memory."""
-        predictors = tuple(scorers.values())
-        first, device = predictors[0], device_of(predictors[0])
-        for other in predictors:
+        self.scorers, self.sources, self.floor, self.rule = tuple(scorers.values()), sources, floor, rule
+        self.two_step, self.size = two_step, size or ShardSize()
+        first, device = self.scorers[0], device_of(self.scorers[0])
+        for other in self.scorers:
             if device_of(other) != device:
                 raise BadInput(f"scorers lie on several devices: {device} and {device_of(other)}")
         if memory is None:
             memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
         if memory < 12 * first.entities:
             raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {12 * first.entities:,}")
-        counts = EdgeCounts.of(first.entities, first.relations, *counted, device)
-        views = None
+        self.memory = memory // (2 * len(self.scorers) * workers)  # of one scorer in one direction
+        self.counts = EdgeCounts.of(first.entities, first.relations, *counted, device)
+        self.views: EntityViews | None = None  # without them every entity is a row and a column
         if not sources.everything:
             # Shares of whole numbers, and the largest of them: the same entities are plausible on every device.
             ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in counted)
-            views = EntityViews.of(first.entities, first.relations, *ids)
-        share = memory // (2 * len(predictors) * workers)
-        return CandidateScorer(predictors, counts, views, sources, floor, rule, share)
+            self.views = EntityViews.of(first.entities, first.relations, *ids)
+        self.shared_links = lru_cache(maxsize=4)(self.links)  # among the shards of a relation
+        self.told: RowProgress | None = None
+
+    def report_to(self, told: RowProgress) -> None:
+        """Say from now on how many dear rows are done, and compute none when the time is up."""
+        self.told = told
+        self.scorers = tuple(CountedRows(scorer, told) if sees_facts(scorer) else scorer for scorer in self.scorers)
+
+    @property
+    def late(self) -> bool:
+        """Whether what is made now may lack rows: it is not kept."""
+        return self.told is not None and bool(self.told.late)
+
+    def count_facts_in_a_row(self, number: int) -> float:
+        """How many known facts a half-link of a relation has, on average."""
+        heads, tails = self.counts.edges(number)
+        return len(heads) / max(1, min(len(torch.unique(heads)), len(torch.unique(tails))))
+
+    def names(self, number: int) -> list[str]:
+        """What the parts of a relation are called: half-links, pairs without a fact, pairs of two-step rules."""
+        names = [str(number)]
+        if self.sources.open_from is not None and self.sources.rows_from is None:
+            names += [f"{number}-open-{self.sources.open_from:g}"] if any(map(scores_columns, self.scorers)) else []
+        return names if self.two_step is None else [*names, f"{names[-1]}-two-step-{self.two_step.level:g}"]
 
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
         return self.listed(self.rows(self.links(number)))
 
-    def counting(self, told: RowProgress) -> CandidateScorer:
-        """The same, saying how many of these rows are done."""
-        counted = tuple(CountedRows(scorer, told) if sees_facts(scorer) else scorer for scorer in self.scorers)
-        return replace(self, scorers=counted)
+    def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
+        """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
+        rows = self.rows(self.links(number, without_fact=True))
+        keys = self.reaching(rows)
+        return self.part(self.open_keys(number, keys), rows) | self.searched(rows, keys)
+
+    def two_step_pairs(
+        self, number: int, before: Sequence[Part], rows: Sequence[Sequence[RowLogs]]
+    ) -> dict[str, NDArray[Any]]:
+        """The same of the pairs of rules that are in none of the parts `before`.
+
+        With the `rows` of the relation all scorers are asked; without, those that are not cheap say nothing.
+        """
+        listed = [part["heads"].astype(np.int64) * self.counts.entities + part["tails"] for part in before]
+        known = self.counts.edges(number)
+        fresh = torch.from_numpy(self.two_step_keys(number, listed)).to(known[0].device)
+        if rows:
+            return self.part(fresh, rows)
+        ends, sides = self.ends(fresh), []
+        for scorer in self.scorers:
+            both = []
+            for links in self._half_links(number, scorer) if scores_columns(scorer) else ():
+                needed = torch.isin(known[links.inverse], ends[links.inverse])
+                few = HalfLinks.of(number, links.inverse, known[0][needed], known[1][needed], links.columns)
+                both.append(self.row_logs(scorer, replace(few, per_fact=links.per_fact)).swept())
+            sides.append(both)
+        return self.part(fresh, sides)
+
+    def two_step_keys(self, number: int, before: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Keys of the pairs of rules, those aside that are listed before."""
+        assert self.two_step is not None
+        heads, tails = self.two_step.ends(number)
+        return np.setdiff1d(heads.astype(np.int64) * self.counts.entities + tails, np.concatenate(before))
 
     def links(self, number: int, without_fact: bool = False) -> list[list[HalfLinks]]:
         """What every scorer is asked about a relation, in both directions: half-links, or rows that have no fact.
@@ -251,11 +315,11 @@ class CandidateScorer:
 
     def rows(self, links: Sequence[Sequence[HalfLinks]]) -> list[list[RowLogs]]:
         """The rows of every scorer."""
-        return [[self.row_logs(place, side) for side in both] for place, both in enumerate(links)]
+        return [[self.row_logs(one, side) for side in both] for one, both in zip(self.scorers, links, strict=True)]
 
-    def row_logs(self, place: int, links: HalfLinks) -> RowLogs:
+    def row_logs(self, scorer: LinkPredictor, links: HalfLinks) -> RowLogs:
         """The rows of one scorer."""
-        return RowLogs(self.scorers[place], links, self.rule, self.memory)
+        return RowLogs(scorer, links, self.rule, self.memory)
 
     def reaching(self, rows: Sequence[Sequence[RowLogs]]) -> Tensor:
         """Keys head · entities + tail of the edges that reach the floor in some row, in order."""
@@ -265,48 +329,18 @@ class CandidateScorer:
 
     def open_keys(self, number: int, keys: Tensor) -> Tensor:
         """Those of pairs whose ends both have no fact of the relation."""
-        heads, tails = self.counts.edges(number)
-        keep = ~torch.isin(keys // self.counts.entities, heads) & ~torch.isin(keys % self.counts.entities, tails)
-        return keys[keep]
+        (heads, tails), ends = self.counts.edges(number), self.ends(keys)
+        return keys[~torch.isin(ends[0], heads) & ~torch.isin(ends[1], tails)]
 
     def searched(self, rows: Sequence[Sequence[RowLogs]], keys: Tensor) -> dict[str, NDArray[Any]]:
         """How much of what reaches the floor is listed, where columns are searched for or rows list their most."""
-        return sum(
-            (side.checked(self.floor, self.sources.most, keys) for both in rows for side in both), SearchCheck()
-        ).in_part()
+        checks = (side.checked(self.floor, self.sources.most, keys) for both in rows for side in both)
+        return sum(checks, SearchCheck()).in_part()
 
     def listed(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
         """The edges that reach the floor in some row."""
         keys = self.reaching(rows)
         return self.part(keys, rows) | self.searched(rows, keys)
-
-    def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
-        """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
-        rows = self.rows(self.links(number, without_fact=True))
-        keys = self.reaching(rows)
-        return self.part(self.open_keys(number, keys), rows) | self.searched(rows, keys)
-
-    def two_step_pairs(
-        self, number: int, keys: NDArray[np.int64], rows: Sequence[Sequence[RowLogs]]
-    ) -> dict[str, NDArray[Any]]:
-        """The same of given pairs, by their keys.
-
-        With the `rows` of the relation all scorers are asked; without, those that are not cheap say nothing.
-        """
-        known = self.counts.edges(number)
-        fresh = torch.from_numpy(keys).to(known[0].device)
-        if rows:
-            return self.part(fresh, rows)
-        ends, sides = self.ends(fresh), []
-        for place, scorer in enumerate(self.scorers):
-            both = []
-            for links in self._half_links(number, scorer) if scores_columns(scorer) else ():
-                needed = torch.isin(known[links.inverse], ends[links.inverse])
-                few = HalfLinks.of(number, links.inverse, known[0][needed], known[1][needed], links.columns)
-                few = replace(few, per_fact=links.per_fact)
-                both.append(self.row_logs(place, few).swept())
-            sides.append(both)
-        return self.part(fresh, sides)
 
     def part(self, keys: Tensor, sides: Sequence[Sequence[RowLogs]]) -> dict[str, NDArray[Any]]:
         """What the rows of each scorer say about the edges of these keys; NaN for one that has none."""
@@ -344,36 +378,26 @@ class CandidateScorer:
     def _half_links(self, number: int, scorer: LinkPredictor) -> list[HalfLinks]:
         """Those of the heads and of the tails."""
         heads, tails = self.counts.edges(number)
-        if self.views is None:
-            everyone = torch.arange(self.counts.entities, device=heads.device)
-            # The rows of a predictor that sees the facts are dear: beside another one it gets those that have a fact.
-            rows = None if sees_facts(scorer) and len(self.scorers) > 1 else everyone
-            both = [HalfLinks.of(number, inverse, heads, tails, everyone, rows) for inverse in (False, True)]
-            return fewer_rows(both) if rows is None and has_one_side(scorer) else both
-        links, support = list[HalfLinks](), self._support(number)
+        sources, support = self.sources, None if self.views is None else self._support(number)
+        everyone = torch.arange(self.counts.entities, device=heads.device)
+        rows, links = None, list[HalfLinks]()
         for inverse in (False, True):
-            near, far = support[inverse], support[not inverse]
-            columns = torch.nonzero(far >= self.sources.least).view(-1)
-            least = self.sources.open_from if scores_columns(scorer) else self.sources.rows_from
-            rows = None
-            if self.sources.rows_from is not None and least is not None:
-                rows = torch.nonzero(near >= least).view(-1)
-            side = HalfLinks.of(number, inverse, heads, tails, columns, rows)
-            links.append(side.looking(self.sources.per_fact))
-        if self.sources.rows_from is not None or not has_one_side(scorer):
+            columns, least = everyone, sources.open_from if scores_columns(scorer) else sources.rows_from
+            if support is not None:
+                columns = torch.nonzero(support[not inverse] >= sources.least).view(-1)
+                if sources.rows_from is not None and least is not None:
+                    rows = torch.nonzero(support[inverse] >= least).view(-1)
+            elif not sees_facts(scorer) or len(self.scorers) == 1:
+                rows = everyone  # those of a predictor that sees the facts are dear: beside another it gets fewer
+            links.append(HalfLinks.of(number, inverse, heads, tails, columns, rows).looking(sources.per_fact))
+        if rows is not None or sources.rows_from is not None or not has_one_side(scorer):
             return links
-        return [self._useful(side) for side in fewer_rows(links)]
-
-    def _useful(self, links: HalfLinks) -> HalfLinks:
-        """The same without rows that there is no time for."""
-        if self.sources.useful_from is None:
-            return links
-        useful = usefulness(links.facts(), links.rows)
-        return links.only(torch.nonzero(useful >= self.sources.useful_from).view(-1))
-
-
-def fewer_rows(both: Sequence[HalfLinks]) -> list[HalfLinks]:
-    """The same with rows of one direction alone, that with fewer; those of the heads if there are as many."""
-    counts = [len(links.rows) for links in both]
-    kept = counts.index(min(counts))
-    return [links if side == kept else links.only(links.rows[:0]) for side, links in enumerate(both)]
+        counts = [len(side.rows) for side in links]
+        fewer = counts.index(min(counts))  # the heads if there are as many
+        for place, side in enumerate(links):
+            if place != fewer:
+                links[place] = side.only(side.rows[:0])
+            elif support is not None and sources.useful_from is not None:  # there is no time for the others
+                useful = usefulness(side.facts(), side.rows)
+                links[place] = side.only(torch.nonzero(useful >= sources.useful_from).view(-1))
+        return links

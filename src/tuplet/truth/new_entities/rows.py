@@ -156,7 +156,7 @@ def _scored(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: Edge
         mine = relation == number
         sides = [
             [
-                RowLogs.of(scorer, side, Calibration(), 1 << 30)
+                RowLogs(scorer, side, Calibration(), 1 << 30)
                 for side in _half_links(number, heads[mine], tails[mine], rows, everyone)
             ]
             for scorer, rows in scorers.values()
