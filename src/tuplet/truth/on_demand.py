@@ -13,13 +13,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Ints
@@ -35,65 +35,16 @@ from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.known_edges import EdgeCounts, sum_by_row
 from tuplet.truth.rules import Calibration, combine
+from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.table import Row, TruthTable
-
-_BYTES_PER_SCORE = 12  # score, its exponential, and room for what the predictor needs itself
-_BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
-_MOST_PAIRS = 1 << 18
-
-
-@dataclass(frozen=True)
-class RowShifts:
-    """Computes rows in blocks and keeps one number of each."""
-
-    predictor: LinkPredictor
-    basis: EdgeCounts
-    calibration: Calibration
-    block: int  # rows at a time
-    chunk: int  # pairs at a time
-
-    @staticmethod
-    def of(
-        predictor: LinkPredictor, basis: EdgeCounts, calibration: Calibration, memory: int | None = None
-    ) -> RowShifts:
-        """Such that at most about `memory` bytes are held (default: 1 GiB, on a GPU 40 % of what is free)."""
-        device = device_of(predictor)
-        if memory is None:
-            memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
-        width = predictor.entities * max(1, int(getattr(predictor, "cells_per_score", 1)))
-        if memory < width * _BYTES_PER_SCORE:
-            raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {width * _BYTES_PER_SCORE:,}")
-        block = min(memory // (width * _BYTES_PER_SCORE), predictor.entities)
-        return RowShifts(
-            predictor, basis, calibration, max(1, block), max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))
-        )
-
-    def shifts(self, rows: Tensor, relation: int, inverse: bool, observed: tuple[Tensor, Tensor]) -> Tensor:
-        """Shifts of some rows [n] → [n], given what `observed` says of the relation."""
-        count, log_observed = observed
-        parts = [torch.zeros(0, device=rows.device)]
-        for part in torch.split(rows, self.block):
-            normaliser = torch.logsumexp(row_scores(self.predictor, part, relation, inverse), 1)
-            if not bool(normaliser.isfinite().all()):  # it would be lost without a word
-                raise BadInput(f"{type(self.predictor).__name__} gives scores that are not finite numbers")
-            parts.append(self.calibration.shift(count[part], log_observed[part], normaliser))
-        return torch.cat(parts)
-
-    def observed(self, relation: int, inverse: bool) -> tuple[Tensor, Tensor]:
-        """Per row: number of its observed entries; log of their summed exp(score), −inf if none. [entities] each"""
-        heads, tails = self.basis.edges(relation)
-        row = tails if inverse else heads
-        scores = edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
-        lowest = torch.full((self.predictor.entities,), -math.inf, device=scores.device)
-        highest = lowest.scatter_reduce(0, row, scores, "amax")
-        total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
-        return self.basis.count(relation, inverse), torch.where(total > 0, highest + total.log(), lowest)
-
 
 Tensor = torch.Tensor
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
+_BYTES_PER_SCORE = 12  # score, its exponential, and room for what the predictor needs itself
+_BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
+_MOST_PAIRS = 1 << 18
 _BOUND_BY = 512  # how many known ends, and how many of everyone, bound a normaliser
 _TABLES = 8  # how many tables of relations are kept
 _SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
@@ -106,14 +57,17 @@ class TruthOnDemand:
 
     `facts` is the table of the observed edges alone; `basis` holds the edges that the calibration counts. With a
     `folder` what was computed about a relation is kept there under `key` (hash of the model) for later processes.
-    No prediction is above its bound, if there are `bounds`; these are never above the prediction.
+    No prediction is above its bound, if there are `bounds`; these are never above the prediction. At most about
+    `memory` bytes are held (default: 1 GiB, on a GPU 40 % of what is free).
     """
+
+    tabulated = False
 
     def __init__(
         self,
         predictor: LinkPredictor,
         facts: TruthTable,
-        basis: tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.integer]],
+        basis: EdgeColumns,
         calibration: Calibration | None = None,
         threshold: float = 0.005,
         folder: str | os.PathLike[str] | None = None,
@@ -123,49 +77,39 @@ class TruthOnDemand:
         bounds: MeasuredBounds | None = None,
         unpredicted: int = -1,  # a relation of which facts are all there is
     ) -> None:
-        self.unpredicted = unpredicted
-        self.predictor, self.facts, self._threshold = predictor, facts, threshold
-        self.calibration, self._bounds = calibration or Calibration(), bounds
-        known = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device_of(predictor))
-        self._shifter = RowShifts.of(predictor, known, self.calibration, memory)
+        self.entities, self.relations, self.double = facts.entities, facts.relations, facts.double
+        self.predictor, self.facts, self.threshold, self.unpredicted = predictor, facts, threshold, unpredicted
+        self.calibration, self._bounds, self._keep = calibration or Calibration(), bounds, keep
+        device = device_of(predictor)
+        if memory is None:
+            memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
+        row = predictor.entities * max(1, int(getattr(predictor, "cells_per_score", 1))) * _BYTES_PER_SCORE
+        if memory < row:
+            raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {row:,}")
+        self.block = max(1, min(memory // row, predictor.entities))  # rows at a time
+        self.chunk = max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))  # pairs at a time
+        self.basis = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device)
         self._scorer = CandidateScorer({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
-        self._cache = (
-            RelationCache.of(Path(folder), f"{key} logs", threshold, self.calibration, *basis) if folder else None
-        )
-        self._shifts: dict[tuple[int, bool], _Shifts] = {}
-        self._recent: list[tuple[int, bool]] = []
+        settings = f"{key} logs", threshold, self.calibration, *basis
+        self.cache = None if folder is None else RelationCache.of(Path(folder), *settings)
+        self._shifts: OrderedDict[tuple[int, bool], RowShifts] = OrderedDict()
         self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
         self._tables: OrderedDict[tuple[int, ...], TruthTable] = OrderedDict()
-        self._keep = keep
         self._turn = threading.RLock()
 
-    @property
-    def entities(self) -> int:
-        return self.facts.entities
-
-    @property
-    def relations(self) -> int:
-        return self.facts.relations
-
-    @property
-    def threshold(self) -> float:
-        return self._threshold
-
-    @property
-    def tabulated(self) -> bool:
-        return False
-
-    @property
-    def double(self) -> bool:
-        return self.facts.double
-
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
-        """The edges of a row that are observed or whose prediction reaches the threshold."""
+        """The edges of a row that are observed or whose prediction reaches the threshold, in order of the other end."""
         key = (entity, relation, inverse)
         with self._turn:
             if key not in self._rows:
                 facts = self.facts.row(entity, relation, inverse)
-                self._rows[key] = _overlay(*self.predicted(entity, relation, inverse), facts)
+                ids, truth = self.predicted(entity, relation, inverse)
+                new = ~np.isin(ids, facts.ids)
+                everyone = np.concatenate([ids[new], facts.ids])
+                order = np.argsort(everyone, kind="stable")
+                observed = np.concatenate([np.zeros(np.count_nonzero(new), dtype=bool), facts.observed])[order]
+                values = np.concatenate([truth[new], facts.truth])[order]
+                self._rows[key] = Row(everyone[order].astype(np.int32), values, observed)
             return _recent(self._rows, key, self._keep)
 
     def value(self, head: int, relation: int, tail: int) -> float:
@@ -175,9 +119,8 @@ class TruthOnDemand:
         if max(head, tail) >= self.predictor.entities or relation == self.unpredicted:
             return 0.0
         with self._turn, torch.inference_mode():
-            device = device_of(self.predictor)
-            ends = torch.tensor([head], device=device), torch.tensor([tail], device=device)
-            truth = float(self._bounded(self._truth(*ends, relation).cpu().numpy())[0])
+            ends = torch.tensor([[head], [tail]], device=device_of(self.predictor))
+            truth = float(self._bounded(self._truth(ends[0], ends[1], relation).cpu().numpy())[0])
         return truth if truth >= self.threshold else 0.0
 
     def observed_edge(self, head: int, relation: int, tail: int) -> bool:
@@ -186,8 +129,7 @@ class TruthOnDemand:
 
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
         """The largest truth of a row, 0 if it has no edge."""
-        truth = self.row(entity, relation, inverse).truth
-        return float(truth.max()) if len(truth) else 0.0
+        return float(self.row(entity, relation, inverse).truth.max(initial=0.0))
 
     def table(self, relations: Sequence[int]) -> TruthTable:
         """The table of whole relations, such as those a query names, so that any engine can run on it.
@@ -198,24 +140,21 @@ class TruthOnDemand:
         key = tuple(sorted(set(relations)))
         with self._turn:
             if key not in self._tables:
-                self._tables[key] = self._table(key)
+                edges = zip(*(self._relation_edges(relation) for relation in key), strict=True)
+                facts = self.facts.fact_edges()
+                mine = facts.where(np.isin(facts.relation, np.asarray(key)))
+                predicted = Predictions(*(np.concatenate(column) for column in edges))
+                made = TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
+                self._tables[key] = made
             return _recent(self._tables, key, _TABLES)
 
-    def _table(self, relations: tuple[int, ...]) -> TruthTable:
-        edges = [self._relation_edges(relation) for relation in relations]
-        heads, relation, tails, prediction = (np.concatenate(column) for column in zip(*edges, strict=True))
-        facts = self.facts.fact_edges()
-        mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
-        predicted = Predictions(heads, relation, tails, prediction)
-        return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
-
     def _relation_edges(self, relation: int) -> Predictions:
-        part = self._cache.load(relation) if self._cache else None
+        part = self.cache.load(relation) if self.cache else None
         if part is None:
             with torch.inference_mode():
                 part = self._scorer.relation(relation)
-            if self._cache:
-                self._cache.save(relation, part)
+            if self.cache:
+                self.cache.save(relation, part)
         found = joined(("",), {relation: part}).predictions()
         if relation == self.unpredicted:
             return found.where(np.zeros(len(found.heads), dtype=bool))
@@ -232,113 +171,126 @@ class TruthOnDemand:
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
         with torch.inference_mode():
             own = torch.tensor([entity], device=device_of(self.predictor))
-            everyone = torch.arange(self.predictor.entities, device=own.device)
-            ends = (everyone, own.expand_as(everyone)) if inverse else (own.expand_as(everyone), everyone)
             here, there = self._of(relation, inverse), self._of(relation, not inverse)
             mine = row_scores(self.predictor, own, relation, inverse)[0] - here.exact(own)
             at_most = combine(mine, there.scores_to(own) - there.lower())
             near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
-            truth = self._bounded(self._truth(ends[0][near], ends[1][near], relation).cpu().numpy())
+            ends = own.expand_as(near), near
+            truth = self._bounded(self._truth(ends[inverse], ends[not inverse], relation).cpu().numpy())
             keep = truth >= self.threshold
             return near.int().cpu().numpy()[keep], truth[keep]
 
     def _truth(self, heads: Tensor, tails: Tensor, relation: int) -> Tensor:
         """Predictions of single edges. [n]"""
         forward, backward = (
-            edge_scores(self.predictor, heads, relation, tails, inverse, self._shifter.chunk)
+            edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
             - self._of(relation, inverse).exact(tails if inverse else heads)
             for inverse in (False, True)
         )
         return combine(forward, backward)
 
-    def _of(self, relation: int, inverse: bool) -> _Shifts:
+    def _of(self, relation: int, inverse: bool) -> RowShifts:
+        """The shifts of a view. What it asks of all entities is as large as the model: the last two views keep that."""
         key = (relation, inverse)
         if key not in self._shifts:
-            self._shifts[key] = _Shifts(self._shifter, relation, inverse, self._cache)
-        # What a relation asks of all entities is as large as the model: only that of the last two views is kept.
-        self._recent = [key, *(k for k in self._recent if k != key)]
-        for old in self._recent[2:]:
-            self._shifts[old].forget()
-        del self._recent[2:]
+            self._shifts[key] = RowShifts(self, relation, inverse)
+        self._shifts.move_to_end(key)
+        for old in islice(reversed(self._shifts), 2, 3):
+            self._shifts[old].queries = None
         return self._shifts[key]
 
 
-class _Shifts:
+class RowShifts:
     """Shifts of the rows of one relation in one direction, filled in as they are needed."""
 
-    def __init__(self, shifter: RowShifts, relation: int, inverse: bool, cache: RelationCache | None) -> None:
-        self._shifter, self._relation, self._inverse, self._cache = shifter, relation, inverse, cache
-        self._observed = shifter.observed(relation, inverse)
+    def __init__(self, truth: TruthOnDemand, relation: int, inverse: bool) -> None:
+        self._all, self._relation, self._inverse, self._predictor = truth, relation, inverse, truth.predictor
+        heads, tails = truth.basis.edges(relation)
+        row = tails if inverse else heads
+        scores = edge_scores(self._predictor, heads, relation, tails, inverse, truth.chunk)
+        lowest = torch.full((self._predictor.entities,), -math.inf, device=scores.device)
+        highest = lowest.scatter_reduce(0, row, scores, "amax")
+        total = sum_by_row(torch.exp(scores - highest[row]), row, len(highest))
+        # of each row the number of observed entries, and the log of their summed exp(score), −inf without any
+        self._count = truth.basis.count(relation, inverse)
+        self._log_observed = torch.where(total > 0, highest + total.log(), lowest)
         self._lower: Tensor | None = None
-        self._queries: Tensor | None = None
+        self.queries: Tensor | None = None  # what each row looks for; to be had again at once
         stored = self._stored("shift")
-        self._exact = torch.full_like(self._observed[0], math.nan) if stored is None else stored
-
-    @property
-    def _name(self) -> str:
-        return f"{self._relation}-{'heads' if self._inverse else 'tails'}"
+        self._exact = torch.full_like(lowest, math.nan) if stored is None else stored
 
     def _stored(self, what: str) -> Tensor | None:
-        array = self._cache.load_array(f"{what}-{self._name}") if self._cache else None
-        if array is None or array.shape != (self._shifter.predictor.entities,):
+        part = self._all.cache.load(self._file(what)) if self._all.cache else None
+        if part is None or part["rows"].shape != (self._predictor.entities,):
             return None
-        return torch.from_numpy(array.astype(np.float32)).to(self._observed[0].device)
+        return torch.from_numpy(part["rows"]).to(self._count.device)
+
+    def _store(self, what: str, rows: Tensor) -> None:
+        if self._all.cache:
+            self._all.cache.save(self._file(what), {"rows": rows.cpu().numpy()})
+
+    def _file(self, what: str) -> str:
+        return f"{what}-{self._relation}-{'heads' if self._inverse else 'tails'}"
+
+    def shifts(self, rows: Tensor) -> Tensor:
+        """Shifts of some rows [n] → [n], computed in blocks of which one number each is kept."""
+        parts = [torch.zeros(0, device=rows.device)]
+        for part in torch.split(rows, self._all.block):
+            normaliser = torch.logsumexp(row_scores(self._predictor, part, self._relation, self._inverse), 1)
+            if not bool(normaliser.isfinite().all()):  # it would be lost without a word
+                raise BadInput(f"{type(self._predictor).__name__} gives scores that are not finite numbers")
+            parts.append(self._all.calibration.shift(self._count[part], self._log_observed[part], normaliser))
+        return torch.cat(parts)
 
     def exact(self, rows: Tensor) -> Tensor:
-        """The shifts of some rows. [n] → [n]"""
+        """The shifts of some rows, kept once they were computed. [n] → [n]"""
         missing = torch.unique(rows[self._exact[rows].isnan()])
         if len(missing):
-            self._exact[missing] = self._shifter.shifts(missing, self._relation, self._inverse, self._observed)
-            if self._cache and len(missing) > 1:
-                self._cache.save_array(f"shift-{self._name}", self._exact.cpu().numpy())
+            self._exact[missing] = self.shifts(missing)
+            if len(missing) > 1:
+                self._store("shift", self._exact)
         return self._exact[rows]
-
-    def forget(self) -> None:
-        """Give back the memory of what can be had again at once."""
-        self._queries = None
 
     def scores_to(self, end: Tensor) -> Tensor:
         """The entry of one entity in every row. [1] → [entities]"""
-        predictor = self._shifter.predictor
+        predictor = self._predictor
         if isinstance(predictor, EmbeddingModel):
             return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
         rows = torch.arange(predictor.entities, device=end.device)
-        ends = (end.expand_as(rows), rows) if self._inverse else (rows, end.expand_as(rows))
-        return edge_scores(predictor, ends[0], self._relation, ends[1], self._inverse, self._shifter.chunk)
+        ends = end.expand_as(rows), rows
+        heads, tails = ends[not self._inverse], ends[self._inverse]
+        return edge_scores(predictor, heads, self._relation, tails, self._inverse, self._all.chunk)
 
     def lower(self) -> Tensor:
         """A number at most as large as the shift, for every row. [entities]"""
         if self._lower is None:
             self._lower = self._stored("bound")
-        if self._lower is None:
-            predictor = self._shifter.predictor
-            if not isinstance(predictor, EmbeddingModel):  # offers no part of a row
-                self._lower = self.exact(torch.arange(len(self._exact), device=self._exact.device))
-            else:
-                normaliser = self._partial_normalisers(predictor)
-                self._lower = self._shifter.calibration.shift(*self._observed, normaliser) - _SLACK
-                if self._cache:
-                    self._cache.save_array(f"bound-{self._name}", self._lower.cpu().numpy())
+        if self._lower is None and isinstance(self._predictor, EmbeddingModel):
+            normaliser = self._partial_normalisers(self._predictor)
+            self._lower = self._all.calibration.shift(self._count, self._log_observed, normaliser) - _SLACK
+            self._store("bound", self._lower)
+        elif self._lower is None:  # offers no part of a row
+            self._lower = self.exact(torch.arange(len(self._exact), device=self._exact.device))
         return self._lower
 
     def _partial_normalisers(self, predictor: EmbeddingModel) -> Tensor:
         """Log-sum-exp of every row over common known ends and a sample of everyone. [entities]"""
-        known, times = torch.unique(self._shifter.basis.edges(self._relation)[not self._inverse], return_counts=True)
+        known, times = torch.unique(self._all.basis.edges(self._relation)[not self._inverse], return_counts=True)
         if len(known) > _BOUND_BY:
             known = known[torch.topk(times, _BOUND_BY).indices]
         # Where the relation makes no sense the mass is spread over everyone: some of everyone then bound it.
         step = max(1, predictor.entities // _BOUND_BY)
         sample = torch.arange(0, predictor.entities, step, device=known.device)
         few = predictor.entity[torch.unique(torch.cat([known, sample]))]
-        blocks = torch.split(self._all_queries(predictor), self._shifter.chunk)
+        blocks = torch.split(self._all_queries(predictor), self._all.chunk)
         return torch.cat([torch.logsumexp(predictor.score_all(block, few).float(), 1) for block in blocks])
 
     def _all_queries(self, predictor: EmbeddingModel) -> Tensor:
         """What each row looks for. [entities, width]"""
-        if self._queries is None:
+        if self.queries is None:
             vector = predictor.relation[self._relation + predictor.relations * self._inverse]
-            self._queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
-        return self._queries
+            self.queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
+        return self.queries
 
 
 def _recent(kept: OrderedDict[Key, Value], key: Key, most: int) -> Value:
@@ -347,16 +299,6 @@ def _recent(kept: OrderedDict[Key, Value], key: Key, most: int) -> Value:
     if len(kept) > most:
         kept.popitem(last=False)
     return kept[key]
-
-
-def _overlay(ids: Ints, truth: Floats, facts: Row) -> Row:
-    """Facts over predictions, in ascending order of id."""
-    predicted = ~np.isin(ids, facts.ids)
-    everyone = np.concatenate([ids[predicted], facts.ids])
-    order = np.argsort(everyone, kind="stable")
-    values = np.concatenate([truth[predicted], facts.truth])
-    observed = np.concatenate([np.zeros(np.count_nonzero(predicted), dtype=bool), facts.observed])
-    return Row(everyone[order].astype(np.int32), values[order], observed[order])
 
 
 _RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction
@@ -376,7 +318,7 @@ def measured_rows(
     """What bounds rows on demand, in words, and the bounds, if they can be had."""
     predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
     rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
-    if not is_cheap(rows):
+    if not isinstance(predictor, EmbeddingModel) and rows.entities > _LARGE:
         return "nothing was measured, for that would take as long as the table", None
     bounds = measured(rows, graph, observed)
     tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
@@ -392,11 +334,12 @@ def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ..
     none = np.zeros(0)
     if not splits["valid"] or not splits["train"]:
         return MeasuredBounds.of(1, none.astype(np.int64), none, none > 0)
-    facts = np.bincount(graph.edges("train")[1], minlength=len(graph.relations))
+    edges = [graph.edges(split) for split in ("train", "valid")]
+    facts = np.bincount(edges[0][1], minlength=len(graph.relations))
     drawn = rng.choice(len(facts), min(_RELATIONS, int(np.count_nonzero(facts))), replace=False, p=facts / facts.sum())
     promised, is_fact = list[Floats]([none]), [none > 0]
     for relation in drawn.tolist():
-        known, valid = (_ends(graph, split, relation) for split in ("train", "valid"))
+        known, valid = ([side[relations == relation] for side in (heads, tails)] for heads, relations, tails in edges)
         for inverse in (False, True):
             own, other = (1, 0) if inverse else (0, 1)
             begun = np.unique(known[own])
@@ -411,14 +354,3 @@ def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ..
     correction = SplitCorrection.of(splits["valid"], splits["test"], "valid" in observed, "test" in observed)
     missing = correction(torch.logit(torch.from_numpy(found.most).clamp(1e-12, 1 - 1e-12))).double().numpy()
     return replace(found, most=np.where(found.most > 0, missing, 0.0))
-
-
-def is_cheap(rows: TruthOnDemand) -> bool:
-    """Whether rows can be computed without scoring all of them."""
-    return isinstance(rows.predictor, EmbeddingModel) or rows.entities <= _LARGE
-
-
-def _ends(graph: KnowledgeGraph, split: str, relation: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    heads, relations, tails = graph.edges(split)
-    mine = relations == relation
-    return heads[mine], tails[mine]

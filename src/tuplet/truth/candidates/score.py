@@ -34,7 +34,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, BudgetExceeded
-from tuplet.files import make_folder, replacing, system_errors, write_array
+from tuplet.files import make_folder, replacing, system_errors
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
 from tuplet.predict.model_folder import located
@@ -107,19 +107,6 @@ class RelationCache:
     def drop(self, relation: int | str) -> None:
         """A part is not needed any more."""
         (self.folder / f"{relation}.npz").unlink(missing_ok=True)
-
-    def load_array(self, name: str) -> NDArray[np.float32] | None:
-        """An array that was kept, or None."""
-        try:
-            array: NDArray[np.float32] = np.load(self.folder / f"{name}.npy", allow_pickle=False)
-            return array
-        except Exception:  # as above
-            return None
-
-    def save_array(self, name: str, array: NDArray[np.float32]) -> None:
-        """Keep an array."""
-        with replacing(self.folder / f"{name}.npy", force=True) as fresh, open(fresh, "wb") as stream:
-            write_array(stream, array)
 
 
 def _packed(part: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
