@@ -236,8 +236,8 @@ def test_health_metrics_and_description(client: httpx.Client) -> None:
     text = client.get("/metrics").text
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     asked, asked_all = (
-        'store="world",engine="exact"',
-        'tuplet_query_seconds_bucket{store="world",engine="exact",le="+Inf"}',
+        'engine="exact",store="world"',
+        'tuplet_query_seconds_bucket{engine="exact",le="+Inf",store="world"}',
     )
     assert float(values[f"tuplet_queries_total{{{asked}}}"]) >= 1
     assert values[f"tuplet_query_seconds_count{{{asked}}}"] == values[asked_all]

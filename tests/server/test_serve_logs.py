@@ -125,7 +125,7 @@ def test_the_death_of_a_worker_is_told_and_counted(logged: tuple[Server, Path, s
     server, _, key = logged
     with server.client(headers={"authorization": f"Bearer {key}"}) as client:
         text = client.get("/metrics").text
-    [worker] = [line.split('"')[3] for line in text.splitlines() if 'role="worker"' in line and "_threads{" in line]
+    [worker] = [line.split('"')[1] for line in text.splitlines() if 'role="worker"' in line and "_threads{" in line]
     os.kill(int(worker), signal.SIGKILL)
     for _ in range(1200):
         with contextlib.suppress(httpx.TransportError):

@@ -80,17 +80,17 @@ class Application:
 
     def _count(self, request: Request, status: int, sent: int, seconds: float) -> None:
         noted, metrics = request.notes, self.metrics
-        metrics.request(request.route, status, seconds, sent, request.owner)
+        metrics.count_request(request.route, status, seconds, sent, request.owner)
         if noted.queue is not None:
-            metrics.queued(noted.queue)
+            metrics.count_wait(noted.queue)
         if seconds > LONG or sent > LARGE:
             self.tidying.soon()
         refused = noted.refused or ("of another scope" if status == 403 and request.owner else "")
         if refused:
-            metrics.refused_key(refused)
+            metrics.count("tuplet_keys_refused_total", refused)
             log.warning("%s: API key %s %s", request.client, refused, request.owner, extra={"path": request.path[:100]})
         if self.log.request(request, status, sent, seconds):
-            metrics.slow()
+            metrics.count("tuplet_slow_requests_total")
 
     async def reply(self, request: Request, receive: Receive) -> Reply:
         """What is answered, whatever happens."""

@@ -23,7 +23,6 @@ from tuplet.server.guard import Cors, TrustedProxies
 from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key
 from tuplet.server.limits import ServerLimits
 from tuplet.server.logs import LogFile, LogSettings, start_logging
-from tuplet.server.metrics import FOLDER
 from tuplet.server.sparql_results import BaseIri
 from tuplet.server.tools.toolbox import Toolbox
 from tuplet.settings import given
@@ -97,7 +96,7 @@ def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(stores.items())
 
 
-NEEDED = ("pydantic", "uvicorn", "httptools", "orjson")
+NEEDED = ("pydantic", "uvicorn", "httptools", "orjson", "prometheus_client")
 log = logging.getLogger("tuplet.server")
 
 
@@ -108,22 +107,18 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
-    from tuplet.server.worker import new_event_loop
-
     count = workers or min(4, os.cpu_count() or 1)
     settings = _checked(settings.from_anywhere(), host, count)
-    with (
-        bound(host, port) as listening,
-        tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder,
-        asyncio.Runner(loop_factory=new_event_loop) as runner,
-    ):
+    with bound(host, port) as listening, tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported
+        from tuplet.server.worker import new_event_loop
 
         def answering() -> None:
             log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
             ready(listening.getsockname()[1])
 
-        os.environ[FOLDER] = folder
-        runner.run(_supervise(settings, listening, count, answering))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_supervise(settings, listening, count, answering))
 
 
 def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:

@@ -139,7 +139,7 @@ class FirstTries:
         loop, asked = asyncio.get_running_loop(), perf_counter()
         one = Try(deadline, work, loop.create_future())
         self._waiting.add(owner, one)
-        self._metrics.waiting.add()
+        self._metrics.waiting.inc()
         if len(self._waiting) == 1:
             loop.call_soon(self._next, loop)
         try:
@@ -149,14 +149,14 @@ class FirstTries:
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         one = self._waiting.take()
-        self._metrics.waiting.add(-1)
+        self._metrics.waiting.dec()
         if self._waiting:
             loop.call_soon(self._next, loop)
         if one is None or one.done.done():  # nobody waits for it
             return
-        self._metrics.running.add()
+        self._metrics.running.inc()
         self._luck += 0.05 * (one.run() - self._luck)
-        self._metrics.running.add(-1)
+        self._metrics.running.dec()
 
 
 SHORT = 0.1  # seconds that a query has in the short lane
@@ -372,7 +372,7 @@ class Lane:
     def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._waiting.add(turn.owner, turn)
         turn.lane = self._waiting
-        self._metrics.waiting.add()
+        self._metrics.waiting.inc()
         left = turn.deadline.left()
         if left != math.inf:
             turn.timer = loop.call_later(left, self._refuse, turn)
@@ -392,7 +392,7 @@ class Lane:
 
     def _out_of_the_row(self, turn: Turn[Any]) -> None:
         turn.lane = None
-        self._metrics.waiting.add(-1)
+        self._metrics.waiting.dec()
         if turn.timer is not None:
             turn.timer.cancel()
 
@@ -412,7 +412,7 @@ class Lane:
         turn.lane = self._inside
         self._inside[turn] = None
         self._owners[turn.owner] += 1
-        self._metrics.running.add()
+        self._metrics.running.inc()
         self._threads.submit(turn)
 
     def _admit(self) -> None:
@@ -434,7 +434,7 @@ class Lane:
         turn.deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
         if turn.watcher is not None:
             turn.watcher.cancel()
-        self._metrics.running.add(-1)
+        self._metrics.running.dec()
         self._leave(turn)
         if turn.done.done():
             return

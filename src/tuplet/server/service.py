@@ -114,7 +114,7 @@ class Service(QueryService):
 
     def _tell(self, generations: Generations) -> None:
         for name, (number, *_) in generations.items():
-            self.metrics.generation(name, number)
+            self.metrics.set_generation(name, number)
 
     def _warm(self, name: str, store: Store) -> None:
         self.engines(store)  # plug-ins are loaded here, never because a request names one
@@ -205,7 +205,7 @@ class Service(QueryService):
             question = self.question(store, text, grounding, parameters)
             limits = self.settled(limits, question, deadline, default_k)
         except TupletError as error:
-            self.metrics.refused(problem(error)[1]["kind"])
+            self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
             raise
         return PreparedQuery(name, question, engine, limits, deadline.clock() - start)
 
@@ -217,12 +217,12 @@ class Service(QueryService):
         try:
             answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
         except TupletError as error:
-            self.metrics.refused(problem(error)[1]["kind"])
+            self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
             raise
         if deadline.brake.stopped:
             raise Unfinished
         engine, took = query.engine.name, deadline.clock() - start + query.seconds
-        self.metrics.answered(query.store, engine, took, len(answers), answers.exact, answers.pruned)
+        self.metrics.count_answers(query.store, engine, took, len(answers), answers.exact, answers.pruned)
         notes().asked(query.store, engine, query.question.text, answers.pruned)
         return answers
 
@@ -262,7 +262,7 @@ class Service(QueryService):
         return b'{"results":[' + b",".join(results) + b"]}"
 
     def _used_up(self, limit: str, message: str) -> OverLimit:
-        self.metrics.refused("limit")
+        self.metrics.count("tuplet_query_errors_total", "limit")
         notes().pruned = "timeout"
         return OverLimit(limit, message)
 

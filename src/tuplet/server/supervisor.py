@@ -21,7 +21,7 @@ from tuplet.errors import BadInput, TupletError
 from tuplet.server.command import ServerSettings
 from tuplet.server.control import ChannelError, Control, Generations
 from tuplet.server.door import Desk, Door
-from tuplet.server.metrics import SupervisorMetrics
+from tuplet.server.metrics import ServerMetrics
 
 VARIABLE = "NOTIFY_SOCKET"
 
@@ -89,7 +89,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._generations: Generations | None = None  # that all workers serve
         self._restarts = 0
-        self._metrics = SupervisorMetrics()
+        self._metrics = ServerMetrics()
         self._problem = ""  # of the last attempt to take the newest generation
         self._unstartable = ""  # why the first worker did not start
 
@@ -133,7 +133,7 @@ class Supervisor:
             if self._stop.is_set():
                 return
             self._restarts += 1
-            self._metrics.worker_died(worker.reason())
+            self._metrics.count("tuplet_worker_deaths_total", worker.reason())
             if self._generations is None and (worker.failure or not self._workers):
                 self._unstartable = worker.failure or f"the server did not start: its worker {how}"
                 self._stop.set()
@@ -228,9 +228,9 @@ class Supervisor:
                 changed = await self._together(self._serving())
         except TupletError as error:
             self._problem = str(error)
-            self._metrics.reloaded(False)
+            self._metrics.count("tuplet_reloads_total", "no")
             raise
-        self._metrics.reloaded(True)
+        self._metrics.count("tuplet_reloads_total", "yes")
         self._problem = ""
         return changed
 
@@ -316,7 +316,9 @@ class Supervisor:
     async def _count_connections(self) -> None:
         refused = 0
         while not self._stop.is_set():
-            self._metrics.connections(self._door.open, self._door.refused - refused)
+            self._metrics.connections.set(self._door.open)
+            for _ in range(self._door.refused - refused):
+                self._metrics.count("tuplet_connections_refused_total")
             refused = self._door.refused
             await asyncio.sleep(1)
 
