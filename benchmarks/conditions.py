@@ -102,13 +102,13 @@ def main() -> None:
                 return query.format(entity) + (f" & {more.format(entity)}" if more else "")
 
             def whole(i: int, more: str = "", text: Callable[..., str] = text, engine: Engine[Any] = engine) -> object:
-                return ask(Question.of(source, text(i, more)), engine, judge, limits)
+                return ask(Question.from_query(source, text(i, more)), engine, judge, limits)
 
             def alone(clauses: Any, engine: Engine[Any] = engine) -> object:
                 return engine.run(engine.planned(clauses, source, limits), limits, NO_DEADLINE)
 
             plain, kept = (
-                [Question.of(source, text(i, more)).readings[0].clauses for i in range(options.repeats)]
+                [Question.from_query(source, text(i, more)).readings[0].clauses for i in range(options.repeats)]
                 for more in ("", condition)
             )
             times = in_turn([whole, lambda i, w=whole, c=condition: w(i, c)], options.repeats)  # type: ignore[misc]

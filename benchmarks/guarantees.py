@@ -140,7 +140,7 @@ def gather(store: str, queries: str, folder: Path, depth: int, per_shape: int) -
 
 def rests_on(ranking: Ranking, clauses: Clauses, source: Source) -> tuple[Floats, NDArray[np.int64]]:
     """How much of the truth of each tuple is borne out, and its least sure predicted edge, as a number (-1: none)."""
-    witnesses = Witnesses.of(ranking, clauses, source)
+    witnesses = Witnesses.from_ranking(ranking, clauses, source)
     least = ranking.truth if source.borne_out is None else witnesses.least_truth(source.borne_out)
     if not len(ranking.tuples):
         return least, np.zeros(0, np.int64)

@@ -71,7 +71,7 @@ class StoreState(NamedTuple):
     def of(source: Source, meta: StoreMeta | None, files: StoreFiles | None) -> StoreState:
         """A generation that was not asked yet."""
         # the source does not hold the cache: a cycle would keep an old generation in memory
-        return StoreState(source, meta, files, lru_cache(MOST_TEXTS)(partial(Question.of, source)), {})
+        return StoreState(source, meta, files, lru_cache(MOST_TEXTS)(partial(Question.from_query, source)), {})
 
 
 class Store:
@@ -158,7 +158,7 @@ class Store:
         state = self._opened()
         if isinstance(query, str) and grounding is None and parameters is None and len(query) <= LONGEST_TEXT:
             return state.questions(query, accept=accept)
-        return Question.of(state.source, query, grounding, text, parameters, accept)
+        return Question.from_query(state.source, query, grounding, text, parameters, accept)
 
     @keywords(Limits)
     def ask(

@@ -179,7 +179,8 @@ def test_plans_say_conditions_as_they_were_written(engine: str) -> None:
     graph = KnowledgeGraph.of(*names, [0, 1], [0, 0], [1, 2], attributes=Attributes((ages,)))
     edges = np.array([0, 1]), np.array([0, 0]), np.array([1, 2])
     truth = TruthTable.build(3, 1, *edges, np.ones(2), np.ones(2, dtype=bool))
-    question = Question.of(Source(graph, truth=truth), "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}")
+    text = "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}"
+    question = Question.from_query(Source(graph, truth=truth), text)
     found = plan_text(question, settings.find_plugin("engines", engine)).split("engine", 1)[1]
     assert all(said in found for said in ("?x.age > 15", "?y.age > 25", "?x in {a, b}"))
 

@@ -26,6 +26,7 @@ from repeatable import SEED, count
 from tuplet.engines.crisp import collect, plan
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.walks import Walker
+from tuplet.lang import rewrite
 from tuplet.lang.ast import And, Atom, Constant, Different, Formula, Free, Not, Or, Query, Term
 from tuplet.query.bind import bind
 from tuplet.read.read import read
@@ -179,7 +180,7 @@ def sql(query: Query, graph: KnowledgeGraph) -> str:
 
 def ours(query: Query, graph: KnowledgeGraph) -> list[tuple[int, ...]] | None:
     """Our answers, or None if they or the ways to reach them are too many for the others."""
-    clauses = bind(query, graph)
+    clauses = bind(rewrite.clauses(query), graph)
     for clause in clauses:
         positive = tuple(edge for edge in clause.edges if not edge.negated)
         matches = replace(clause, free=tuple(range(len(clause.variables))), edges=positive)
@@ -230,7 +231,7 @@ def test_generated_queries_cover_all_constructs() -> None:
     seen: set[str] = set()
     for seed in range(1, 300):
         query = random_query(graph, np.random.default_rng(seed), walker=walker)
-        clauses = bind(query, graph)
+        clauses = bind(rewrite.clauses(query), graph)
         seen |= {f"k={len(query.free)}", "union" if len(clauses) > 1 else "conjunction"}
         for clause in clauses:
             seen.add(clause.shape())

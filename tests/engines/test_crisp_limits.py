@@ -10,6 +10,7 @@ from tuplet.engines import brute, crisp
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.walks import Walker
+from tuplet.lang import rewrite
 from tuplet.query.bind import bind
 from tuplet.query.source import Source
 from tuplet.store import Store
@@ -49,7 +50,7 @@ def test_every_page_is_a_stretch_of_the_list_of_the_oracle(block: int, monkeypat
         rng = np.random.default_rng(seed)
         graph, table = random_graph(rng)
         query = random_query(graph, rng, free=(1, 3), walker=Walker(graph.adjacency))
-        clauses = bind(query, graph)
+        clauses = bind(rewrite.clauses(query), graph)
         # where few are collected, the others are found by name
         monkeypatch.setattr(crisp, "SPARE", int(rng.choice([1, 5, 1 << 14])))
         found = brute.run(clauses, table, table.entities ** len(query.free)).tuples.tolist() if clauses else []

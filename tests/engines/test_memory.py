@@ -198,7 +198,7 @@ def test_a_status_that_memory_leaves_open_is_said() -> None:
     clause = QueryGraph(("x", "z", "y"), (0, 1), (Edge(0, 0, 2), Edge(2, 1, 1)))
     runner, source = find_plugin("engines", "exact"), source_of(table)
     ranking = ask("exact", clause, table)
-    witnesses = Witnesses.of(ranking, [clause], source, stated=False)
+    witnesses = Witnesses.from_ranking(ranking, [clause], source, stated=False)
     told: list[int | None] = []
 
     def unknown(

@@ -36,7 +36,7 @@ def source() -> Source:
 
 
 def planned(text: str, engine: str) -> str:
-    return plan_text(Question.of(source(), text), settings.find_plugin("engines", engine))
+    return plan_text(Question.from_query(source(), text), settings.find_plugin("engines", engine))
 
 
 @pytest.mark.skipif("TUPLET_WRITE_FIXTURES" not in os.environ, reason="fixtures are written only on demand")

@@ -110,14 +110,15 @@ def test_what_is_borne_out_of_a_tuple_is_that_of_its_witness(seed: int) -> None:
         question = store.question(to_logic(query))
         answers = store.ask(to_logic(query), k=50)
         ranking = answers.ranking
-        witnesses = Witnesses.of(ranking, question.clauses, store.source)
+        witnesses = Witnesses.from_ranking(ranking, question.clauses, store.source)
         least = witnesses.least_truth(bounds)
         for i, value in enumerate(least):
             by_clause: dict[int, list[float]] = {}
-            for step in witnesses.steps(i):
-                at = np.array([step.truth])
-                bound = 1 - bounds.most(1 - at)[0] if step.negated else bounds.least(at)[0]
-                by_clause.setdefault(step.clause, []).append(step.truth if step.observed else float(bound))
+            for j in np.flatnonzero(witnesses.counts[i]).tolist():
+                at = witnesses.truth[i, j : j + 1]
+                bound = 1 - bounds.most(1 - at)[0] if witnesses.edges[j].negated else bounds.least(at)[0]
+                known = at[0] if witnesses.observed[i, j] else bound
+                by_clause.setdefault(witnesses.clause[j], []).append(float(known))
             assert value == pytest.approx(1 - prod(1 - prod(side) for side in by_clause.values()))
         assert (least <= ranking.truth + 1e-9).all()
         if not any(edge.negated for clause in question.clauses for edge in clause.edges):

@@ -21,6 +21,7 @@ from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.rows import FoundRows
 from tuplet.query.source import Source
 
 # A tuple by the names of its variables, or in their order.
@@ -43,8 +44,7 @@ def explain(
     question: Question, given: Sequence[GivenTuple], engine: Engine[Any], limits: Limits, deadline: Deadline
 ) -> list[Answer]:
     """Given tuples as answers: truth, status and witness of each."""
-    variables = [variable.name for variable in question.free]
-    tuples = question.ids([_in_order(variables, names) for names in given])
+    tuples = question.ids([_in_order(question.names, names) for names in given])
     if not question.clauses:
         raise BadInput("the query contradicts itself: it has no answers")
     clauses, source = question.clauses, question.source
@@ -55,9 +55,12 @@ def explain(
             ranking = explain_tuples(clauses, source, tuples, limits, deadline)
     except OutOfTime:
         raise BudgetExceeded(f"no explanation within {deadline.seconds:g} s", limit="timeout") from None
-    one_by_one = (ranking.take(slice(i, i + 1)) for i in range(len(tuples)))  # each keeps its place
     start = deadline.worked()
-    found = [asking.explain_tuples(question, one, engine, judge, limits, deadline, start)[0] for one in one_by_one]
+    found = []
+    for i in range(len(tuples)):  # each keeps its place
+        one = ranking.take(slice(i, i + 1))
+        rows = FoundRows(question.names, one, [one])
+        found.append(asking.explain(question, rows, engine, judge, limits, deadline, start)[0])
     return [
         answer if answer.truth else replace(answer, status="none", missing=missing_facts(clauses, source, ids))
         for answer, ids in zip(found, tuples.tolist(), strict=True)

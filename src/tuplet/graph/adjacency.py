@@ -528,7 +528,7 @@ class Adjacency:
 
         if self.guard is not None and len(relations):
             small = len(relations) <= _SMALL
-            self.touch(set(relations.tolist()) if small else np.flatnonzero(np.bincount(relations)).tolist())
+            self.guard(set(relations.tolist()) if small else np.flatnonzero(np.bincount(relations)).tolist())
         found = np.empty(len(heads), dtype=np.int64)
         find_edges(self.arrays, heads, relations, tails, found)
         return found

@@ -1,14 +1,14 @@
 """The whole pipeline on one screen: parse → bind → plan → run → explain.
 
-`Question.of` parses a text and binds its names (question.py); each of its readings plans and runs on an engine
+`Question.from_query` parses a text and binds its names (question.py); each of its readings plans and runs on an engine
 (`BoundReading.rank`); here the ranking becomes answers with names, witnesses, statuses and evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from tuplet.query.evidence import find_evidence
 from tuplet.query.guarantees import guaranteed
 from tuplet.query.hints import hints
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
-from tuplet.query.loose import is_loose, judged, loose_given, loose_plan
+from tuplet.query.loose import Judge, is_loose, judged, loose_given, loose_plan
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.rows import FoundRows, find_rows
@@ -31,8 +31,6 @@ from tuplet.query.schema import Guarantee, Provenance
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 
-# Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
-Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline, int | None], NDArray[np.int8]]
 MOST_PLANS = 4  # that are printed where a query means several things
 
 
@@ -50,29 +48,20 @@ def ask(
     if limits.options:  # they may have been typed as text
         settings = engine.settings(limits.options)
         limits = replace(limits, options={name: getattr(settings, name) for name in limits.options})
+    guarantee = None
     if limits.guaranteed:
         limits = replace(limits, only="predicted")
         ranking, guarantee = guaranteed(question, engine, limits, deadline)
-        return explain_tuples(question, ranking, engine, judge, limits, deadline, start, guarantee)
-    if question.plain:
+    elif question.plain:
         ranking = question.readings[0].rank(question.source, engine, limits, deadline)
-        return explain_tuples(question, ranking, engine, judge, limits, deadline, start)
-    return explain(question, find_rows(question, engine, limits, deadline), engine, judge, limits, deadline, start)
-
-
-def explain_tuples(
-    question: Question,
-    ranking: Ranking,
-    engine: Engine[Any],
-    judge: Judge,
-    limits: Limits,
-    deadline: Deadline,
-    start: float,
-    guarantee: Guarantee | None = None,
-) -> Answers:
-    """Tuples of entities, from the offset on, as answers."""
-    ranking = (ranking if engine.arranges else in_name_order(ranking, question.source.graph)).after(limits.offset)
-    found = FoundRows.from_tuples([variable.name for variable in question.free], ranking)
+    else:
+        found = find_rows(question, engine, limits, deadline)
+        return explain(question, found, engine, judge, limits, deadline, start)
+    if not engine.arranges:
+        ranking = in_name_order(ranking, question.source.graph)
+    if limits.offset:
+        ranking = ranking.take(slice(limits.offset, None))
+    found = FoundRows(question.names, ranking, [ranking])
     return explain(question, found, engine, judge, limits, deadline, start, guarantee)
 
 
@@ -88,22 +77,24 @@ def explain(
 ) -> Answers:
     """Rows with names, witnesses and statuses: what people see."""
     source, ranking = question.source, found.ranking
-    parts, crisp = list[Witnesses](), [np.zeros(0, np.int8)]
+    parts, statuses = list[Witnesses](), list[NDArray[np.int8]]()
     for bound, tuples in zip(question.readings, found.rankings, strict=False):
-        witnesses = Witnesses.of(tuples, bound.clauses, source, stated=not engine.needs_truth)
-        known, late = status(witnesses, tuples, bound.clauses, source, engine, judge, limits.memory, deadline)
-        parts.append(witnesses)
-        crisp.append(known)
+        parts.append(Witnesses.from_ranking(tuples, bound.clauses, source, stated=not engine.needs_truth))
+        known, late = status(parts[-1], tuples, bound.clauses, source, engine, judge, limits.memory, deadline)
+        statuses.append(known)
         if late and (found.order is None or not ranking.pruned):
             ranking = replace(ranking, pruned=late)
-    order = np.arange(0) if found.order is None else found.order
-    witnesses = parts[0] if found.order is None else Witnesses.merged(parts, order)
+    if found.order is None:
+        witnesses, crisp = parts[0], statuses[0]
+    else:
+        witnesses = Witnesses.merged(parts, found.order)
+        crisp = np.concatenate([np.zeros(0, np.int8), *statuses])[found.order]
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():
         ranking = replace(ranking, pruned="timeout")  # some was not looked for, or not all of it was found
     if engine.needs_truth not in question.hints:
         # where a relation is a variable, that an entity does not fit one of its choices is no slip
-        clauses = question.clauses if len(question.readings) == 1 else ()
+        clauses = question.readings[0].clauses if len(question.readings) == 1 else ()
         question.hints[engine.needs_truth] = tuple(hints(clauses, source, engine.needs_truth))
     return Answers(
         query=question.text,
@@ -113,7 +104,7 @@ def explain(
         ranking=ranking,
         witnesses=witnesses,
         graph=source.graph,
-        crisp=crisp[1] if found.order is None else np.concatenate(crisp)[order],
+        crisp=crisp,
         evidence=evidence,
         rates=source.base_rates if engine.needs_truth else (),
         with_witness=limits.witness,
@@ -154,19 +145,13 @@ def status(
     for clause, assigned in zip(clauses, ranking.assignments, strict=False):
         if not clause.edges:  # conditions alone, which are about what is stated
             crisp[(assigned >= 0).all(axis=1)] = 1
-    if ranking.exact and all(len(c.free) == len(c.variables) for c in clauses):
-        return crisp, None
     open_cases = (crisp == 0).nonzero()[0]
-    if not len(open_cases):
+    if not len(open_cases) or (ranking.exact and all(len(c.free) == len(c.variables) for c in clauses)):
         return crisp, None
-    within = lambda part, where, tuples, until: judge(part, where, tuples, until, memory)  # noqa: E731
-    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], within, deadline)
+    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline, memory)
     if crisp.min() >= 0:
         return crisp, None
     return crisp, "timeout" if deadline.over() else "memory"
-
-
-MOST_PLANS = 4  # that are printed where a query means several things
 
 
 def score(

@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -34,7 +36,6 @@ from tuplet.lang.ast import (
     Not,
     Operator,
     Or,
-    Query,
     Same,
     Term,
     Value,
@@ -42,7 +43,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.print import written
-from tuplet.lang.rewrite import Clause, Literal, clauses, rename
+from tuplet.lang.rewrite import Clause, Literal, rename
 from tuplet.lang.tokens import MAX_DIGITS, is_number
 from tuplet.query.conditions import (
     COMPARES,
@@ -443,8 +444,6 @@ def merged(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]
     >>> [(len(clause.literals), len(some.lists)) for clause, some in found]
     [(2, 2)]
     """
-    if len(clauses) == 1:
-        return [(clauses[0], None)]
     groups: dict[tuple[Literal, ...], list[Clause]] = {}
     for clause in clauses:
         atoms = tuple(part for part in clause.literals if not _may_merge(part))
@@ -542,34 +541,29 @@ class Names(Protocol):
     def notes(self) -> Mapping[str, Any]: ...
 
 
-def bind(query: Query, graph: Names, text: str = "") -> tuple[QueryGraph, ...]:
-    """The clauses of a query as query graphs; none if the query contradicts itself.
-
-    In every clause the free variables come first, in the order asked; `text` is where carets point to.
-    """
-    return bind_clauses(clauses(query), graph, text)
-
-
-def bind_clauses(
+def bind(
     clauses: Sequence[Clause],
     graph: Names,
     text: str = "",
     words: AttributeWords | None = None,
     misfits: list[WrongKind] | None = None,
 ) -> tuple[QueryGraph, ...]:
-    """Clauses as query graphs; conditions need the attributes of the graph.
+    """The clauses of a query as query graphs; none if the query contradicts itself.
 
-    Clauses with values of a wrong kind are left out, and `misfits` gets why; without it they are mistakes.
+    In every clause the free variables come first, in the order asked. Conditions need `words`, the attributes of the
+    graph; `text` is where carets point to. Clauses with values of a wrong kind are left out, and `misfits` gets why;
+    without it they are mistakes.
     """
-    bound = []
-    for clause, alternatives in merged(clauses):
+    found = []
+    for clause, alternatives in merged(clauses) if len(clauses) > 1 else zip(clauses, [None], strict=False):
         try:
-            bound.append(_bind_clause(clause, graph, text, words, alternatives, misfits))
+            bound = _bind_clause(clause, graph, text, words, alternatives, misfits)
+            if bound is not None:
+                found.append(bound)
         except WrongKind as error:
             if misfits is None:
                 raise
             misfits.append(error)
-    found = [clause for clause in bound if clause is not None]
     return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
 
 
@@ -728,7 +722,7 @@ def _bind_clause(
     alternatives: Alternatives | None,
     misfits: list[WrongKind] | None,
 ) -> QueryGraph | None:
-    variables: dict[Free | Exists, int] = {variable: i for i, variable in enumerate(clause.free)}
+    variables: dict[Free | Exists, int] = dict(zip(clause.free, count()))
 
     def node(term: Term) -> int:
         if isinstance(term, Constant):
@@ -744,7 +738,9 @@ def _bind_clause(
             case Atom() | Not(Atom()):
                 atom = literal if isinstance(literal, Atom) else literal.body
                 assert isinstance(atom, Atom)
-                relation = relation_id(atom.relation, graph, text)
+                relation = graph.relations.find(atom.relation.text)
+                if relation < 0:
+                    relation = relation_id(atom.relation, graph, text)
                 head, tail = atom.head, atom.tail
                 if atom.relation.text in _TYPES:
                     head, tail = (_of_type(end, relation, graph) for end in (head, tail))
@@ -786,10 +782,9 @@ def _bind_clause(
             return None
         if alternatives is not None:
             conditions.append(_one_of(alternatives, binder, graph, text, misfits))
-    names = tuple([variable.name for variable in variables])
     # A label and a name may mean the same thing, so identical atoms are dropped here once more.
     return QueryGraph(
-        variables=names,
+        variables=tuple(map(attrgetter("name"), variables)),
         free=tuple(range(len(clause.free))),
         edges=tuple(dict.fromkeys(edges)),
         different=tuple(dict.fromkeys(different)),

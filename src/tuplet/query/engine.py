@@ -69,10 +69,11 @@ class Engine(ABC, Generic[P]):
 
     def planned(self, clauses: Clauses, source: Source, limits: Limits) -> P:
         """The plan of a query; an engine that does not know a condition of it refuses, never ignores it."""
-        for condition in (condition for clause in clauses for condition in clause.conditions):
-            if not isinstance(condition, self.conditions):
-                what = "conditions on pairs of variables" if self.conditions else "conditions on variables"
-                raise BadInput(f"engine {self.name!r} does not know {what}; ask engine 'exact' or 'crisp'")
+        for clause in clauses:
+            for condition in clause.conditions:
+                if not isinstance(condition, self.conditions):
+                    what = "conditions on pairs of variables" if self.conditions else "conditions on variables"
+                    raise BadInput(f"engine {self.name!r} does not know {what}; ask engine 'exact' or 'crisp'")
         return self.plan(clauses, source, limits)
 
     @abstractmethod

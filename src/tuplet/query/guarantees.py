@@ -115,7 +115,7 @@ def _mostly_right(search: _Search, question: Question, share: float) -> tuple[Ra
     if borne_out is None:
         return ranking, Guarantee("max_false", share, complete)
     # No tuple has more borne out than its truth, so the list by truth holds the one that is promised.
-    least = Witnesses.of(ranking, question.clauses, question.source).least_truth(borne_out)
+    least = Witnesses.from_ranking(ranking, question.clauses, question.source).least_truth(borne_out)
     number, smallest = within(share, least), 1 - borne_out.surest
     promised = bool(number) or smallest <= share
     told = Guarantee("max_false", share, complete, ground="facts", promised=promised)

@@ -22,7 +22,7 @@ def hints(clauses: Clauses, source: Source, predicted: bool = True) -> list[str]
     >>> import tuplet
     >>> from tuplet.query.question import Question
     >>> source = Source(tuplet.read([("aspirin", "treats", "pain")]))
-    >>> hints(Question.of(source, "?x : treats(pain, ?x)").clauses, source)
+    >>> hints(Question.from_query(source, "?x : treats(pain, ?x)").clauses, source)
     ['as head of treats, pain was never seen; did you mean the other direction?']
     """
     said: dict[str, None] = {}
@@ -32,8 +32,9 @@ def hints(clauses: Clauses, source: Source, predicted: bool = True) -> list[str]
             if edge.negated or (edge.head < 0) == (edge.tail < 0):
                 continue
             place = 0 if edge.head < 0 else 1
-            entity = ~nodes[place]
-            if _has_facts(source, entity, 2 * edge.relation + place):
+            entity, view = ~nodes[place], 2 * edge.relation + place
+            start, end = source.facts.span(entity, view)
+            if start < end:
                 continue
             graph = source.graph
             if predicted and (alone := _if_there_is_one(source, entity, edge.relation, place)):
@@ -41,7 +42,7 @@ def hints(clauses: Clauses, source: Source, predicted: bool = True) -> list[str]
                 continue
             shown = show_entity(graph.entities.name(entity), graph.entities.label(entity))
             sentence = f"as {ENDS[place]} of {graph.relations.name(edge.relation)}, {shown} was never seen"
-            if _has_facts(source, entity, 2 * edge.relation + 1 - place):
+            if len(source.facts.row(entity, view ^ 1)):
                 sentence += "; did you mean the other direction?"
             said[sentence] = None
         for condition in clause.conditions:
@@ -104,11 +105,6 @@ def _if_there_is_one(source: Source, entity: int, relation: int, place: int) -> 
     ]
     one = f"each {ENDS[place]} of {source.graph.relations.name(relation)} has one {ENDS[1 - place]} in the facts"
     return f"{one}, {shown} has none; if there is one, it is {', '.join(shares)}"
-
-
-def _has_facts(source: Source, entity: int, view: int) -> bool:
-    start, end = source.facts.span(entity, view)
-    return end > start
 
 
 def missing_facts(clauses: Clauses, source: Source, ids: Sequence[int]) -> tuple[Fact, ...]:

@@ -256,22 +256,6 @@ def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: s
     return found
 
 
-def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
-    """Whether a query speaks of nothing but relations and entities: then there is one reading, the query itself."""
-    if query.shown or query.order:
-        return False
-    for atom in atoms(query.body):
-        if not isinstance(atom, Atom | Different):
-            return False
-        if isinstance(atom, Atom) and (
-            atom.relation.kind == "variable"
-            or (graph.attributes.columns and graph.relations.find(atom.relation.text) < 0)
-            or (not query.links and graph.attributes.of_entities(atom.relation.text))
-        ):
-            return False
-    return True
-
-
 # --- attributes that are written as relations --------------------------------------------------------------------
 
 

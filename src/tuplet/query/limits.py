@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from tuplet.errors import Argument, BadInput, unknown
 from tuplet.errors import Option as Given
-from tuplet.query.logic import Logic
+from tuplet.query.logic import LOGICS, Logic
 from tuplet.settings import knob, size
 
 Option: TypeAlias = str | int | float
@@ -105,6 +105,8 @@ class Limits:
 
     def settled(self, limit: int | None, offset: int = 0) -> Limits:
         """The same for a query that brings its own LIMIT and OFFSET, which what is given here overrides."""
+        if self is NO_LIMITS and limit is None and not offset:
+            return USUAL_LIMITS
         k = self.k if self.k is not None else limit if limit is not None else self.usual_k
         offset = self.offset or offset
         return self if (k, offset) == (self.k, self.offset) else replace(self, k=k, offset=offset)
@@ -145,7 +147,7 @@ class Limits:
     @property
     def rules(self) -> Logic:
         """The logic itself."""
-        return Logic.from_name(self.logic)
+        return LOGICS[self.logic]
 
     def given(self) -> dict[str, Any]:
         """The fields that were set, by name: what an answer says of its limits."""
@@ -205,7 +207,7 @@ _WHOLE = tuple(
     for name, least in (("k", 0), ("offset", 0), ("memory", 1), ("work", 1), ("budget", 1))
 )
 _CHOICES = tuple((name, _FIELDS[name].metadata["choices"]) for name in ("only", "logic", "merge"))
-NO_LIMITS = Limits()
+NO_LIMITS, USUAL_LIMITS = Limits(), Limits(k=DEFAULT_K)
 
 
 class OutOfTime(Exception):

@@ -63,9 +63,9 @@ class Logic:
         """
         if isinstance(value, Logic):
             return value
-        if value in _KNOWN:
-            return _KNOWN[value]
-        raise unknown("logic", value, _KNOWN)
+        if value in LOGICS:
+            return LOGICS[value]
+        raise unknown("logic", value, LOGICS)
 
 
 def _smaller(a: Any, b: Any) -> Any:
@@ -115,4 +115,4 @@ LUKASIEWICZ = Logic(
     "Łukasiewicz conjunction",
     zero_divisors=True,
 )
-_KNOWN: dict[str, Logic] = {logic.name: logic for logic in (PRODUCT, GODEL, LUKASIEWICZ)}
+LOGICS: dict[str, Logic] = {logic.name: logic for logic in (PRODUCT, GODEL, LUKASIEWICZ)}

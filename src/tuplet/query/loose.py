@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from tuplet.query.source import Source
 MOST = 4_000_000  # tuples that are listed
 
 Assigned = NDArray[np.int32]  # [n, variables of the clause], -1 where a variable is not settled yet
+# Which given tuples are answers on the stated facts alone: 1 yes, 0 no, -1 where the time was up.
+Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline, int | None], NDArray[np.int8]]
 
 
 def is_loose(clause: QueryGraph) -> bool:
@@ -39,6 +41,10 @@ def _searched(clause: QueryGraph) -> set[int]:
 
 def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline) -> Ranking:
     """The best tuples of clauses of which some have such variables."""
+    if any(not (clause.variables or clause.edges) for clause in clauses):
+        # conditions on named entities alone, whose values are as they should be
+        none = np.empty((1, 0), np.int32)
+        return Ranking(none, np.ones(1), (none,) * len(clauses), exact=True, bound=0.0)
     searched = [clause for clause in clauses if not is_loose(clause)]
     everything = replace(limits, k="all") if len(clauses) > 1 else limits
     listed = {
@@ -107,23 +113,21 @@ def loose_plan(clause: QueryGraph, source: Source, engine: Engine[Any], limits: 
 
 
 def judged(
-    clauses: Clauses,
-    source: Source,
-    tuples: NDArray[np.int32],
-    judge: Callable[[Clauses, Source, NDArray[np.int32], Deadline], NDArray[np.int8]],
-    deadline: Deadline,
+    clauses: Clauses, source: Source, tuples: Assigned, judge: Judge, deadline: Deadline, memory: int | None
 ) -> NDArray[np.int8]:
     """Which tuples the facts alone give, as the judge says of what there is to search for: 1, 0, or -1 for unknown."""
     searched = [clause for clause in clauses if not is_loose(clause)]
     if len(searched) == len(clauses):
-        return judge(clauses, source, tuples, deadline)
-    found = [judge(searched, source, tuples, deadline)] if searched else []
+        return judge(clauses, source, tuples, deadline, memory)
+    found = [judge(searched, source, tuples, deadline, memory)] if searched else []
     for clause in clauses:
         known = _searched(clause)
         if known and len(known) < len(clause.variables) and not _linked(clause, known):
             asked = [place for place, variable in enumerate(clause.free) if variable in known]
             rest = _restricted(clause, sorted(known), [clause.free[place] for place in asked])
-            found.append(judge([rest], source, tuples[:, asked], deadline))  # the rest holds, or it were not here
+            found.append(
+                judge([rest], source, tuples[:, asked], deadline, memory)
+            )  # the rest holds, or it were not here
     if not found:
         return np.zeros(len(tuples), np.int8)
     yes, unknown = np.any([f == 1 for f in found], axis=0), np.any([f < 0 for f in found], axis=0)

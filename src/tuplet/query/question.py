@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
-from tuplet.lang.ast import Atom, Column, Constant, Free, Name, Query
+from tuplet.lang.ast import Atom, Column, Constant, Different, Free, Name, Query, atoms
 from tuplet.lang.parse import EXAMPLE, parse
 from tuplet.lang.print import to_logic, to_sparql, written
-from tuplet.query.bind import bind, bind_clauses, resolve
+from tuplet.lang.rewrite import clauses
+from tuplet.query.bind import bind, resolve
 from tuplet.query.engine import Engine, Plan
-from tuplet.query.interpretations import Reading, is_plain, readings
+from tuplet.query.interpretations import Reading, readings
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.loose import is_loose, loose_ranking
 from tuplet.query.ranking import Clauses, Ranking, nothing
@@ -34,32 +36,21 @@ class BoundReading:
 
     reading: Reading
     clauses: Clauses
+    loose: bool = False  # some variable is in no atom to search for, or there is nothing to search for at all
     plans: dict[type[Engine[Any]], Plan] = field(default_factory=dict, compare=False, repr=False)
 
-    @cached_property
-    def searched(self) -> bool:
-        """Whether an engine searches for all variables of all clauses: each is in a positive atom."""
-        return not any(is_loose(clause) or not (clause.variables or clause.edges) for clause in self.clauses)
-
-    def plan(self, source: Source, engine: Engine[Any], limits: Limits) -> Any:
-        """The plan of an engine; one that depends on nothing but the source is made once."""
-        if engine.plans_by_limits or not (source.truth is None or source.truth.tabulated):
-            return engine.planned(self.clauses, source, limits)
-        if type(engine) not in self.plans:
-            self.plans[type(engine)] = engine.planned(self.clauses, source, limits)
-        return self.plans[type(engine)]
-
     def rank(self, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline) -> Ranking:
-        """The best tuples."""
-        if not self.clauses:
-            return nothing(len(self.reading.free))
-        if self.searched:
-            return engine.run(self.plan(source, engine, limits), limits, deadline)
-        if any(not (clause.variables or clause.edges) for clause in self.clauses):
-            # conditions on named entities alone, whose values are as they should be
-            none = np.empty((1, 0), np.int32)
-            return Ranking(none, np.ones(1), (none,) * len(self.clauses), exact=True, bound=0.0)
-        return loose_ranking(self.clauses, source, engine, limits, deadline)
+        """The best tuples; a plan that depends on nothing but the source is made once."""
+        plan: Any = self.plans.get(type(engine))
+        if plan is None:
+            if not self.clauses:
+                return nothing(len(self.reading.free))
+            if self.loose:
+                return loose_ranking(self.clauses, source, engine, limits, deadline)
+            plan = engine.planned(self.clauses, source, limits)
+            if not engine.plans_by_limits and (source.truth is None or source.truth.tabulated):
+                self.plans[type(engine)] = plan
+        return engine.run(plan, limits, deadline)
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class Question:
     hints: dict[bool, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)  # by needs_truth
 
     @staticmethod
-    def of(
+    def from_query(
         source: Source,
         query: str | Query,
         grounding: Mapping[str, Any] | None = None,
@@ -96,9 +87,9 @@ class Question:
             else:
                 raise BadInput(f"a query is text, not {type(query).__name__}")
             if is_plain(tree, graph):
-                columns = tuple(Column(variable.name, variable) for variable in tree.free)
-                found: tuple[BoundReading, ...] = (BoundReading(Reading(tree.free, columns), bind(tree, graph, text)),)
-                return Question(source, shown, tree, found, tree.form == "select")
+                columns = tuple(map(Column, map(attrgetter("name"), tree.free), tree.free))
+                only = BoundReading(Reading(tree.free, columns), bind(clauses(tree), graph, text))
+                return Question(source, shown, tree, (only,), tree.form == "select")
             found = _bound_readings(tree, source, text)
         except UnknownName as error:
             raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
@@ -114,24 +105,44 @@ class Question:
             )
         return self.readings[0].clauses if self.readings else ()
 
-    @property
-    def free(self) -> tuple[Free, ...]:
+    @cached_property
+    def names(self) -> tuple[str, ...]:
         """The variables that a tuple of entities has, in order."""
-        return self.readings[0].reading.free if self.readings else self.tree.free
+        free = self.readings[0].reading.free if self.readings else self.tree.free
+        return tuple(map(attrgetter("name"), free))
 
     def ids(self, tuples: Sequence[Sequence[str]]) -> NDArray[np.int32]:
         """Given tuples of entity names as ids [n, k]."""
-        asked = [f"?{variable.name}" for variable in self.free]
-        width = len(asked)
+        width = len(self.names)
         if isinstance(tuples, str) or not isinstance(tuples, Iterable):
             raise BadInput(f"the tuples are a list of tuples of names, not {tuples!r}")
         for given in tuples:
             if not _is_tuple(given, width):
                 names = "one name" if width == 1 else f"{width} names"
-                raise BadInput(f"a tuple has {names}, of {', '.join(asked)}; {given!r} is no such tuple")
+                asked = ", ".join(f"?{name}" for name in self.names)
+                raise BadInput(f"a tuple has {names}, of {asked}; {given!r} is no such tuple")
         entities = self.source.graph.entities
         found = [[resolve(Name(name), "entity", entities) for name in given] for given in tuples]
         return np.array(found, np.int32).reshape(len(found), width)
+
+
+def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
+    """Whether a query speaks of nothing but relations and entities: then there is one reading, the query itself."""
+    if query.shown or query.order:
+        return False
+    attributes = graph.attributes
+    for atom in atoms(query.body):
+        if isinstance(atom, Atom):
+            name = atom.relation
+            if name.kind == "variable":
+                return False
+            if attributes.columns and (
+                graph.relations.find(name.text) < 0 or (not query.links and attributes.of_entities(name.text))
+            ):
+                return False
+        elif not isinstance(atom, Different):
+            return False
+    return True
 
 
 def _shows_entities(tree: Query, found: tuple[BoundReading, ...]) -> bool:
@@ -147,8 +158,9 @@ def _bound_readings(tree: Query, source: Source, text: str) -> tuple[BoundReadin
     misfits: list[WrongKind] = []
     try:
         bound = [
-            BoundReading(reading, bind_clauses(reading.clauses, graph, text, words, None if reading.alone else misfits))
+            BoundReading(reading, found, any(is_loose(c) or not (c.variables or c.edges) for c in found))
             for reading in readings(tree, graph, words, text)
+            for found in [bind(reading.clauses, graph, text, words, None if reading.alone else misfits)]
         ]
     except UnknownName as error:
         raise _or_attribute(error, words) from None

@@ -137,10 +137,6 @@ class Ranking:
         assignments = tuple([assignment[places] for assignment in self.assignments])
         return replace(self, tuples=self.tuples[places], truth=self.truth[places], assignments=assignments)
 
-    def after(self, offset: int) -> Ranking:
-        """The tuples behind the first ones, which are not shown."""
-        return self.take(slice(offset, None)) if offset else self
-
 
 def nothing(free: int) -> Ranking:
     """The ranking of a query that cannot hold."""

@@ -258,11 +258,6 @@ class FoundRows:
     count: AnswerCount | None = None  # of a query that counts: its one row, in place of the rows
     hides_count: bool = False  # it is left out by LIMIT 0 or OFFSET 1
 
-    @staticmethod
-    def from_tuples(names: Sequence[str], ranking: Ranking) -> FoundRows:
-        """Tuples of entities as rows."""
-        return FoundRows(tuple(names), ranking, [ranking])
-
     def counted(self, name: str, number: int, expected: float, hides_count: bool) -> FoundRows:
         """The number of rows and the sum of their truth, without the rows."""
         none = np.zeros(0, np.int64)

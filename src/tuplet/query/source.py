@@ -85,7 +85,11 @@ class Source:
 
     def table(self, clauses: Clauses) -> TruthTable:
         """The truth table an engine searches; of rows on demand, the relations that the query names."""
-        return self.values().table(sorted({e.relation for c in clauses for e in c.edges}))
+        relations: set[int] = set()
+        for clause in clauses:
+            for edge in clause.edges:
+                relations.add(edge.relation)
+        return (self.values() if self.truth is None else self.truth).table(sorted(relations))
 
     def values(self) -> Truth:
         """The truth values, which a plain graph does not have."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +18,7 @@ from tuplet.query.source import Source
 from tuplet.truth.calibration.bounds import BorneOut
 from tuplet.truth.table import TruthTable
 
-
-class Step(NamedTuple):
-    """One atom of a witness, in ids. `truth` is that of the atom as it stands: 1 - x under a negation."""
-
-    clause: int
-    head: int
-    relation: int
-    tail: int
-    negated: bool
-    truth: float
-    observed: bool
+KINDS = (np.int32, np.int32, np.float64, np.bool_, np.bool_)  # of the arrays of `Witnesses`
 
 
 @dataclass(frozen=True)
@@ -42,32 +34,32 @@ class Witnesses:
     counts: NDArray[np.bool_]  # [n, m] whether the clause of the atom gives the tuple truth
 
     @staticmethod
-    def of(ranking: Ranking, clauses: Clauses, source: Source, stated: bool = False) -> Witnesses:
+    def from_ranking(ranking: Ranking, clauses: Clauses, source: Source, stated: bool = False) -> Witnesses:
         """The witnesses of a ranking; with `stated`, facts are all that counts, also where there are truth values."""
         n = len(ranking.tuples)
         clauses = clauses if n else ()
-        number = [c for c, clause in enumerate(clauses) for _ in clause.edges]
-        atoms = [edge for clause in clauses for edge in clause.edges]
-        heads, tails, each = np.empty((3, n, len(atoms)), np.int32)
+        number: list[int] = []
+        atoms: list[Edge] = []
+        for c, clause in enumerate(clauses):
+            number += [c] * len(clause.edges)
+            atoms += clause.edges
+        heads, tails, relations = np.empty((3, n, len(atoms)), np.int32)
         counts = np.ones((n, len(atoms)), dtype=bool)
-        each[:] = [edge.relation for edge in atoms]
-        first = 0
-        for clause, assigned in zip(clauses, ranking.assignments, strict=False):
-            for j, (head, _, tail, _) in enumerate(clause.edges, first):
-                heads[:, j] = assigned[:, head] if head >= 0 else ~head
-                tails[:, j] = assigned[:, tail] if tail >= 0 else ~tail
-            after = first + len(clause.edges)
+        for j, (c, (head, relation, tail, _)) in enumerate(zip(number, atoms, strict=True)):
+            assigned = ranking.assignments[c]
+            heads[:, j] = assigned[:, head] if head >= 0 else ~head
+            tails[:, j] = assigned[:, tail] if tail >= 0 else ~tail
+            relations[:, j] = relation
             if assigned.shape[1]:
-                counts[:, first:after] = assigned[:, :1] >= 0
-            first = after
-        relations = each.ravel()
+                counts[:, j] = assigned[:, 0] >= 0
+        edges = heads.ravel(), relations.ravel(), tails.ravel()
         if source.truth is None or stated:
-            observed = source.facts.find_many(heads.ravel(), relations, tails.ravel()) >= 0
+            observed = source.facts.find_many(*edges) >= 0
             value = observed.astype(np.float64)
         elif clauses:
             # Of rows on demand the table that was searched: thousands of values one by one would take long.
             table = source.truth if isinstance(source.truth, TruthTable) else source.table(clauses)
-            value, observed = table.lookup(heads.ravel(), relations, tails.ravel())
+            value, observed = table.lookup(*edges)
         else:
             value, observed = np.zeros(0), np.zeros(0, dtype=bool)
         # an entity of an absent clause is -1, which no row has
@@ -80,61 +72,44 @@ class Witnesses:
     @staticmethod
     def merged(parts: Sequence[Witnesses], order: NDArray[np.int64]) -> Witnesses:
         """The witnesses of several lists of tuples as those of one list: one after another, then in order."""
-        if len(parts) == 1:
-            part = parts[0]
-            return replace(
-                part, **{name: getattr(part, name)[order] for name in ("heads", "tails", "truth", "observed", "counts")}
-            )
         n, m = sum(len(part.heads) for part in parts), sum(len(part.edges) for part in parts)
-        heads, tails = np.full((n, m), -1, np.int32), np.full((n, m), -1, np.int32)
-        truth, observed, counts = np.zeros((n, m)), np.zeros((n, m), dtype=bool), np.zeros((n, m), dtype=bool)
+        empty = zip((-1, -1, 0, 0, 0), KINDS, strict=True)
+        whole: list[NDArray[Any]] = [np.full((n, m), value, kind) for value, kind in empty]
         clause: list[int] = []
         row = column = 0
         for part in parts:
             here = slice(row, row + len(part.heads)), slice(column, column + len(part.edges))
-            for whole, own in (
-                (heads, part.heads),
-                (tails, part.tails),
-                (truth, part.truth),
-                (observed, part.observed),
-                (counts, part.counts),
-            ):
-                whole[here] = own
+            for array, own in zip(whole, part.arrays, strict=True):
+                array[here] = own
             clause += [c + (clause[-1] + 1 if column else 0) for c in part.clause]
             row, column = row + len(part.heads), column + len(part.edges)
         edges = tuple(edge for part in parts for edge in part.edges)
-        return Witnesses(tuple(clause), edges, heads[order], tails[order], truth[order], observed[order], counts[order])
+        return Witnesses(tuple(clause), edges, *(array[order] for array in whole))
 
-    def steps(self, i: int) -> tuple[Step, ...]:
-        """The atoms that tuple i rests on, of every clause that gives it truth."""
-        columns = (array[i].tolist() for array in (self.heads, self.tails, self.truth, self.observed, self.counts))
-        return tuple(
-            Step(clause, head, edge.relation, tail, edge.negated, truth, observed)
-            for clause, edge, head, tail, truth, observed, counts in zip(self.clause, self.edges, *columns, strict=True)
-            if counts
-        )
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What is known of the atoms. Five arrays [n, m]"""
+        return self.heads, self.tails, self.truth, self.observed, self.counts
 
     @cached_property
     def _negated(self) -> NDArray[np.bool_]:
-        return np.array([edge.negated for edge in self.edges], dtype=bool)
+        return np.fromiter(map(attrgetter("negated"), self.edges), bool, len(self.edges))
 
     @cached_property
-    def _stated(self) -> NDArray[np.bool_]:
-        """Which atoms hold on facts alone: positive ones observed, negated ones not. [n, m]"""
-        stated: NDArray[np.bool_] = self.observed != self._negated
-        return self.counts & stated
+    def _columns(self) -> list[slice]:
+        """The atoms of each clause, which stand side by side."""
+        found, first = [], 0
+        for _, number in groupby(self.clause):
+            found.append(slice(first, first := first + len(list(number))))
+        return found
 
     def rest_on_facts(self) -> NDArray[np.bool_]:
-        """Whether some clause of the witness holds on facts alone. [n]"""
-        holds = self._stated
-        if self.clause and self.clause[0] == self.clause[-1]:  # one clause: most queries
-            found: NDArray[np.bool_] = np.logical_and.reduce(holds, axis=1)
-            return found
-        by_clause = [
-            holds[:, [j for j, other in enumerate(self.clause) if other == c]].all(axis=1)
-            for c in dict.fromkeys(self.clause)
-        ]
-        return np.logical_or.reduce(by_clause) if by_clause else np.zeros(len(self.heads), dtype=bool)
+        """Whether some clause of the witness holds on facts alone: positive atoms stated, negated ones not. [n]"""
+        holds = self.counts & (self.observed != self._negated)
+        found = np.zeros(len(holds), dtype=bool)
+        for columns in self._columns:
+            found |= np.logical_and.reduce(holds[:, columns], axis=1)
+        return found
 
     def least_truth(self, borne_out: BorneOut) -> NDArray[np.float64]:
         """How much of the truth of each tuple held-out facts bear out: predictions at their bounds, facts as they are.
@@ -146,18 +121,15 @@ class Witnesses:
             negated = self._negated & ~self.observed
             least[negated] = 1 - borne_out.most(1 - self.truth[negated])
         # a clause that gives the tuple no truth has an atom of truth 0
-        by_clause = [
-            least[:, [j for j, other in enumerate(self.clause) if other == c]].prod(axis=1)
-            for c in dict.fromkeys(self.clause)
-        ]
-        return 1 - np.prod([1 - truth for truth in by_clause], axis=0) if by_clause else np.zeros(len(self.heads))
+        wrong = [1 - least[:, columns].prod(axis=1) for columns in self._columns]
+        return 1 - np.prod(wrong, axis=0) if wrong else np.zeros(len(self.heads))
 
     def statuses(self, crisp: NDArray[np.int8]) -> list[Status | None]:
         """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on. [n]
 
         Where it is not known if they do (-1), the status is None.
         """
-        stated = np.logical_or.reduce(self._stated & ~self._negated, axis=1)
+        stated = np.logical_or.reduce(self.counts & self.observed & ~self._negated, axis=1)
         return [
             None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
             for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)

@@ -80,7 +80,7 @@ def draw(
             except TupletError as error:
                 drawing["refused"][name] = error.message
         with with_place(text):
-            Question.of(source, query, text=text)
+            Question.from_query(source, query, text=text)
     except TupletError as error:
         drawing["problem"] = problem(error)[1]
     return drawing

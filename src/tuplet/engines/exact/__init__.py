@@ -271,6 +271,7 @@ class BestFirst(Plan):
     """A planned best-first search."""
 
     program: ExactPlan
+    most: int  # tuples that there can be
 
     def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
         """The order of the variables, the bounds and the estimated cost."""
@@ -295,13 +296,13 @@ class Exact(Engine[BestFirst]):
             warm(weighted=True)
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
-        return BestFirst(clauses, source, plan(clauses, source.table(clauses), source.graph.entities.sort_rank))
+        program = plan(clauses, source.table(clauses), source.graph.entities.sort_rank)
+        return BestFirst(clauses, source, program, len(source.graph.entities) ** len(clauses[0].free))
 
     def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
-        count = limits.count(len(plan.source.graph.entities) ** len(plan.clauses[0].free))
         effort = Effort(deadline, limits.memory, limits.work)
         holds = Checker.of(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
-        return run(plan.program, count, limits.rules, effort, limits.only, holds)
+        return run(plan.program, limits.count(plan.most), limits.rules, effort, limits.only, holds)
 
     def score(self, plan: BestFirst, tuples: Ids, limits: Limits, deadline: Deadline) -> Values:
         return explain(plan.program, tuples, limits.rules, deadline)[0]

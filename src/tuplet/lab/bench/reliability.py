@@ -94,7 +94,7 @@ def judge(
         ranking = runner.run(runner.planned(clauses, source, limits), limits, NO_DEADLINE)
         if not len(ranking.tuples):
             continue
-        found = Witnesses.of(ranking, clauses, source)
+        found = Witnesses.from_ranking(ranking, clauses, source)
         right = holds(clauses, full, ranking.tuples, NO_DEADLINE)
         relations = np.broadcast_to([edge.relation for edge in found.edges], found.heads.shape)
         edges = np.stack([relations, found.heads, found.tails], axis=2)

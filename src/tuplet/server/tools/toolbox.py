@@ -400,7 +400,7 @@ class Toolbox(QueryService):
         question = self.question(store, query)
         engine = self.engine(store, None, deadline)
         truth = asking.score(question, tuples, engine, limits, deadline)
-        return {"variables": [variable.name for variable in question.free], "truth": list(map(_short, truth))}
+        return {"variables": list(question.names), "truth": list(map(_short, truth))}
 
     # --- what a language model is shown, and asks for ---------------------------------------------------------------
 
