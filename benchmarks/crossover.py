@@ -62,7 +62,8 @@ def main() -> None:
     asked = parser.parse_args()
     graphs: list[tuple[str, Any]] = [(path.name, path) for path in asked.graphs]
     for name, source in graphs + [(f"random {count:,}", count) for count in asked.entities]:
-        edges = random_edges(source) if isinstance(source, int) else TrainingEdges.of(KnowledgeGraph.open(source))
+        given = isinstance(source, int)
+        edges = random_edges(source) if given else TrainingEdges.from_graph(KnowledgeGraph.open(source))
         found = {}
         for kind, config in KINDS.items():
             chosen = TrainConfig(rank=asked.rank, batch=config.batch, negatives=config.negatives)

@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def load_table(folder: Path, directory: Path | None, device: str, dtype: torch.d
         entities, relations, (heads, relation, tails, values, _) = edges_of(folder)
         adjacency, edge = Adjacency.build(heads, relation, tails, relations)
         truth = values[edge]
-    return TensorTable.of_arrays(entities, adjacency, truth, np.arange(adjacency.relations), device, dtype)
+    table: Any = SimpleNamespace(entities=entities, adjacency=adjacency, truth=truth)
+    return TensorTable.from_table(table, None, device, dtype)
 
 
 def judge(rankings: Sequence[Ranking], queries: Sequence[BenchQuery]) -> dict[str, float]:

@@ -165,7 +165,7 @@ def _layer(device: Any, entities: int, facts: int, queries: int) -> tuple[Any, A
     rng = np.random.default_rng(0)
     ends = np.where(rng.random((2, facts)) < 0.5, entities, entities // 10) * rng.random((2, facts))
     edges = ends[0].astype(np.int64), rng.integers(0, 237, facts), ends[1].astype(np.int64)
-    graph = MessageGraph.of(edges, entities, 237, device)
+    graph = MessageGraph.from_facts(edges, entities, 237, device)
     layer = PathLayer(torch.nn.Identity(), 32).to(device)
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     sizes = entities, 474, entities

@@ -76,7 +76,7 @@ def test_the_plan_stays_though_the_speed_is_another(tmp_path: Path) -> None:
 def test_given_settings_are_obeyed_within_the_time() -> None:
     def configs(names: tuple[str, ...]) -> dict[str, TrainConfig]:
         asked = ModelRequest(15.0, names, {"rank": 7, "seed": 3})
-        found = choose(TrainingEdges.of(GRAPH), asked, "cpu", SlowClock(1e-4))
+        found = choose(TrainingEdges.from_graph(GRAPH), asked, "cpu", SlowClock(1e-4))
         return {model.config.model: model.config for model in found.models}
 
     both = configs(("complex", "paths"))
@@ -86,13 +86,13 @@ def test_given_settings_are_obeyed_within_the_time() -> None:
 
 
 def test_scoring_is_estimated_where_a_path_network_is_alone() -> None:
-    found = choose(TrainingEdges.of(GRAPH), ModelRequest(15.0, ("paths",)), "cpu", SlowClock(1e-4))
+    found = choose(TrainingEdges.from_graph(GRAPH), ModelRequest(15.0, ("paths",)), "cpu", SlowClock(1e-4))
     assert found.index_seconds < 60
     assert "cut short" not in found.more
 
 
 def test_a_large_graph_is_planned_by_the_ends_that_its_rows_will_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    edges = TrainingEdges.of(GRAPH)
+    edges = TrainingEdges.from_graph(GRAPH)
     assert not graph_sizes(edges).nearest
     monkeypatch.setattr(trained, "BOUNDED_FROM", 10)
     monkeypatch.setattr(sources, "PER_FACT", 2)

@@ -148,7 +148,7 @@ def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
     )
     done = store.info()["report"]["candidates"]["rows"]
     assert any(note.startswith("nothing is trained: the most useful ") for note in said)
-    assert sum(rows) == done["computed"] <= 0.4 * TrainingEdges.of(graph).half_links_of_one_end
+    assert sum(rows) == done["computed"] <= 0.4 * TrainingEdges.from_graph(graph).half_links_of_one_end
     assert done["facts_in_them"] > 1.2 * done["computed"] / done["of"], "rows with more facts come first"
     assert store.ask("?c : citizen_of(p1, ?c)").summary().endswith("were computed in the time given: more may be true")
     share, proof = done["computed"] / done["of"], tmp_path / "p.json"
@@ -175,7 +175,7 @@ def test_when_the_time_is_up_no_row_is_begun(tmp_path: Path, monkeypatch: pytest
     """What was computed is as without a limit; what was not is not listed, and not kept as if it were finished."""
     graph = tuplet.read(towns())
     known = graph.edges("train")
-    network = model_folder.load_for(TrainingEdges.of(graph), model_folder.located("packaged"), "cpu")
+    network = model_folder.load_for(TrainingEdges.from_graph(graph), model_folder.located("packaged"), "cpu")
     half_links = CandidateSources(one_side=True)
     whole = score_candidates({"any-graph": network}, known, half_links)
     monkeypatch.setattr(scorer, "_BATCHES", 1)
@@ -224,7 +224,7 @@ def test_valid_edges_are_hidden_where_there_are_enough(tmp_path: Path, rows: lis
     store = tuplet.build(graph, tmp_path / "s", train=False, progress=False)
     report = store.info()["report"]
     assert report["candidates"]["sources"].startswith("half-links of one end")
-    links = TrainingEdges.of(graph).half_links_of_one_end
+    links = TrainingEdges.from_graph(graph).half_links_of_one_end
     assert sum(rows[TIMED:]) == links, "each row is computed once"
     again = tuplet.index(graph, "packaged", tmp_path / "t", progress=False)
     assert same_truth(store, again)
@@ -327,7 +327,7 @@ def untrained(graph: KnowledgeGraph, folder: Path) -> Path:
 
 def test_another_voice_is_heard_if_it_finds_more() -> None:
     graph = held_out()
-    edges = TrainingEdges.of(graph)
+    edges = TrainingEdges.from_graph(graph)
     right, wrong = Oracle(graph, True), Oracle(graph, False)
     before, after = with_and_without([wrong], right, edges, 30)
     assert len(before) == 60
@@ -363,7 +363,7 @@ def test_the_network_stays_out_where_its_rows_take_too_long(tmp_path: Path) -> N
 
     assert not joins(graph, [model], 1, 1e-9, "cpu", told)
     assert not said, "not even timed"
-    least = RowWork.least(model_folder.load("packaged"), TrainingEdges.of(graph)).total
+    least = RowWork.least(model_folder.load("packaged"), TrainingEdges.from_graph(graph)).total
     assert not joins(graph, [model], 1, least, "cpu", told)
     assert said == [said[0]]
     assert said[0].startswith("the packaged network is left out: its rows take about ")

@@ -152,7 +152,7 @@ def test_ns3_answers_a_batch_with_conditions_of_their_own() -> None:
     table = some_table(rng)
     shape = random_query(rng, table, 2)[0]
     queries = [[replace(shape, conditions=(Within(0, members(np.array([i, i + 1]))),))] for i in range(3)]
-    search = FuzzySearch(TensorTable.of(table), PRODUCT)
+    search = FuzzySearch(TensorTable.from_table(table), PRODUCT)
     for clauses, ranking in zip(queries, run_many(queries, search, 10, BoxBudget.all()), strict=True):
         expected = brute.run(clauses, table, 10)
         np.testing.assert_allclose(ranking.truth, expected.truth, rtol=1e-9)

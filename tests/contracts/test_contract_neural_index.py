@@ -55,9 +55,9 @@ def test_the_entities_kept_are_the_best_of_the_model(lmpnn: Path) -> None:
         for variable in (0, 1):
             asked = QueryGraph(("x", "y"), (variable,), edges)
             # The table holds relations 1 and 2 alone or all: numbers there are not those of the graph.
-            tensors = TensorTable.of(table, sorted({edge.relation for edge in edges}))
+            tensors = TensorTable.from_table(table, sorted({edge.relation for edge in edges}))
             index = NeuralIndex.of(str(lmpnn), source, tensors)
-            kept = index(ClauseBatch.of([asked], tensors), variable, 3)[0].nonzero().view(-1).tolist()
+            kept = index(ClauseBatch.from_graphs([asked], tensors), variable, 3)[0].nonzero().view(-1).tolist()
             [(_, ground)] = by_pattern([[asked]])
             found = scores(index.model, ground, torch.device("cpu"))[0, 0]
             assert kept == sorted(found.topk(3).indices.tolist())

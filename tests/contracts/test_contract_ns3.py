@@ -228,7 +228,7 @@ def test_fuzzy_marginals(logic: str) -> None:
         table = some_table(rng)
         clauses = some_query(rng, table)
         tensor = dense(clauses, table, logic)
-        search = FuzzySearch(TensorTable.of(table), Logic.from_name(logic), enumerate=None)
+        search = FuzzySearch(TensorTable.from_table(table), Logic.from_name(logic), enumerate=None)
         for place, found in enumerate(marginal_vectors([clauses], search, BoxBudget.all())[0]):
             others = tuple(i for i in range(tensor.ndim) if i != place)
             best = tensor.max(axis=others) if others else tensor
@@ -249,7 +249,7 @@ def test_a_batch_is_its_queries(merge: str) -> None:
         table = random_table(rng, 25, 3, 0.12, coarse=True)
         queries = [shape_query(name, rng, table) for _ in range(12)]
         budget = BoxBudget(B=6, merge=merge)
-        search = FuzzySearch(TensorTable.of(table, block=16), Logic.from_name("product"))
+        search = FuzzySearch(TensorTable.from_table(table, block=16), Logic.from_name("product"))
         for k in (7, None):
             together = run_many(queries, search, k, budget)
             bare = run_many(queries, search, k, budget, explain=False)

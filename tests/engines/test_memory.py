@@ -181,11 +181,11 @@ def test_what_checks_the_facts_holds_the_limit() -> None:
     heads, _, tails = source.graph.edges("train")
     tuples = np.stack([heads, tails], axis=1)
     free = Effort()
-    wanted = Checker.of([chain], source, free).judge(tuples, Deadline())
+    wanted = Checker.from_source([chain], source, free).judge(tuples, Deadline())
     assert free.held > 250_000, "or else this shows nothing"
     for memory in (0, 100_000, 250_000):
         effort = Effort(memory=memory)
-        np.testing.assert_array_equal(Checker.of([chain], source, effort).judge(tuples, Deadline()), wanted)
+        np.testing.assert_array_equal(Checker.from_source([chain], source, effort).judge(tuples, Deadline()), wanted)
         assert effort.held <= memory
         np.testing.assert_array_equal(judge([chain], source, tuples, Deadline(), memory), wanted)
 
@@ -217,7 +217,7 @@ def test_what_checks_the_facts_names_the_limit() -> None:
     effort = Effort(memory=1)
     effort.held = 2
     with pytest.raises(OutOfMemory):
-        Checker.of([apart], source_of(random_table()), effort.beside()).holds(np.zeros((1, 1)), Deadline())
+        Checker.from_source([apart], source_of(random_table()), effort.beside()).holds(np.zeros((1, 1)), Deadline())
 
 
 def test_tensors_count_from_their_making_to_their_end() -> None:

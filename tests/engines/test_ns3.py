@@ -112,10 +112,9 @@ def test_allocation_keeps_to_rows_and_budget(nodes: list[tuple[float, int]], siz
 
 
 def problem(clauses: list[QueryGraph], table: TruthTable, budget: BoxBudget):  # type: ignore[no-untyped-def]
-    listed = TensorTable.of(table)
-    return pose(FuzzySearch(listed, PRODUCT, budget.enumerate), [ClauseBatch.of([c], listed) for c in clauses], budget)[
-        0
-    ]
+    listed = TensorTable.from_table(table)
+    asked = [ClauseBatch.from_graphs([clause], listed) for clause in clauses]
+    return pose(FuzzySearch(listed, PRODUCT, budget.enumerate), asked, budget)[0]
 
 
 def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget() -> None:
@@ -209,10 +208,10 @@ def test_progressive_and_simultaneous_agree_for_two_variables() -> None:
 
 
 def test_progressive_keeps_n_times_b_tuples() -> None:
-    table = TensorTable.of(random_table(3, 40, 0.2))
+    table = TensorTable.from_table(random_table(3, 40, 0.2))
     for size in (2, 5, 10):
         for how in ("progressive", "simultaneous"):
-            asked = [ClauseBatch.of([CHAIN], table)]
+            asked = [ClauseBatch.from_graphs([CHAIN], table)]
             box, _ = solve(FuzzySearch(table, PRODUCT), asked, BoxBudget(B=size, merge=how))
             assert len(box.rows) <= 3 * size
 
@@ -272,7 +271,7 @@ def test_the_same_question_gets_the_same_answer() -> None:
 def test_single_precision_is_close() -> None:
     table = random_table(6)
     double, single = (
-        run_many([[STAR]] * 2, FuzzySearch(TensorTable.of(table, dtype=kind), PRODUCT), 9)[1]
+        run_many([[STAR]] * 2, FuzzySearch(TensorTable.from_table(table, dtype=kind), PRODUCT), 9)[1]
         for kind in (torch.float64, torch.float32)
     )
     np.testing.assert_allclose(single.truth, double.truth, rtol=1e-5)
@@ -326,8 +325,8 @@ def test_size_limits() -> None:
 
 
 def test_budgets() -> None:
-    assert BoxBudget(B=5).of(3) == 15
-    assert BoxBudget.all().of(3) is None
+    assert BoxBudget(B=5).tuples(3) == 15
+    assert BoxBudget.all().tuples(3) is None
     assert BoxBudget(B=100, rows=50).grown() == replace(BoxBudget.all(), rows=50)
 
 
@@ -337,9 +336,9 @@ def test_unions_are_scored_in_every_clause() -> None:
     other = QueryGraph(("x", "y"), (1, 0), (Edge(0, 1, 1), Edge(0, 0, ~2)))
     ours, theirs = run([STAR, other], table, 200, BoxBudget.all()), brute.run([STAR, other], table, 200)
     np.testing.assert_allclose(ours.truth, theirs.truth, rtol=1e-9)
-    listed = TensorTable.of(table)
+    listed = TensorTable.from_table(table)
     box, asked = solve(
-        FuzzySearch(listed, PRODUCT), [ClauseBatch.of([c], listed) for c in (STAR, other)], BoxBudget(B=3)
+        FuzzySearch(listed, PRODUCT), [ClauseBatch.from_graphs([c], listed) for c in (STAR, other)], BoxBudget(B=3)
     )
     assert asked.unknowns == 2
     true = brute.score([STAR, other], table, torch.stack(box.rows.columns, 1).numpy())
@@ -408,7 +407,7 @@ def test_where_a_cycle_is_cut_does_not_depend_on_the_other_queries(merge: str) -
         for i in range(30)
     ]
     budget = BoxBudget(B=20, merge=merge, enumerate=1)
-    search = FuzzySearch(TensorTable.of(table), PRODUCT)
+    search = FuzzySearch(TensorTable.from_table(table), PRODUCT)
     for clauses, found in zip(queries, run_many(queries, search, 5, budget), strict=True):
         alone = run(clauses, table, 5, budget)
         assert found.tuples.tolist() == alone.tuples.tolist()

@@ -33,7 +33,7 @@ def truths(query: QueryGraph, table: TruthTable, **options: object) -> dict[tupl
 
 
 def test_table_reads_like_the_truth(truth: TruthTable) -> None:
-    table = TensorTable.of(truth)
+    table = TensorTable.from_table(truth)
     every = torch.cartesian_prod(torch.arange(2), torch.arange(5), torch.arange(5))
     relation, head, tail = every.T
     expected = [truth.value(h, r, t) for r, h, t in every.tolist()]
@@ -51,7 +51,7 @@ def test_table_reads_like_the_truth(truth: TruthTable) -> None:
 
 
 def test_a_table_of_some_relations(truth: TruthTable) -> None:
-    table = TensorTable.of(truth, [1])
+    table = TensorTable.from_table(truth, [1])
     assert table.number.tolist() == [-1, 0]
     one = torch.tensor([0])
     assert table.value(one, torch.tensor([4]), torch.tensor([2])).tolist() == [1]
@@ -144,9 +144,9 @@ def test_a_cut_cycle_tries_the_best_rows() -> None:
 
 
 def test_domains_are_the_best_of_the_index(truth: TruthTable) -> None:
-    table = TensorTable.of(truth)
+    table = TensorTable.from_table(truth)
     chain = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))
-    search, clause = FuzzySearch(table, PRODUCT), ClauseBatch.of([chain], table)
+    search, clause = FuzzySearch(table, PRODUCT), ClauseBatch.from_graphs([chain], table)
     domains = reduce_domains(search, clause, 1)
     assert {v: rows.columns[0].tolist() for v, rows in domains.rows.items()} == {0: [2], 1: [4]}
     assert {v: float(d) for v, d in domains.dropped.items()} == pytest.approx({0: 0.4, 1: 0.4})
@@ -157,13 +157,13 @@ def test_domains_are_the_best_of_the_index(truth: TruthTable) -> None:
 
 def test_the_spanning_tree_starts_at_constants_and_prefers_doubled_edges(truth: TruthTable) -> None:
     edges = (Edge(0, 0, 1), Edge(1, 0, 2), Edge(0, 0, 2), Edge(2, 1, 0), Edge(1, 0, ~0))
-    clause = ClauseBatch.of([QueryGraph(("a", "b", "c"), (0,), edges)], TensorTable.of(truth))
+    clause = ClauseBatch.from_graphs([QueryGraph(("a", "b", "c"), (0,), edges)], TensorTable.from_table(truth))
     assert [tuple(branch) for branch in spanning_tree(clause)] == [(None, 1), (1, 0), (0, 2)]
 
 
 def test_search_has_one_unknown(truth: TruthTable) -> None:
-    table = TensorTable.of(truth)
-    pair = ClauseBatch.of([QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))], table)
+    table = TensorTable.from_table(truth)
+    pair = ClauseBatch.from_graphs([QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))], table)
     search = FuzzySearch(table, GODEL)
     domains = reduce_domains(search, pair, None)
     with pytest.raises(ValueError, match="one unknown"):
@@ -174,13 +174,14 @@ def test_batches_hold_queries_written_either_way(truth: TruthTable) -> None:
     one = [QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))]
     other = [QueryGraph(("x", "y"), (0, 1), (Edge(0, 1, ~2), Edge(1, 0, 0)))]
     queries = [one, other, one]
-    for query, found in zip(queries, run_many(queries, FuzzySearch(TensorTable.of(truth), PRODUCT), 4), strict=True):
+    search = FuzzySearch(TensorTable.from_table(truth), PRODUCT)
+    for query, found in zip(queries, run_many(queries, search, 4), strict=True):
         assert found.tuples.tolist() == run(query, truth, 4).tuples.tolist()
     with pytest.raises(BadInput, match="one shape"):
-        ClauseBatch.of([one[0], one[0].marginal([0])], TensorTable.of(truth))
+        ClauseBatch.from_graphs([one[0], one[0].marginal([0])], TensorTable.from_table(truth))
 
 
 def test_keys_that_do_not_fit_are_refused() -> None:
     huge = TruthTable.build(2**31 - 1, 8, *(np.array([0]) for _ in range(3)), np.array([0.5]), np.array([False]))
     with pytest.raises(BudgetExceeded, match="63-bit"):
-        TensorTable.of(huge)
+        TensorTable.from_table(huge)

@@ -76,7 +76,7 @@ def test_other_numbers_of_entities_and_relations_change_nothing() -> None:
 def test_relations_meet_where_facts_do() -> None:
     edges = rule_graph(2, 5, 2, [0, 1, 2, 3, 4])
     h, r, t = edges.splits["train"]
-    met = MessageGraph.of(edges.splits["train"], 15, 5).meetings
+    met = MessageGraph.from_facts(edges.splits["train"], 15, 5).meetings
     found = set(zip(met.source.tolist(), met.relation.tolist(), met.target.tolist(), strict=True))
     assert len(found) == len(met.source)
     facts = [set(zip(h[r == k], t[r == k], strict=True)) for k in range(5)]

@@ -50,7 +50,7 @@ def test_no_fact_it_is_judged_by_was_trained_on() -> None:
 @needs_data
 def test_it_predicts_a_graph_it_never_saw() -> None:
     graph = tuplet.read(DATA / "nations")
-    edges = TrainingEdges.of(graph)
+    edges = TrainingEdges.from_graph(graph)
     assert evaluate(load_for(edges, "packaged"), edges.splits["test"], edges.splits).mrr > 0.569
 
 
@@ -64,7 +64,7 @@ def test_training_goes_on_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (about["kind"], about["rank"], about["config"]["start"]) == ("any-graph", 32, "packaged")
     assert describe("packaged")["sha256"] != about["sha256"]
     started, ended = (
-        load_for(TrainingEdges.of(tuplet.read(tmp_path / "graph")), m).tensors()
+        load_for(TrainingEdges.from_graph(tuplet.read(tmp_path / "graph")), m).tensors()
         for m in ("packaged", tmp_path / "model")
     )
     assert started.keys() == ended.keys()  # of its two networks the one that suits the graph

@@ -56,7 +56,7 @@ def random_facts(entities: int, relations: int, facts: int, seed: int = 0) -> tu
 def test_a_compiled_layer_is_that_of_plain_torch(queries: int, width: int) -> None:
     entities, channels = 1500 if queries == 3 else 40, queries * width  # one of them in several chunks
     facts = random_facts(entities, 3, 4 * entities)
-    graph = MessageGraph.of(facts, entities, 3)
+    graph = MessageGraph.from_facts(facts, entities, 3)
     hidden = (torch.from_numpy(side[:25].astype(np.int64)) for side in facts)
     sight = Sight(graph, graph.visible(*hidden, whole_pairs=True))
     assert 0 < int((sight.visible == 0).sum()) < len(sight.visible)
@@ -86,7 +86,7 @@ def test_a_compiled_layer_is_that_of_plain_torch(queries: int, width: int) -> No
 def test_what_is_hidden_is_as_if_it_were_not_there() -> None:
     """Degrees, too: with those of the whole graph the scores would tell which facts are hidden."""
     facts = random_facts(30, 2, 120)
-    graph = MessageGraph.of(facts, 30, 2)
+    graph = MessageGraph.from_facts(facts, 30, 2)
     gone = np.zeros(len(facts[0]), dtype=bool)
     gone[::7] = True
     asked, relation = torch.arange(6), torch.arange(6) % 4
@@ -94,7 +94,7 @@ def test_what_is_hidden_is_as_if_it_were_not_there() -> None:
     network = PathNetwork(2, width=8, layers=3)
     hidden = (torch.from_numpy(side[gone].astype(np.int64)) for side in facts)
     some = network(graph, asked, relation, graph.visible(*hidden, whole_pairs=False))
-    rest = MessageGraph.of(tuple(side[~gone] for side in facts), 30, 2)
+    rest = MessageGraph.from_facts(tuple(side[~gone] for side in facts), 30, 2)
     torch.testing.assert_close(some, network(rest, asked, relation))
     assert not torch.allclose(some, network(graph, asked, relation))
 
@@ -246,17 +246,17 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def model() -> PathModel:
     torch.manual_seed(1)
-    return PathModel(PathNetwork(3, width=8, layers=2), 24, 3, TrainingEdges.of(ring()))
+    return PathModel(PathNetwork(3, width=8, layers=2), 24, 3, TrainingEdges.from_graph(ring()))
 
 
 def test_a_folder_gives_the_same_scores(model: PathModel, tmp_path: Path) -> None:
     save(model, tmp_path / "m")
-    again = load_for(TrainingEdges.of(ring()), tmp_path / "m")
+    again = load_for(TrainingEdges.from_graph(ring()), tmp_path / "m")
     ids = torch.arange(24)
     assert torch.equal(again.tails(ids, 1), model.tails(ids, 1))
     assert describe(tmp_path / "m")["kind"] == "paths"
     save(model.to(dtype=torch.float16), tmp_path / "half")
-    half = load_for(TrainingEdges.of(ring()), tmp_path / "half")
+    half = load_for(TrainingEdges.from_graph(ring()), tmp_path / "half")
     torch.testing.assert_close(half.tails(ids, 1), model.tails(ids, 1), rtol=0.01, atol=0.01)
     description = tmp_path / "m" / DESCRIPTION
     description.write_text(description.read_text().replace('"rank": 8', '"rank": 9'))
@@ -299,7 +299,7 @@ def test_a_network_needs_its_graph(model: PathModel) -> None:
     with pytest.raises(BadInput, match=r"model\.on"):
         PathModel(model.network, 24, 3).tails(torch.arange(2), 0)
     with pytest.raises(BadInput, match="of 24 entities"):
-        model.on(TrainingEdges.of(ring(30)))
+        model.on(TrainingEdges.from_graph(ring(30)))
 
 
 def test_facts_are_hidden_as_the_valid_ones_are() -> None:

@@ -29,7 +29,7 @@ from tuplet.predict.paths.network import PathLayer, Sight
 torch.manual_seed(0)
 entities, relations, batch, width = 23, 3, 4, 32
 edges = np.random.default_rng(0).integers(0, [entities, relations, entities], (90, 3)).T
-graph = MessageGraph.of(tuple(edges), entities, relations, "cpu")
+graph = MessageGraph.from_facts(tuple(edges), entities, relations, "cpu")
 visible = graph.visible(*(torch.as_tensor(side[:5]) for side in edges), whole_pairs=True)
 degree, sight = graph.degrees(visible), Sight(graph, visible)
 layer = PathLayer(torch.nn.Identity(), width)  # what relations say is not compared

@@ -218,7 +218,7 @@ def test_what_is_listed_comes_from_predictors_that_know_the_newest_facts_too(mon
 def test_embeddings_learn_anew_and_path_networks_read_other_facts(tmp_path: Path) -> None:
     graph = with_newest_valid(dated(), windows=2)
     run = ModelRun(graph, tmp_path / "m", "cpu", True, False, lambda *_: None)
-    edges = TrainingEdges.of(graph)
+    edges = TrainingEdges.from_graph(graph)
     embedding = TrainConfig(rank=4, batch=500, epochs=4, evaluate_every=1, patience=1)
     models = [tmp_path / "m" / name for name in ("complex", "paths")]
     run.train(edges, models[0], embedding)

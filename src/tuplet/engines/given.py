@@ -33,11 +33,9 @@ def judge(
 ) -> NDArray[np.int8]:
     """For each tuple [n, k] 1 if it is an answer on the facts, 0 if not, -1 where a limit came first."""
     from tuplet.engines.effort import Effort
-    from tuplet.engines.exact import Checker, Exact
+    from tuplet.engines.exact import Checker
 
-    with deadline.paused():
-        Exact().load(source)  # an engine of another kind has not brought in what is compiled
-    return Checker.of(clauses, source, Effort(deadline, memory)).judge(tuples, deadline)
+    return Checker.from_source(clauses, source, Effort(deadline, memory)).judge(tuples, deadline)
 
 
 def explain(
@@ -90,7 +88,7 @@ def explain_tuples(
     if source.truth is None:
         from tuplet.engines.exact import Checker
 
-        found, witnesses = Checker.of(clauses, source).explain(tuples, deadline)
+        found, witnesses = Checker.from_source(clauses, source).explain(tuples, deadline)
         truth = found.astype(np.float64)
     else:
         from tuplet.engines import exact

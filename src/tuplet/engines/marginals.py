@@ -100,7 +100,7 @@ def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadli
     from tuplet.engines.ns3.tensors import make_room, room_left
 
     effort = Effort()
-    checker = Checker.of(clauses, source, effort)
+    checker = Checker.from_source(clauses, source, effort)
 
     def test(tuples: Tuples) -> NDArray[np.bool_]:
         before, left = effort.held, room_left()

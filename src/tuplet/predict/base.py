@@ -216,7 +216,7 @@ class TrainingEdges:
                     raise BadInput(f"{split}: a {what} id is outside 0 … {count - 1}")
 
     @staticmethod
-    def of(graph: KnowledgeGraph | TrainingEdges) -> TrainingEdges:
+    def from_graph(graph: KnowledgeGraph | TrainingEdges) -> TrainingEdges:
         """The edges of a graph."""
         if isinstance(graph, TrainingEdges):
             return graph

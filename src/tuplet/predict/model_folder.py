@@ -76,7 +76,7 @@ def ready(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None)
     found = entry(name, modules=True)
     if is_trained(found):
         raise BadInput(f"{name} has to be trained first: tuplet train --model {name}")
-    edges = TrainingEdges.of(graph)
+    edges = TrainingEdges.from_graph(graph)
     try:
         predictor: Any = found(edges.entities, edges.relations, settings or TrainConfig())
     except TypeError as error:

@@ -37,7 +37,7 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
 
     Without settings, a run that is continued brings its own, and the size of the graph chooses those of a new one.
     """
-    edges, device = TrainingEdges.of(graph), pick_device(options.device)
+    edges, device = TrainingEdges.from_graph(graph), pick_device(options.device)
     if settings is None and options.resume:
         settings = stored_config(options.folder, TrainConfig)
     settings = settings or suitable(edges.count("train"))

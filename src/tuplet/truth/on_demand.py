@@ -316,7 +316,7 @@ def measured_rows(
     counted: tuple[str, ...],
 ) -> tuple[str, dict[str, Any] | None]:
     """What bounds rows on demand, in words, and the bounds, if they can be had."""
-    predictor = model_folder.load_for(TrainingEdges.of(graph), model, "cpu")
+    predictor = model_folder.load_for(TrainingEdges.from_graph(graph), model, "cpu")
     rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
     if not isinstance(predictor, EmbeddingModel) and rows.entities > _LARGE:
         return "nothing was measured, for that would take as long as the table", None

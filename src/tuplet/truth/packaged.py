@@ -184,7 +184,7 @@ def recipe_at_once(
 ) -> Predicted:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = located(PACKAGED)
-    work, times = RowWork.of(load(model, device), TrainingEdges.of(graph)), 1 + windows
+    work, times = RowWork.of(load(model, device), TrainingEdges.from_graph(graph)), 1 + windows
     about = {"graph": graph.hash, "model": describe(model)["sha256"], "minutes": given.minutes, "device": device}
     plan, left = KeptChoice(folder / PLAN, about | {"windows": windows}), given.left()
     limit = _limit(plan, _planned(plan, work, left), work, times, left, given.minutes)
@@ -222,7 +222,7 @@ def joins(
 ) -> bool:
     """Whether the network is worth its rows, `times` over, beside these models: in this time, on the valid edges."""
     network: Any = load(located(PACKAGED), device)
-    edges = TrainingEdges.of(graph)
+    edges = TrainingEdges.from_graph(graph)
     if device.startswith("cpu") and times * RowWork.least(network, edges).total > seconds:
         return False
     work = RowWork.of(network, edges)

@@ -58,7 +58,7 @@ def open_predictor(
         name = os.fspath(model)
         if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
             about = model_meta(Path(name), graph, other_graph)
-            return model_folder.load_for(TrainingEdges.of(graph), Path(name), device), about
+            return model_folder.load_for(TrainingEdges.from_graph(graph), Path(name), device), about
         from tuplet.predict.model_folder import ready
 
         found, kind = check_predictor(ready(name, graph)), name

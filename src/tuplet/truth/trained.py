@@ -325,7 +325,7 @@ class ModelRun:
 
     def planned(self, request: ModelRequest) -> list[Path]:
         """Train the predictors that fit into the time, each in a folder of its own; returns these."""
-        began, edges, found = self.clock(), TrainingEdges.of(self.graph), list[Path]()
+        began, edges, found = self.clock(), TrainingEdges.from_graph(self.graph), list[Path]()
         chosen = self._plan(request, edges)
         for sentence in chosen.sentences():
             self.report("plan", 0, 0, sentence)
@@ -360,7 +360,7 @@ class ModelRun:
 
     def single(self, config: TrainConfig) -> list[Path]:
         """Train one predictor with these settings, however long it takes."""
-        self.train(TrainingEdges.of(self.graph), self.folder, config)
+        self.train(TrainingEdges.from_graph(self.graph), self.folder, config)
         return [self.folder]
 
     def train(self, edges: TrainingEdges, folder: Path, config: TrainConfig, seconds: float | None = None) -> None:
@@ -480,7 +480,7 @@ def train_again(run: ModelRun, models: Sequence[Path], folder: Path) -> list[lis
     """
     newest, found = NewestHoldOut.of(run.graph), list[list[Path]]()
     for number in range(1, 1 + (newest.windows if newest else 0)):
-        edges, places = TrainingEdges.of(as_of(run.graph, number)), list[Path]()
+        edges, places = TrainingEdges.from_graph(as_of(run.graph, number)), list[Path]()
         for model in models:
             config = as_long(model)
             if getattr(trained_class(config.model), "sees_facts", False):

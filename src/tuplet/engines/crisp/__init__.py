@@ -37,6 +37,7 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.query.conditions import ALL_CONDITIONS
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, OutOfTime
+from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Clauses, Ranking, nothing
 from tuplet.query.source import Source
 
@@ -322,16 +323,6 @@ class Found:
         """Bytes of it."""
         return self.tuples.nbytes + self.clause.nbytes + self.assignment.nbytes
 
-    def take(self, places: NDArray[np.integer]) -> Found:
-        """Those at some places, in that order."""
-        return Found(
-            self.tuples[places],
-            self.clause[places],
-            self.assignment[places],
-            complete=self.complete,
-            pruned=self.pruned,
-        )
-
 
 def room_of(effort: Effort, given: int, left: int | None, size: int) -> int:
     """Rows of the next block after so many, where so many are left: what fits, but at least one."""
@@ -390,9 +381,8 @@ def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:
 
 
 def _padded(block: Tuples, width: int) -> Tuples:
-    return (
-        block if block.shape[1] == width else np.pad(block, ((0, 0), (0, width - block.shape[1])), constant_values=-1)
-    )
+    missing = width - block.shape[1]
+    return np.pad(block, ((0, 0), (0, missing)), constant_values=-1) if missing else block
 
 
 def _joined(blocks: list[Tuples], width: int) -> Tuples:
@@ -452,11 +442,9 @@ def _first(plan: CrispPlan, source: Source, wanted: int, effort: Effort) -> Rank
     """The first answers by name where there are too many to collect, without witnesses; None at a limit."""
     from tuplet.engines.exact import Checker
     from tuplet.engines.exact.lexical import first_by_name
-    from tuplet.query.logic import PRODUCT
 
-    _load_exact(source, effort.deadline)
     graphs = [clause.graph for clause in plan.clauses]
-    streams = Checker.of(graphs, source).streams
+    streams = Checker.from_source(graphs, source, effort).streams
     every = lambda tuples: np.ones(len(tuples), dtype=bool)  # noqa: E731
     tuples, proven = first_by_name([streams], PRODUCT, effort.beside(), 0.5, wanted, every)
     if not proven:
@@ -471,17 +459,8 @@ def _explained(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort
 
     if not any((assignment < 0).any() for assignment in ranking.assignments):
         return ranking
-    _load_exact(source, effort.deadline)
-    checker = Checker.of([clause.graph for clause in plan.clauses], source, effort)
+    checker = Checker.from_source([clause.graph for clause in plan.clauses], source, effort)
     try:
         return replace(ranking, assignments=checker.explain(ranking.tuples, effort.deadline)[1])
     except OutOfTime as over:
         return replace(ranking, pruned=ranking.pruned or over.why)
-
-
-def _load_exact(source: Source, deadline: Deadline) -> None:
-    """Loads the kernels of the exact engine, which few questions need; that is not the time of the question."""
-    from tuplet.engines.exact import Exact
-
-    with deadline.paused():
-        Exact().load(source)

@@ -332,7 +332,7 @@ class _Flow(NamedTuple):
     repeated: int  # existential depths that are varied after a success: they may lead to the same tuple again
 
     @staticmethod
-    def of(atoms: ClauseAtoms, order: Sequence[JoinStep], free: Sequence[int]) -> _Flow:
+    def from_order(atoms: ClauseAtoms, order: Sequence[JoinStep], free: Sequence[int]) -> _Flow:
         n = len(order)
         depth_of = {step.variable: depth for depth, step in enumerate(order)}
         free_depths = sum(1 << depth_of[v] for v in set(free))
@@ -364,7 +364,7 @@ class _Flow(NamedTuple):
 def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...]) -> JoinPart:
     """The program that binds variables in the given order; `program.py` says what its numbers mean."""
     n = len(order)
-    lists, flow = _Lists(atoms, order), _Flow.of(atoms, order, free)
+    lists, flow = _Lists(atoms, order), _Flow.from_order(atoms, order, free)
     last_free = flow.free.bit_length() - 1
     steps: list[int] = []
     memo: list[int] = []

@@ -301,7 +301,7 @@ class Exact(Engine[BestFirst]):
 
     def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
         effort = Effort(deadline, limits.memory, limits.work)
-        holds = Checker.of(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
+        holds = Checker.from_source(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
         return run(plan.program, limits.count(plan.most), limits.rules, effort, limits.only, holds)
 
     def score(self, plan: BestFirst, tuples: Ids, limits: Limits, deadline: Deadline) -> Values:
@@ -317,8 +317,11 @@ class Checker:
         self.streams = [ClauseStream(bind_clause(c, rows), PRODUCT, self.effort) for c in clauses]
 
     @staticmethod
-    def of(clauses: Clauses, source: Source, effort: Effort | None = None) -> Checker:
+    def from_source(clauses: Clauses, source: Source, effort: Effort | None = None) -> Checker:
         """The checker of a query on a source, whose rows are made once; it keeps to the memory of `effort`."""
+        if effort is not None:
+            with effort.deadline.paused():
+                warm()  # an engine of another kind has not brought in what is compiled
         source.facts_of(clauses)
         if "facts" not in source.prepared:
             source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
@@ -365,4 +368,4 @@ def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
 
 def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:
     """Which tuples [n, k] are answers on the facts; raises `OutOfTime` at the deadline."""
-    return Checker.of(clauses, source).holds(tuples, deadline)
+    return Checker.from_source(clauses, source).holds(tuples, deadline)

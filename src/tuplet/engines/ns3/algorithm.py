@@ -141,7 +141,7 @@ class BoxBudget:
             return replace(self, B=None, enumerate=None)
         return replace(self, B=self.B * times, enumerate=None if self.enumerate is None else self.enumerate * times)
 
-    def of(self, variables: int) -> int | None:
+    def tuples(self, variables: int) -> int | None:
         """B_γ = n_γ · B."""
         return None if self.B is None else variables * self.B
 
@@ -282,7 +282,7 @@ def merge(problem: Problem, nodes: Sequence[FuzzyNode]) -> tuple[NodeRows, Tenso
     the member they touch: each edge slices the fuzzy vector of γ row by row (`evaluate`).
     """
     budget, queries = problem.budget, problem.queries
-    size = budget.of(sum(len(node.rows.members) for node in nodes))
+    size = budget.tuples(sum(len(node.rows.members) for node in nodes))
     count = [totals(node.rows.query, node.value, queries) for node in nodes]
     available = [counts(node.rows.query, queries) for node in nodes]
     share = allocate(count, available, size)

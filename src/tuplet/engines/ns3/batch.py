@@ -106,7 +106,7 @@ class ClauseBatch:
     queries: int
 
     @staticmethod
-    def of(graphs: Sequence[QueryGraph], table: TensorTable, scale: float = 1.0) -> ClauseBatch:
+    def from_graphs(graphs: Sequence[QueryGraph], table: TensorTable, scale: float = 1.0) -> ClauseBatch:
         """The clauses of several queries as one; they may differ in relations and constants only.
 
         `scale` is that of negated literals.

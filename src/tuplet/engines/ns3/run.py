@@ -50,7 +50,8 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    search = FuzzySearch(TensorTable.of(table, relations_of([clauses])), Logic.from_name(logic), deadline=deadline)
+    tensors = TensorTable.from_table(table, relations_of([clauses]))
+    search = FuzzySearch(tensors, Logic.from_name(logic), deadline=deadline)
     return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
 
 
@@ -73,9 +74,8 @@ def run_many(
     names = np.arange(search.table.entities) if rank is None else rank.astype(np.int64)
     in_torch = torch.as_tensor(names, device=search.table.device)
     batch = _Batch(queries, search, k, admits or [None] * len(queries), explain, first, in_torch)
-    for numbers in by_shape(queries):
-        asked = [ClauseBatch.of(same, search.table) for same in zip(*(queries[i] for i in numbers), strict=True)]
-        batch.solve(np.array(numbers), asked, budget or BoxBudget(), None)
+    for numbers, asked in _by_shape(queries, search.table):
+        batch.solve(numbers, asked, budget or BoxBudget(), None)
     return [batch.found[number] for number in range(len(queries))]
 
 
@@ -203,7 +203,7 @@ def run_marginal(
     budget = budget or BoxBudget()
     if len(clauses[0].free) < 2:
         return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
-    asked = [ClauseBatch.of([clause], search.table) for clause in clauses]
+    asked = [ClauseBatch.from_graphs([clause], search.table) for clause in clauses]
     try:
         problem, bound = pose(replace(search, enumerate=budget.enumerate), asked, budget)
         make_room(8 * problem.unknowns * search.table.entities)
@@ -234,11 +234,10 @@ def marginal_vectors(
     table = search.table
     make_room(8 * sum(len(clauses[0].free) for clauses in queries) * table.entities)
     found = [np.zeros((len(clauses[0].free), table.entities)) for clauses in queries]
-    for numbers in by_shape(queries):
-        asked = [ClauseBatch.of(same, table, scale) for same in zip(*(queries[i] for i in numbers), strict=True)]
+    for numbers, asked in _by_shape(queries, table, scale):
         for here, some in chunks(asked, table, budget):
             problem, _ = pose(search, some, budget)
-            own = np.array(numbers)[here.cpu().numpy()]
+            own = numbers[here.cpu().numpy()]
             for place in range(problem.unknowns):
                 node, _ = marginalise(problem, place)
                 ends = np.cumsum(counts(node.rows.query, len(own)).cpu().numpy())
@@ -252,7 +251,7 @@ def explain_tuples(clauses: Clauses, search: FuzzySearch, tuples: NDArray[np.int
     """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth."""
     wanted = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
     one = torch.zeros(len(tuples), dtype=torch.int64, device=search.table.device)
-    asked = (ClauseBatch.of([clause], search.table) for clause in clauses)
+    asked = (ClauseBatch.from_graphs([clause], search.table) for clause in clauses)
     found = (witnesses(search, clause, one, wanted)[0] for clause in asked)
     return tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
 
@@ -266,11 +265,11 @@ def search_of(
     if key not in source.prepared and len(queries) > 1 and truth.tabulated:
         table = truth.table(range(truth.relations))
         if len(table.truth) <= _KEPT:
-            source.prepared[key] = TensorTable.of(table, device=device)
+            source.prepared[key] = TensorTable.from_table(table, device=device)
     if key in source.prepared:
         return FuzzySearch(source.prepared[key], logic, deadline=deadline)
     relations = relations_of(queries)
-    return FuzzySearch(TensorTable.of(truth.table(relations), relations, device), logic, deadline=deadline)
+    return FuzzySearch(TensorTable.from_table(truth.table(relations), relations, device), logic, deadline=deadline)
 
 
 def relations_of(queries: Sequence[Clauses]) -> list[int]:
@@ -283,7 +282,7 @@ def chunks(
 ) -> Iterator[tuple[Tensor, list[ClauseBatch]]]:
     """Queries of one shape in chunks that keep memory within bounds: their numbers, and their clauses."""
     queries = asked[0].queries
-    cost = torch.full((queries,), 4 * (budget.of(len(asked[0].shape.free)) or table.entities), device=table.device)
+    cost = torch.full((queries,), 4 * (budget.tuples(len(asked[0].shape.free)) or table.entities), device=table.device)
     for clause in asked:
         for literal in clause.literals:
             if literal.view is not None:
@@ -299,6 +298,15 @@ def by_shape(queries: Sequence[Clauses]) -> list[list[int]]:
     for number, clauses in enumerate(queries):
         groups.setdefault(tuple(structure(clause) for clause in clauses), []).append(number)
     return list(groups.values())
+
+
+def _by_shape(
+    queries: Sequence[Clauses], table: TensorTable, scale: float = 1.0
+) -> Iterator[tuple[NDArray[np.int64], list[ClauseBatch]]]:
+    """The queries of each shape: their numbers, and their clauses as batches."""
+    for numbers in by_shape(queries):
+        same = zip(*(queries[i] for i in numbers), strict=True)
+        yield np.array(numbers), [ClauseBatch.from_graphs(graphs, table, scale) for graphs in same]
 
 
 def stopped(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:

@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tuplet.errors import BudgetExceeded
-from tuplet.graph.adjacency import Adjacency, consecutive
+from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import Brake, Deadline, Limits, OutOfMemory
 from tuplet.truth.table import TruthTable
 
@@ -131,7 +131,7 @@ class TensorTable:
 
     >>> truth = TruthTable.build(3, 1, np.array([0, 0]), np.array([0, 0]), np.array([1, 2]),
     ...                          np.array([1.0, 0.25]), np.array([True, False]))
-    >>> table = TensorTable.of(truth)
+    >>> table = TensorTable.from_table(truth)
     >>> zero = torch.tensor([0])
     >>> table.value(zero, zero, torch.tensor([2])).tolist(), table.expand(zero, zero)[1].tolist()
     ([0.25], [1, 2])
@@ -159,33 +159,20 @@ class TensorTable:
         return self.truth.dtype
 
     @staticmethod
-    def of(
-        truth: TruthTable,
+    def from_table(
+        table: TruthTable,
         relations: Iterable[int] | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float64,
         block: int | None = None,
     ) -> TensorTable:
         """The table of some relations (all, if none are named)."""
-        wanted = np.unique(np.fromiter(range(truth.relations) if relations is None else relations, dtype=np.int64))
-        truth.adjacency.touch(wanted.tolist())
-        return TensorTable.of_arrays(truth.entities, truth.adjacency, truth.truth, wanted, device, dtype, block)
-
-    @staticmethod
-    def of_arrays(
-        entities: int,
-        adjacency: Adjacency,
-        truth: np.ndarray[Any, np.dtype[Any]],
-        relations: np.ndarray[Any, np.dtype[Any]],
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float64,
-        block: int | None = None,
-    ) -> TensorTable:
-        """The same from plain arrays: an adjacency and the truth of its entries."""
-        if len(relations) * 2 * entities**2 >= _LAST:
-            raise BudgetExceeded(f"{len(relations):,} relations over {entities:,} entities do not fit 63-bit edge keys")
-        a = adjacency
-        views = np.stack([2 * relations, 2 * relations + 1], axis=1).reshape(-1)
+        entities, a, truth = table.entities, table.adjacency, table.truth
+        wanted = np.unique(np.fromiter(range(a.relations) if relations is None else relations, dtype=np.int64))
+        a.touch(wanted.tolist())
+        if len(wanted) * 2 * entities**2 >= _LAST:
+            raise BudgetExceeded(f"{len(wanted):,} relations over {entities:,} entities do not fit 63-bit edge keys")
+        views = np.stack([2 * wanted, 2 * wanted + 1], axis=1).reshape(-1)
         rows = [a.view(v) for v in views.tolist()]
         view_ptr = np.cumsum([0, *(len(own.entities) for own in rows)], dtype=np.int64)
         lengths = _joined([own.lengths for own in rows])
@@ -198,7 +185,7 @@ class TensorTable:
         values, neighbour = truth[entries], a.neighbour[entries]
         near = np.repeat(row_key - view * entities + (view // 2) * entities, lengths)[forward]
         number = np.full(a.relations, -1, dtype=np.int64)
-        number[relations] = np.arange(len(relations))
+        number[wanted] = np.arange(len(wanted))
         best = np.maximum.reduceat(values, row_ptr[:-1]) if len(lengths) else np.zeros(0)
 
         def put(array: Any, kind: torch.dtype = torch.int64) -> Tensor:

@@ -108,7 +108,7 @@ def train(
     given. `start` are the parameters of another run of the same model to begin with. Without settings, a run that is
     continued brings its own.
     """
-    edges, device = TrainingEdges.of(graph), pick_device(options.device)
+    edges, device = TrainingEdges.from_graph(graph), pick_device(options.device)
     if settings is None:
         settings = stored_config(options.folder, QueryTrainConfig) if options.resume else QueryTrainConfig()
     task = QueryTask(edges, settings, device, predictor, pool)

@@ -106,7 +106,7 @@ def held_out(
         clauses = query.clauses()
         plan = engine.planned(clauses, source, limits)
         ranking = engine.run(plan, limits, NO_DEADLINE)
-        right = None if full is None else Checker.of(clauses, full).holds(ranking.tuples, NO_DEADLINE)
+        right = None if full is None else Checker.from_source(clauses, full).holds(ranking.tuples, NO_DEADLINE)
         hidden = engine.score(plan, query.hard, limits, NO_DEADLINE)
         at = find_keys(*tuple_keys(ranking.tuples, query.hard))
         found.append(HeldOutQuery(query, ranking, right, hidden, np.where(at < 0, np.inf, at + 1.0)))

@@ -52,7 +52,7 @@ def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
     >>> import numpy as np
     >>> from tuplet.predict.paths.message_graph import MessageGraph
     >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
-    >>> met = meetings_of(MessageGraph.of(facts, entities=3, relations=2), Telling())
+    >>> met = meetings_of(MessageGraph.from_facts(facts, entities=3, relations=2), Telling())
     >>> found = sorted(zip(met.source.tolist(), (met.relation // LEVELS).tolist(), met.target.tolist()))
     >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
     (True, True, False)
@@ -125,7 +125,7 @@ class RelationChunks(NamedTuple):
 class MessageGraph:
     """Edges by target (the order that numbers them) and by source. All ids are int32.
 
-    >>> graph = MessageGraph.of((np.array([0, 0]), np.array([0, 0]), np.array([1, 2])), entities=3, relations=1)
+    >>> graph = MessageGraph.from_facts((np.array([0, 0]), np.array([0, 0]), np.array([1, 2])), entities=3, relations=1)
     >>> graph.source.tolist(), graph.relation.tolist(), graph.target.tolist()
     ([1, 2, 0, 0], [1, 1, 0, 0], [0, 0, 1, 2])
     >>> hidden = graph.visible(torch.tensor([0]), torch.tensor([0]), torch.tensor([2]), whole_pairs=False)
@@ -147,7 +147,7 @@ class MessageGraph:
     telling: Telling = Telling()
 
     @staticmethod
-    def of(facts: Triples, entities: int, relations: int, device: torch.device | str = "cpu") -> MessageGraph:
+    def from_facts(facts: Triples, entities: int, relations: int, device: torch.device | str = "cpu") -> MessageGraph:
         """The edges of some facts in both directions."""
         heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in facts)
         ends = torch.cat([heads, tails]), torch.cat([tails, heads])

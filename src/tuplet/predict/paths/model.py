@@ -110,7 +110,8 @@ class PathModel:
                 raise BadInput(
                     "a path network reads scores off the edges of a graph: give it them first, model.on(edges)"
                 )
-            self._graph = MessageGraph.of(self.edges.splits["train"], self.entities, self.relations, self.device)
+            train = self.edges.splits["train"]
+            self._graph = MessageGraph.from_facts(train, self.entities, self.relations, self.device)
         return self._graph
 
     @property
