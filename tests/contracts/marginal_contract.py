@@ -46,11 +46,13 @@ def marginals(
 
 def oracle(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:
     """The truth of every entity for each free variable, the others existential, by enumeration [k, entities]."""
-    dense = brute.matrices(table)
+    dense = brute.Matrices(table).truth
     return np.stack(
         [
             brute.combined(
-                [c.marginal([c.free[place]]) for c in clauses], dense, table.entities, Logic.from_name(logic)
+                [c.marginal([c.free[place]]) for c in clauses],
+                dense,
+                brute.Space(table.entities, Logic.from_name(logic)),
             )
             for place in range(len(clauses[0].free))
         ]

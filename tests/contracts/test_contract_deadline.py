@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from repeatable import examples, seeds
 from tuplet.engines import brute
-from tuplet.engines.exact import stream
+from tuplet.engines.exact import stream, warm
 from tuplet.engines.given import judge
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -69,6 +69,7 @@ def _tree(free: tuple[Free, ...]) -> Query:
 def watched(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
     """The times at which compiled steps of the exact engine begin."""
     begun: list[float] = []
+    warm()  # where kernels are brought in, some are tried
 
     def watch(kernel: Callable[..., Any]) -> Callable[..., Any]:
         def step(*arguments: Any) -> Any:
@@ -96,9 +97,9 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
     assert all(time < deadline.end for time in begun), "a step began after the limit"
     source, clauses, rules = question.source, question.clauses, Logic.from_name(logic)
     table = source.table(clauses)
-    matrices = brute._Matrices(table)
-    tensor = brute.combined(clauses, matrices.truth, table.entities, rules)
-    crisp = brute.combined(clauses, matrices.facts, table.entities, rules) > 0
+    matrices = brute.Matrices(table)
+    tensor = brute.combined(clauses, matrices.truth, brute.Space(table.entities, rules))
+    crisp = brute.combined(clauses, matrices.facts, brute.Space(table.entities, rules)) > 0
     late = answers.pruned == "timeout"
     for i, row in enumerate(answers.ranking.tuples.tolist()):
         key = tuple(row)

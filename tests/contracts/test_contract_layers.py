@@ -129,14 +129,14 @@ def test_crisp_and_the_oracle_itself(block: int) -> None:
         rng, table, facts = layered_case(seed)
         flat = table.flat
         assert facts.edges == flat.facts().edges
-        mine, theirs = brute._Matrices(table), brute._Matrices(flat)
+        mine, theirs = brute.Matrices(table), brute.Matrices(flat)
         for r in range(table.relations):
             assert (mine.truth(r) == theirs.truth(r)).all()
         for _ in range(4):
             clauses = some_query(rng, flat)
             if seed % 3 == 0:
                 clauses = with_conditions(rng, clauses, flat, 1)
-            tensor = brute.combined(clauses, theirs.facts, table.entities, Logic.from_name("product"))
+            tensor = brute.combined(clauses, theirs.facts, brute.Space(table.entities, Logic.from_name("product")))
             found = crisp.collect(crisp.plan(clauses, facts), facts)
             assert found.complete
             assert sorted(found.tuples.tolist()) == np.argwhere(tensor > 0).tolist()

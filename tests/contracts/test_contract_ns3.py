@@ -64,7 +64,7 @@ def some_query(rng: np.random.Generator, table: TruthTable) -> list[QueryGraph]:
 
 
 def dense(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:
-    return brute.combined(clauses, brute.matrices(table), table.entities, Logic.from_name(logic))
+    return brute.combined(clauses, brute.Matrices(table).truth, brute.Space(table.entities, Logic.from_name(logic)))
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -20,7 +20,7 @@ from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.ranking import Clauses, QueryGraph, Ranking
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stopped
 from tuplet.query.source import Source
 from tuplet.truth.table import Truth
 
@@ -76,10 +76,10 @@ def run(
     ([[1, 2]], [0.25], True, 0.0)
     """
     space = Space(truth.entities, Logic.from_name(logic), largest, deadline)
-    matrices = _Matrices(truth, deadline, largest)
-    tensor = _combined(clauses, matrices.truth, space)
+    matrices = Matrices(truth, deadline, largest)
+    tensor = combined(clauses, matrices.truth, space)
     if only is not None:
-        crisp = _combined(clauses, matrices.facts, space) > 0
+        crisp = combined(clauses, matrices.facts, space) > 0
         tensor = np.where(crisp == (only == "observed"), tensor, 0.0)
     tuples, value = _ranked(tensor, k + 1, np.arange(truth.entities) if rank is None else rank)
     bound = float(value[k]) if len(value) > k else 0.0
@@ -97,26 +97,20 @@ def score(
 ) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
     space = Space(truth.entities, Logic.from_name(logic), LARGEST, deadline)
-    tensor = _combined(clauses, _Matrices(truth, deadline).truth, space)
+    tensor = combined(clauses, Matrices(truth, deadline).truth, space)
     return np.asarray(tensor[tuple(np.asarray(tuples).T)] if len(clauses[0].free) else np.full(len(tuples), tensor))
 
 
-def combined(clauses: Clauses, matrix: Matrix, entities: int, logic: Logic) -> Values:
+def combined(clauses: Clauses, matrix: Matrix, space: Space) -> Values:
     """The truth of every tuple: the disjunction of the clauses over E^k."""
-    return _combined(clauses, matrix, Space(entities, logic))
-
-
-def matrices(truth: Truth) -> Matrix:
-    """Dense truth of each relation [entities, entities]."""
-    return _Matrices(truth).truth
-
-
-def _combined(clauses: Clauses, matrix: Matrix, space: Space) -> Values:
-    parts = [_clause_tensor(clause, matrix, space) for clause in clauses]
+    parts = []
+    for clause in clauses:
+        factors = _maximise(_factors(clause, matrix, space.entities), clause.existential, space)
+        parts.append(_product(factors, clause.free, space))
     return np.asarray(reduce(space.logic.disjunction, parts), dtype=np.float64)
 
 
-class _Matrices:
+class Matrices:
     """Dense relation matrices [entities, entities], made when first asked for."""
 
     def __init__(self, truth: Truth, deadline: Deadline = NO_DEADLINE, largest: int = LARGEST) -> None:
@@ -173,12 +167,6 @@ def _factor(a: int, b: int, values: Values) -> Factor:
     if a == b:
         return Factor((a,), values.diagonal())
     return Factor((a, b), values)
-
-
-def _clause_tensor(clause: QueryGraph, matrix: Matrix, space: Space) -> Values:
-    """The truth of every tuple under one clause [entities] * k."""
-    factors = _maximise(_factors(clause, matrix, space.entities), clause.existential, space)
-    return _product(factors, clause.free, space)
 
 
 def _maximise(factors: list[Factor], variables: Sequence[int], space: Space) -> list[Factor]:
@@ -332,9 +320,7 @@ class Brute(Engine[Enumeration]):
                 limit="memory",
             ) from None
         except OutOfTime:
-            none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses)
-            nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
-            return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned="timeout")
+            return stopped(clauses)
 
     def score(self, plan: Enumeration, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         return score(plan.clauses, plan.source.table(plan.clauses), tuples, limits.rules, deadline)

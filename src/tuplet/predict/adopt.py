@@ -70,17 +70,12 @@ def adopt(
     """
     source, folder = Path(source), Path(folder)
     tables = read_tables(source, trust)
-    if relation_order is not None:
-        if relation_order not in ORDERS:
-            raise unknown("relation order", relation_order, ORDERS)
-        tables = replace(tables, order=relation_order)
-    if entity_names is not None:
-        tables = replace(tables, entity_names=_read_names(Path(entity_names)))
-    if relation_names is not None:
-        tables = replace(tables, relation_names=_read_names(Path(relation_names)))
-    if norm is not None:
-        tables = replace(tables, norm=norm)
-    made, notes = fit(tables, graph, model)
+    if relation_order not in (None, *ORDERS):
+        raise unknown("relation order", str(relation_order), ORDERS)
+    names = {"entity_names": entity_names, "relation_names": relation_names}
+    told: dict[str, Any] = {"order": relation_order, "norm": norm}
+    told |= {key: None if file is None else _read_names(Path(file)) for key, file in names.items()}
+    made, notes = fit(replace(tables, **{key: value for key, value in told.items() if value is not None}), graph, model)
     refuse_existing(folder, force, lambda path: None if (path / DESCRIPTION).exists() else "it is not a model")
     metrics = _measure(made, graph, sample)
     meta = {"graph": graph.hash, "source": tables.origin, **notes, "metrics": metrics}

@@ -32,6 +32,7 @@ class EmbeddingModel(ABC):
     kind: ClassVar[str]
     entity_parts: ClassVar[int] = 1  # an entity row is this many blocks of `rank` numbers
     relation_parts: ClassVar[int] = 1
+    relation_scale: ClassVar[float | None] = None  # standard deviation of new relations; None: as of entities
     bilinear: ClassVar[bool] = True  # scores are one matrix product: training in tf32 is safe
     reciprocal: ClassVar[bool] = True  # `pairs` takes reciprocal relations too
 
@@ -54,11 +55,7 @@ class EmbeddingModel(ABC):
         """Random tables; drawn on the CPU, so a seed means the same on every device."""
         entity = torch.randn(entities, rank * cls.entity_parts, generator=generator) * scale
         relation = torch.randn(2 * relations, rank * cls.relation_parts, generator=generator)
-        return cls(entity, relation * cls.relation_scale(scale), norm)
-
-    @classmethod
-    def relation_scale(cls, scale: float) -> float:
-        return scale
+        return cls(entity, relation * (scale if cls.relation_scale is None else cls.relation_scale), norm)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The same model elsewhere or in another precision."""
@@ -221,10 +218,7 @@ class RotatE(EmbeddingModel):
     kind = "rotate"
     entity_parts = 2
     bilinear = False
-
-    @classmethod
-    def relation_scale(cls, scale: float) -> float:
-        return 1.0  # angles: small ones would make every relation the identity
+    relation_scale = 1.0  # angles: small ones would make every relation the identity
 
     def query(self, head: Tensor, relation: Tensor) -> Tensor:
         return multiply(head, rotation(relation))

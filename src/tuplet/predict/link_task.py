@@ -105,19 +105,14 @@ def objective(
         loss = cross_entropy(model.score_all(query, model.entity), tail_id)
     else:
         loss = (logsumexp(model, query, entity_block) - model.score(query, tail)).mean()
-    return loss + _further(model, head, relation, tail, relation_id, regularisation, relation_weight)
+    return loss + _further(model, (head, relation, tail), relation_id, regularisation, relation_weight)
 
 
 def _further(
-    model: EmbeddingModel,
-    head: Tensor,
-    relation: Tensor,
-    tail: Tensor,
-    relation_id: Tensor,
-    regularisation: float,
-    relation_weight: float,
+    model: EmbeddingModel, rows: tuple[Tensor, ...], relation_id: Tensor, regularisation: float, relation_weight: float
 ) -> Tensor:
     """Relation prediction and N3."""
+    head, relation, tail = rows
     loss = head.new_zeros(())
     if relation_weight:
         loss = loss + relation_weight * cross_entropy(model.relation_scores(head, tail), relation_id)
@@ -127,13 +122,9 @@ def _further(
 
 
 def sampled_objective(
-    model: EmbeddingModel,
-    entity: Tensor,
-    drawn: SampledRows,
-    edges: Tensor,
-    regularisation: float,
+    model: EmbeddingModel, entity: Tensor, drawn: SampledRows, edges: Tensor, regularisation: float,
     relation_weight: float,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`objective` on the rows of some entities alone, `entity` [n, width] → a scalar.
 
     The sum of exp(score) over all entities is estimated from those drawn, each divided by its chance. The head and the
@@ -148,7 +139,7 @@ def sampled_objective(
     weight = -drawn.log_chance.expand(len(edges), -1)
     weight = weight.scatter(1, torch.stack([head_id, tail_id], 1), 0.0)
     loss = cross_entropy(model.score_all(query, entity) + weight, tail_id)
-    return loss + _further(model, head, relation, tail, relation_id, regularisation, relation_weight)
+    return loss + _further(model, (head, relation, tail), relation_id, regularisation, relation_weight)
 
 
 def logsumexp(model: EmbeddingModel, query: Tensor, entity_block: int) -> Tensor:

@@ -109,10 +109,10 @@ class RunFolder:
 
     def write_checkpoint(
         self,
-        parameters: Mapping[str, torch.Tensor],
+        parameters: Mapping[str, Tensor],
         optimizer: torch.optim.Optimizer,
-        position: Mapping[str, Any],
-        loss: torch.Tensor,
+        position: Position,
+        loss: Tensor,
     ) -> None:
         """All that a step changes, in one file, replaced as a whole."""
         tensors = {f"model.{name}": parameter for name, parameter in parameters.items()}
@@ -120,13 +120,13 @@ class RunFolder:
             for key, value in optimizer.state[parameter].items():
                 tensors[f"optimizer.{name}.{key}"] = torch.as_tensor(value)
         tensors["loss"] = loss
-        tensors["position"] = torch.tensor(list(json.dumps(position).encode()), dtype=torch.uint8)
+        tensors["position"] = torch.tensor(list(json.dumps(asdict(position)).encode()), dtype=torch.uint8)
         write_sealed(self.path / CHECKPOINT, tensors)
 
     def read_checkpoint(
-        self, parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, loss: torch.Tensor
-    ) -> dict[str, Any]:
-        """Put a checkpoint back into the parameters, the optimizer and the loss; returns the position."""
+        self, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer, position: Position, loss: Tensor
+    ) -> None:
+        """Put back what `write_checkpoint` wrote."""
         file = self.path / CHECKPOINT
         tensors = read_sealed(file)
         fused = bool(optimizer.defaults.get("fused"))
@@ -140,10 +140,10 @@ class RunFolder:
                 optimizer.state[parameter] = {
                     key: value.to(parameter.device) if value.dim() or fused else value for key, value in found.items()
                 }
-            position: dict[str, Any] = json.loads(bytes(tensors["position"].tolist()))
+            for key, value in json.loads(bytes(tensors["position"].tolist())).items():
+                setattr(position, key, type(getattr(position, key))(value))
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             raise CorruptStore(f"{file}: not a checkpoint of this run: {error}") from None
-        return position
 
     def write_best(self, parameters: Mapping[str, torch.Tensor]) -> None:
         """Keep the parameters as the best so far."""
@@ -392,12 +392,7 @@ class TrainingRun:
         """Go to where the folder says the run is."""
         task, position = self.task, self.position
         if (self.folder.path / CHECKPOINT).exists():
-            stored = self.folder.read_checkpoint(task.parameters(), task.optimizer, self.loss)
-            try:
-                for key, value in stored.items():
-                    setattr(position, key, type(getattr(position, key))(value))
-            except (AttributeError, TypeError, ValueError) as error:
-                raise CorruptStore(f"{self.folder.path / CHECKPOINT}: not a checkpoint of this run: {error}") from None
+            self.folder.read_checkpoint(task.parameters(), task.optimizer, position, self.loss)
             if task.keeps_best and position.best_round and not (self.folder.path / BEST).exists():
                 raise CorruptStore(f"{self.folder.path / BEST} is missing; start over with ", Option("force"))
             task.restored()
@@ -483,7 +478,7 @@ class TrainingRun:
 
     def _save(self) -> None:
         task, began = self.task, self.clock()
-        self.folder.write_checkpoint(task.parameters(), task.optimizer, asdict(self.position), self.loss)
+        self.folder.write_checkpoint(task.parameters(), task.optimizer, self.position, self.loss)
         self.saved = self.clock()
         self.writing = self.saved - began
 

@@ -143,6 +143,15 @@ def nothing(free: int) -> Ranking:
     return Ranking(np.empty((0, free), np.int32), np.empty(0), (), exact=True, bound=0.0)
 
 
+def stopped(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:
+    """What there is when the search was stopped: the best so far, or nothing."""
+    if best is not None:
+        return replace(best, exact=False, pruned=why)
+    nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
+    none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses) if explain else ()
+    return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned=why)
+
+
 MOST_VARIABLES = 6  # of a clause whose variables are tried in every order; a larger one has no shape
 
 

@@ -16,6 +16,7 @@ from tuplet.engines.exact.planning import Layout, Longs, Shape, layout_of
 from tuplet.engines.exact.rows import SearchRows, fixed, span_of, value_of
 from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
+from tuplet.progress import counted
 from tuplet.query.conditions import BoundCondition, Within, described
 from tuplet.query.ranking import QueryGraph, connected, unified
 
@@ -150,7 +151,8 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         conditions, few, tests = _NO_CONDITIONS
         if part.tests:
             conditions = tuple([searched.conditions[i] for i in part.tests])
-            few, tests = _few(part, conditions, relations, source), _tests(conditions)
+            few, tests = _few(part, conditions, relations, source), ConditionTests(conditions)
+            ready(tests.rows)
         layout, leading = part.layout(spans, relations, source, few)
         unequal = [~min(different[i]) for i in part.different]
         program = _fill(layout, relations, spans, unequal, source, few, tests)
@@ -230,12 +232,6 @@ def _part_outline(
     )
 
 
-def _tests(conditions: tuple[BoundCondition, ...]) -> ConditionTests:
-    tests = ConditionTests(conditions)
-    ready(tests.rows)
-    return tests
-
-
 def _few(part: PartOutline, conditions: tuple[BoundCondition, ...], relation: list[int], rows: SearchRows) -> Few:
     """What conditions leave of variables that no constant leads to, where that is worth knowing."""
     found: Few = {}
@@ -313,7 +309,7 @@ def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
     lines = []
     layout, program = part.layout, part.program
     conditions = [described(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
-    whole = 1.0
+    whole, later = 1.0, dict(enumerate(conditions))  # those that no step tests
     for i, step in enumerate(layout.steps):
         low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])
         drawn = [e for e in range(low, high) if program.entries[e, 0] == kernel.POSITIVE]
@@ -327,28 +323,22 @@ def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
         if not sources and step.variable in part.few:
             origin = "the entities that a condition leaves"
         checks = sum(1 for e in range(low, high) if program.entries[e, 0] not in (kernel.SUPPORT, kernel.TEST))
-        tests = [conditions[layout.entries[e].edge] for e in range(low, high) if program.entries[e, 0] == kernel.TEST]
+        tested = [layout.entries[e].edge for e in range(low, high) if program.entries[e, 0] == kernel.TEST]
+        for test in tested:
+            later.pop(test, None)
+        said = ", ".join([counted(checks, "atom"), *(conditions[test] for test in tested)])
         opened = int(program.steps[i, kernel.OPEN_B] - program.steps[i, kernel.OPEN_A])
         lines.append(
             f"{i + 1}. {'hold' if step.held else 'fix'} ?{part.names[step.variable]} from {origin}"
-            f" (about {candidates:,.0f}); {', '.join([_plural(checks, 'atom'), *tests])}, bounded by"
-            f" {_plural(opened, 'message')}" + ("; each value once" if step.dedupe else "")
+            f" (about {candidates:,.0f}); {said}, bounded by {counted(opened, 'message')}"
+            + ("; each value once" if step.dedupe else "")
         )
     if layout.lazy:
         lines.append(f"{len(layout.steps) + 1}. evaluate each complete tuple over its existentials, then rank it")
-    checked = {layout.entries[e].edge for e in _tests_of_steps(part)}
-    later = [text for i, text in enumerate(conditions) if i not in checked]
     if later:
-        lines.append(f"on the values of existentials: {', '.join(later)}")
+        lines.append(f"on the values of existentials: {', '.join(later.values())}")
     lines.append(f"without bounds: about {whole:,.0f} assignments; best first stops after the k-th tuple")
     return lines
-
-
-def _tests_of_steps(part: Part) -> list[int]:
-    """The entries of steps that are tests."""
-    spans = part.program.steps[:, [kernel.CHECK_A, kernel.CHECK_B]].tolist()
-    entries = [e for low, high in spans for e in range(low, high)]
-    return [e for e in entries if part.program.entries[e, 0] == kernel.TEST]
 
 
 def _row_length(entry: Longs, rows: SearchRows) -> float:
@@ -356,7 +346,3 @@ def _row_length(entry: Longs, rows: SearchRows) -> float:
     if entry[1] < 0:
         return float(entry[3] - entry[2])
     return float(rows.adjacency.view_sizes[entry[2]][2])
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" + ("" if count == 1 else "s")

@@ -177,16 +177,20 @@ class _Builder:
         """Free variables joined directly are cheaper to search than through an existential."""
         return 2 - self.is_free(u) - self.is_free(v)
 
-    def beyond(self, u: int, v: int) -> set[int]:
-        """The variables on v's side of the tree edge between u and v."""
-        found, stack = {v}, [v]
+    def reached(self, start: int, passes: Callable[[int, int], bool]) -> set[int]:
+        """The variables that steps of the tree lead to, as far as these may be taken."""
+        found, stack = {start}, [start]
         while stack:
             at = stack.pop()
             for w in self.tree[at]:
-                if w not in found and not (at == v and w == u):
+                if w not in found and passes(at, w):
                     found.add(w)
                     stack.append(w)
         return found
+
+    def beyond(self, u: int, v: int) -> set[int]:
+        """The variables on v's side of the tree edge between u and v."""
+        return self.reached(v, lambda at, w: at != v or w != u)
 
     # --- order --------------------------------------------------------------------------------------------------
 
@@ -198,7 +202,7 @@ class _Builder:
             members = self.beyond(-1, root)
             if not any(self.is_free(v) for v in members):
                 continue
-            path = self._path_to_free(root, lambda v: self.is_free(v))
+            path = self._path_to_free(root, self.is_free)
             self._stage(steps, fixed, path, -1)
             while not all(v in fixed for v in members if self.is_free(v)):
                 path, previous = self._next_stage(members, fixed, path)
@@ -241,13 +245,7 @@ class _Builder:
         return set(range(self.shape.free, self.shape.variables)) <= closed
 
     def _component(self, existential: int) -> set[int]:
-        found, stack = {existential}, [existential]
-        while stack:
-            for w in self.tree[stack.pop()]:
-                if w not in found and not self.is_free(w):
-                    found.add(w)
-                    stack.append(w)
-        return found
+        return self.reached(existential, lambda _, w: not self.is_free(w))
 
     def _path_to_free(self, start: int, goal: Callable[[int], bool]) -> list[int]:
         """The shortest path from `start` to a goal that passes existentials only."""
@@ -271,7 +269,7 @@ class _Builder:
         for y in members:
             if not self.is_free(y) or y in fixed:
                 continue
-            path = self._path_to_free(y, lambda v: v in fixed)
+            path = self._path_to_free(y, fixed.__contains__)
             if path:
                 inside = len(path) > 2
                 # finish a group of existentials once it is entered, then take direct neighbours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -86,13 +86,8 @@ class LiteralBatch:
         return replace(self, head=head, tail=tail)
 
 
-class DomainIndex(Protocol):
-    """Says which entities of a variable are worth searching, in place of messages on a spanning tree."""
-
-    def __call__(self, clause: ClauseBatch, variable: int, most: int) -> Tensor:
-        """Marks the `most` best entities of every query [queries, entities]."""
-
-
+# Marks the best entities of a variable, at most so many of each query [queries, entities], in place of messages.
+DomainIndex: TypeAlias = "Callable[[ClauseBatch, int, int], Tensor]"
 # The literals that join two different nodes, by the pair of nodes.
 Links: TypeAlias = dict[frozenset[int], list[LiteralBatch]]
 

@@ -10,7 +10,7 @@ from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits
 from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Ranking, stopped
 from tuplet.query.source import Source
 from tuplet.settings import knob, load_class
 
@@ -96,7 +96,7 @@ class Ns3(Engine[MergePlan]):
         self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline, explain: bool, first: int | None = None
     ) -> list[Ranking]:
         from tuplet.engines.ns3.algorithm import BoxBudget
-        from tuplet.engines.ns3.run import run_many, run_marginal, stopped
+        from tuplet.engines.ns3.run import run_many, run_marginal
         from tuplet.engines.ns3.tensors import counted
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]

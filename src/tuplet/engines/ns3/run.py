@@ -23,7 +23,7 @@ from tuplet.engines.ns3.tensors import Tensor, TensorTable, blocks, counts, make
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.ranking import Clauses, Ranking
+from tuplet.query.ranking import Clauses, Ranking, stopped
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
@@ -307,12 +307,3 @@ def _by_shape(
     for numbers in by_shape(queries):
         same = zip(*(queries[i] for i in numbers), strict=True)
         yield np.array(numbers), [ClauseBatch.from_graphs(graphs, table, scale) for graphs in same]
-
-
-def stopped(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:
-    """What there is when the search was stopped: the best so far, or nothing."""
-    if best is not None:
-        return replace(best, exact=False, pruned=why)
-    nothing = np.zeros((0, len(clauses[0].free)), dtype=np.int32)
-    none = tuple(np.zeros((0, len(clause.variables)), dtype=np.int32) for clause in clauses) if explain else ()
-    return Ranking(nothing, np.zeros(0), none, exact=False, bound=1.0, pruned=why)

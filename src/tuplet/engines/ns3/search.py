@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 
@@ -350,13 +349,6 @@ class _Column:
         return _Column(unique, NodeRows.from_keys(variable, unique, table.entities), row_of)
 
 
-class Branch(NamedTuple):
-    """A variable joined to the spanning tree; a root has no parent."""
-
-    parent: int | None
-    child: int
-
-
 def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, floor: Tensor | None = None) -> Domains:
     """The `most` best entities of every variable by the index (None: all that can be true).
 
@@ -431,24 +423,27 @@ def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
     return Domains(clause, rows, value, {v: product(v) for v in rows}, score, {}, pairs)
 
 
-def spanning_tree(clause: ClauseBatch) -> list[Branch]:
-    """A spanning forest over positive edges: roots are variables next to constants, doubled edges come first."""
+def spanning_tree(clause: ClauseBatch) -> list[tuple[int | None, int]]:
+    """A spanning forest over positive edges, each variable with its parent (None: a root).
+
+    Roots are variables next to constants, doubled edges come first.
+    """
     links = {
         pair: bundle
         for pair, bundle in clause.links(lambda v: v).items()
         if any(literal.positive for literal in bundle)
     }
     constants = {v: sum(lit.positive for lit in _constant_literals(clause, v)) for v in _variables(clause)}
-    tree: list[Branch] = []
+    tree: list[tuple[int | None, int]] = []
     left = set(_variables(clause))
     while left:
         edges = [(p, c) for pair in links for p in pair for c in pair - {p} if p not in left and c in left]
         if edges:
             p, c = min(edges, key=lambda edge: (-len(links[frozenset(edge)]), -constants[edge[1]], edge))
-            tree.append(Branch(p, c))
+            tree.append((p, c))
         else:
-            tree.append(Branch(None, min(left, key=lambda v: (-constants[v], v))))
-        left.remove(tree[-1].child)
+            tree.append((None, min(left, key=lambda v: (-constants[v], v))))
+        left.remove(tree[-1][1])
     return tree
 
 

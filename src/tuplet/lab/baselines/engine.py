@@ -23,7 +23,7 @@ from tuplet.errors import BadInput
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, QueryGraph, Ranking
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stopped
 from tuplet.query.source import Source
 from tuplet.settings import knob
 
@@ -157,7 +157,6 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         return self.run_many([plan], limits, deadline)[0]
 
     def run_many(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
-        from tuplet.engines.ns3.run import stopped
         from tuplet.engines.ns3.tensors import counted
 
         with counted(limits, deadline):
@@ -169,7 +168,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
 
     def _ranking(self, plan: BaselinePlan, scores: Scores, limits: Limits, deadline: Deadline) -> Ranking:
         """The tuples of one query, with the witnesses that the truth table has for them."""
-        from tuplet.engines.ns3.run import explain_tuples, search_of, stopped
+        from tuplet.engines.ns3.run import explain_tuples, search_of
 
         clauses, source, rules = plan.clauses, plan.source, limits.rules
         try:

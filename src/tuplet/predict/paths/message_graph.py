@@ -58,7 +58,9 @@ def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
     (True, True, False)
     """
     kinds = 2 * graph.relations
-    ends, pairs = _shared_ends(graph), _shared_pairs(graph)
+    source, target = graph.source.long(), graph.target
+    # how many entities both of two kinds leave, and how many pairs both join in the same direction [kinds, kinds]
+    ends, pairs = (_together(place, graph.relation, kinds) for place in (source, source * graph.entities + target))
     other = torch.arange(kinds, device=graph.device).roll(graph.relations)  # of each kind: against its direction
     # What ends at an entity leaves it against its direction.
     cases = [ends, ends[other], ends[:, other], ends[other][:, other], pairs]
@@ -80,18 +82,8 @@ def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
     return type(graph).directed(source, target, kind, kinds, MEETINGS // 2)
 
 
-def _shared_ends(graph: MessageGraph) -> Tensor:
-    """How many entities both of two kinds of edges leave; each itself on the diagonal. [kinds, kinds]"""
-    return _together(graph.source.long(), graph.relation, 2 * graph.relations)
-
-
-def _shared_pairs(graph: MessageGraph) -> Tensor:
-    """How many pairs of entities both of two kinds of edges join in the same direction. [kinds, kinds]"""
-    return _together(graph.source.long() * graph.entities + graph.target, graph.relation, 2 * graph.relations)
-
-
 def _together(place: Tensor, kind: Tensor, kinds: int) -> Tensor:
-    """At how many places two kinds are; [n], [n] → [kinds, kinds]"""
+    """At how many places two kinds are, on the diagonal one; [n], [n] → [kinds, kinds]"""
     _, number = torch.unique(place, return_inverse=True)
     found = torch.unique(number * kinds + kind)  # in order of places
     at, kind = found // kinds, found % kinds

@@ -162,10 +162,11 @@ class Lesson:
         size = len(draw.asked) if self.model.device.type == "cuda" else QUESTIONS
         ranges = [(first, min(first + size, len(draw.asked))) for first in range(0, len(draw.asked), size)]
         found = [part(*ranges[0])] if len(ranges) == 1 else shared(part, ranges)
-        total, *slopes = (_sum(parts) for parts in zip(*found, strict=True))
-        for parameter, slope in zip(parameters, slopes, strict=True):
+        # added in their order, so that the sum is the same every time
+        sums: list[Tensor] = [reduce(torch.add, parts) for parts in zip(*found, strict=True)]
+        for parameter, slope in zip(parameters, sums[1:], strict=True):
             parameter.grad = slope
-        return total
+        return sums[0]
 
     def loss(self, draw: Draw, visible: Tensor) -> Tensor:
         """The sum over the hidden answers of −log(their share among themselves and all that is no answer)."""
@@ -178,11 +179,6 @@ class Lesson:
 
     def _here(self, ids: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(ids).to(self.model.device)
-
-
-def _sum(parts: Sequence[Tensor]) -> Tensor:
-    """In their order, so that it is the same every time."""
-    return reduce(torch.add, parts)
 
 
 class PathTask(PatientTask):
